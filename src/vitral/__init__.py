@@ -1,0 +1,1 @@
+"""Vitral: a small-Transformer laboratory with glass walls."""

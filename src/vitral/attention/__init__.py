@@ -1,0 +1,19 @@
+"""Attention: its steps, masks and scales, in one meaning and two executions."""
+
+from vitral.attention.attend import Steps, attend, attend_traced
+from vitral.attention.masks import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window
+from vitral.attention.multihead import MultiHeadAttention
+
+__all__ = [
+    "Bidirectional",
+    "Causal",
+    "Explicit",
+    "Mask",
+    "MultiHeadAttention",
+    "Padding",
+    "Prefix",
+    "Steps",
+    "Window",
+    "attend",
+    "attend_traced",
+]

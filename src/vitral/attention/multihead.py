@@ -1,0 +1,126 @@
+"""Multi-head attention: projection, heads in parallel, concatenation, output projection."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitral.core.errors import UsageError
+from vitral.core.taps import SILENT, Tap
+
+from vitral.attention import steps
+from vitral.attention.attend import attend, attend_traced
+from vitral.attention.masks import Mask
+from vitral.attention.scales import ScaleConfig, build_scale
+
+Past = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Takes the new keys and values, gives all keys and values so far: what a cache does for one layer."""
+Rotation = Callable[[Tensor], Tensor]
+"""Turns queries or keys [batch, heads, time, d_head] according to their positions."""
+
+INNER_STEPS = ("scores", "scaled", "masked", "weights")
+"""The steps that exist only in the traced execution."""
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(x) = Concat(head_1, …, head_h) W_O (Vaswani et al. 2017, §3.2.2).
+
+    The projections of all heads lie in one matrix, `in_proj`: rows of queries, then keys, then values, head after
+    head; this is also the layout of `torch.nn.MultiheadAttention`. With fewer key-value heads than query heads
+    each serves a group (Ainslie et al. 2023); with one, all (Shazeer 2019).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        mask: Mask,
+        scale: ScaleConfig = "sqrt",
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        """Make the projections.
+
+        Raises:
+            UsageError: heads that do not divide d_model, or key-value heads that do not divide the heads.
+        """
+        super().__init__()
+        num_kv_heads = num_kv_heads or num_heads
+        check_heads(d_model, num_heads, num_kv_heads)
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.d_head = d_model // num_heads
+        self.mask, self.dropout = mask, dropout
+        self.in_proj = nn.Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_head, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.scale = build_scale(scale, num_heads, self.d_head)
+
+    def project(self, x: Float[Tensor, "batch time d_model"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [batch, heads, time, d_head], keys and values [batch, kv_heads, time, d_head] of x."""
+        widths = [heads * self.d_head for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
+        q, k, v = self.in_proj(x).split(widths, dim=-1)
+        return (
+            steps.split_heads(q, self.num_heads),
+            steps.split_heads(k, self.num_kv_heads),
+            steps.split_heads(v, self.num_kv_heads),
+        )
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        *,
+        rotate: Rotation | None = None,
+        bias: Float[Tensor, "..."] | None = None,
+        past: Past | None = None,
+        tap: Tap = SILENT,
+    ) -> Float[Tensor, "batch time d_model"]:
+        """Attend from every position of x.
+
+        Args:
+            x: the residual stream, normalised or not as the block has it.
+            rotate: turns queries and keys by position (rotary).
+            bias: added to the scaled scores (ALiBi, relative).
+            past: gives the keys and values of earlier calls as well (a cache).
+            tap: is shown every step by name, and may replace it.
+        """
+        q, k, v = self.project(x)
+        if rotate is not None:
+            q, k = rotate(q), rotate(k)
+        q, k, v = tap("q", q), tap("k", k), tap("v", v)
+        if past is not None:
+            k, v = past(k, v)
+        dropout = self.dropout if self.training else 0.0
+        how = {"mask": self.mask, "scale": self.scale(), "bias": bias}
+        if tap.wants_any(INNER_STEPS):
+            z = attend_traced(q, k, v, **how, dropout=dropout, tap=tap).z
+        else:
+            z = attend(q, k, v, **how, dropout=dropout)
+        return tap("out", self.out_proj(steps.merge_heads(tap("z", z))))
+
+
+def check_heads(d_model: int, num_heads: int, num_kv_heads: int) -> None:
+    """Refuse head counts that do not divide.
+
+    Raises:
+        UsageError: naming both numbers.
+    """
+    if d_model % num_heads:
+        raise UsageError(f"num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths")
+    if num_heads % num_kv_heads:
+        raise UsageError(f"num_kv_heads: {num_kv_heads} do not divide num_heads = {num_heads} into equal groups")
+
+
+def head_matrices(
+    attention: MultiHeadAttention,
+) -> dict[str, Float[Tensor, "heads d_model d_head"]]:
+    """W_Q, W_K, W_V of each head as the formulas write them, [heads, d_model, d_head], so that q = x W_Q."""
+    weight = attention.in_proj.weight
+    counts = (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)
+    pieces = torch.split(weight, [count * attention.d_head for count in counts])
+    names = ("w_q", "w_k", "w_v")
+    return {
+        name: piece.unflatten(0, (count, attention.d_head)).transpose(-1, -2)
+        for name, piece, count in zip(names, pieces, counts, strict=True)
+    }

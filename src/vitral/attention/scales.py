@@ -1,0 +1,121 @@
+"""Scales: the number that the scores are multiplied by before the softmax.
+
+Every scale is constant along a row of scores (one query of one head), so it can be folded into the query,
+s (q·k) = (s q)·k, which is how it reaches the fused execution.
+
+    none      1
+    sqrt      1/√d_k           Vaswani et al. 2017, eq. 1: keeps Var(q·k) = 1 for independent unit-variance q, k
+    linear    1/d_k            Yang et al. 2022 (μP): Var = 1/d_k
+    constant  any number
+    learned   one parameter, or one per head, starting at 1/√d_k
+    adaptive  per query, 1/σ of its scores over the keys it may see
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+
+from vitral.attention import steps
+
+ScaleName = Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
+ScaleConfig = ScaleName | float
+
+ADAPTIVE_EPSILON = 1e-6
+"""Scores whose standard deviation is below this are taken to be all equal, and scaled by 1/√d_k."""
+
+
+def adaptive_factor(
+    q: Float[Tensor, "*batch time d_head"],
+    k: Float[Tensor, "*batch source d_head"],
+    allowed: Bool[Tensor, "..."],
+) -> Float[Tensor, "*batch time 1"]:
+    """Per query, 1/σ of its scores over the keys it may see, so that the future is never asked.
+
+    σ is the population standard deviation. Where fewer than two keys are visible, or σ is below
+    `ADAPTIVE_EPSILON`, the factor is 1/√d_k.
+    """
+    scores = steps.score(q, k)
+    seen = allowed.expand(scores.shape)
+    count = seen.sum(dim=-1, keepdim=True)
+    visible = scores.masked_fill(~seen, 0.0)
+    mean = visible.sum(dim=-1, keepdim=True) / count.clamp(min=1)
+    variance = (scores - mean).square().masked_fill(~seen, 0.0).sum(dim=-1, keepdim=True) / count.clamp(min=1)
+    usual = 1 / math.sqrt(q.shape[-1])
+    spread = (count >= 2) & (variance >= ADAPTIVE_EPSILON**2)
+    # The root is taken of ones where it is not used: its gradient at zero is not finite.
+    return torch.where(spread, variance.masked_fill(~spread, 1.0).rsqrt(), torch.full_like(variance, usual))
+
+
+def factor_of(
+    scale: "str | float | Tensor",
+    q: Float[Tensor, "*batch time d_head"],
+    k: Float[Tensor, "*batch source d_head"],
+    allowed: Bool[Tensor, "..."] | None,
+) -> "float | Tensor":
+    """The number or tensor that multiplies the scores, for a scale given by name, by value, or as a tensor.
+
+    Args:
+        scale: "none", "sqrt", "linear", "adaptive", a number, or a tensor that broadcasts to [..., time, 1].
+        q: queries.
+        k: keys.
+        allowed: which keys each query may see; only the adaptive scale asks. None: all.
+
+    Raises:
+        UsageError: an unknown name, or a number that is not finite.
+    """
+    if isinstance(scale, Tensor):
+        return scale
+    if isinstance(scale, int | float):
+        if not math.isfinite(scale):
+            raise UsageError(f"scale: {scale} is not finite")
+        return float(scale)
+    d_head = q.shape[-1]
+    if scale == "adaptive":
+        everything = torch.ones((), dtype=torch.bool, device=q.device)
+        return adaptive_factor(q, k, everything if allowed is None else allowed)
+    fixed = {"none": 1.0, "sqrt": 1 / math.sqrt(d_head), "linear": 1 / d_head}
+    if scale in fixed:
+        return fixed[scale]
+    if scale in ("learned", "learned-per-head"):
+        raise UsageError(f"scale {scale!r} has parameters: give it to a model, or pass its tensor here")
+    raise UsageError(f"scale {scale!r}: {nearest(scale, [*fixed, 'adaptive'])}")
+
+
+class LearnedScale(nn.Module):
+    """One learned factor, or one per head, starting at 1/√d_k."""
+
+    def __init__(self, num_factors: int, d_head: int) -> None:
+        """Make `num_factors` (1 or the number of heads) parameters."""
+        super().__init__()
+        self.factor = nn.Parameter(torch.full((num_factors, 1, 1), 1 / math.sqrt(d_head)))
+
+    def forward(self) -> Float[Tensor, "factors 1 1"]:
+        """The factors, ready to multiply scores [batch, heads, time, source]."""
+        return self.factor
+
+
+class GivenScale(nn.Module):
+    """A scale without parameters, kept by its name or value."""
+
+    def __init__(self, scale: str | float) -> None:
+        """Keep the name or value."""
+        super().__init__()
+        self.scale = scale
+
+    def forward(self) -> str | float:
+        """The name or value."""
+        return self.scale
+
+
+def build_scale(scale: ScaleConfig, num_heads: int, d_head: int) -> LearnedScale | GivenScale:
+    """The module of a configured scale; called, it gives what `attend` takes as `scale`."""
+    learned = {"learned": 1, "learned-per-head": num_heads}
+    if scale in learned:
+        return LearnedScale(learned[scale], d_head)
+    return GivenScale(scale)

@@ -1,0 +1,107 @@
+"""Attention as its named steps, each a pure function (Vaswani et al. 2017, §3.2).
+
+    projection     q = x W_Q,  k = x W_K,  v = x W_V
+    scoring        scores = q kᵀ
+    scaling        scaled = scores · s
+    masking        masked = scaled (+ bias), -inf where looking is not allowed
+    normalisation  weights = softmax(masked)
+    weighting      z = weights v
+
+Shapes read `batch heads time source d_head`; leading axes may be missing or more, since every function works
+on the last two or three.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def project(
+    x: Float[Tensor, "*batch time d_model"], weight: Float[Tensor, "width d_model"], bias: Tensor | None = None
+) -> Float[Tensor, "*batch time width"]:
+    """One linear map of every position: x Wᵀ + b, `weight` stored as PyTorch stores it, [out, in]."""
+    return torch.nn.functional.linear(x, weight, bias)
+
+
+def split_heads(
+    x: Float[Tensor, "*batch time width"], num_heads: int
+) -> Float[Tensor, "*batch heads time d_head"]:
+    """Cut the last axis into heads of equal width and bring the heads forward."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(-2, -3)
+
+
+def merge_heads(z: Float[Tensor, "*batch heads time d_head"]) -> Float[Tensor, "*batch time width"]:
+    """Put the heads side by side again: the inverse of `split_heads`."""
+    return z.transpose(-2, -3).flatten(-2)
+
+
+def score(
+    q: Float[Tensor, "*batch time d_head"], k: Float[Tensor, "*batch source d_head"]
+) -> Float[Tensor, "*batch time source"]:
+    """The dot product of every query with every key: scores = q kᵀ."""
+    return q @ k.transpose(-1, -2)
+
+
+def scale(
+    scores: Float[Tensor, "*batch time source"], factor: float | Float[Tensor, "..."]
+) -> Float[Tensor, "*batch time source"]:
+    """Multiply the scores; `factor` is one number, or one per head or query, shaped [..., time or 1, 1]."""
+    return scores * factor
+
+
+def mask(
+    scaled: Float[Tensor, "*batch time source"],
+    allowed: Bool[Tensor, "..."],
+    fill: float = -math.inf,
+) -> Float[Tensor, "*batch time source"]:
+    """Put `fill` where a query may not see a key.
+
+    With -inf the forbidden weight is exactly zero and masking commutes with any positive scale. With a finite
+    `fill` (the -1e9 habit) neither holds: a row in which everything is masked then attends uniformly.
+    """
+    return scaled.masked_fill(~allowed, fill)
+
+
+def normalise(masked: Float[Tensor, "*batch time source"]) -> Float[Tensor, "*batch time source"]:
+    """Softmax over the keys; a row in which everything is masked has weights of zero.
+
+    weights_ij = exp(masked_ij - max_j masked_ij) / Σ_j exp(masked_ij - max_j masked_ij)
+    """
+    empty = (masked == -math.inf).all(dim=-1, keepdim=True)
+    # Softmax of a row of -inf is not a number, and so is its gradient: give it zeros, then blank the result.
+    return torch.softmax(masked.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
+
+
+def weigh(
+    weights: Float[Tensor, "*batch time source"], v: Float[Tensor, "*batch source d_value"]
+) -> Float[Tensor, "*batch time d_value"]:
+    """The weighted mean of the values each query sees: z = weights v."""
+    return weights @ v
+
+
+def attend_one(
+    query: Float[Tensor, " d_head"],
+    keys: Float[Tensor, "source d_head"],
+    values: Float[Tensor, "source d_value"],
+    factor: float,
+    allowed: Bool[Tensor, " source"],
+) -> Float[Tensor, " d_value"]:
+    """Attention of a single token, written as a loop over the keys it sees: the per-token form of the matrices.
+
+        z = Σ_j α_j v_j,   α_j = exp(s q·k_j) / Σ_l exp(s q·k_l),   over the allowed j
+
+    Slow on purpose: it is the definition that the matrix form is tested against.
+    """
+    visible = [j for j in range(len(keys)) if bool(allowed[j])]
+    if not visible:
+        return torch.zeros_like(values[0])
+    scaled = [factor * torch.dot(query, keys[j]) for j in visible]
+    largest = torch.stack(scaled).max()
+    exponentials = [torch.exp(s - largest) for s in scaled]
+    total = torch.stack(exponentials).sum()
+    z = torch.zeros_like(values[0])
+    for exponential, j in zip(exponentials, visible, strict=True):
+        z = z + exponential / total * values[j]
+    return z

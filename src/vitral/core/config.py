@@ -1,0 +1,148 @@
+"""Strict, frozen configuration: unknown keys are refused and the nearest known name is offered.
+
+A configuration is plain data on its way in (TOML) and on its way out (`Config.plain`). Every part of the
+library that can be chosen by a user subclasses `Config`, so that one function, `parse`, turns any mistake
+into one line naming the key.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from vitral.core.errors import UsageError
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A phrase that offers the known name closest to `name`, or lists what is known."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
+
+class Config(BaseModel):
+    """Base of all configurations: frozen, strict about types, closed to unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in data:
+                if key not in cls.model_fields:
+                    raise ValueError(f"unknown key {key!r}, {nearest(str(key), cls.model_fields)}")
+        return data
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], where: str = "config") -> Self:
+        """Build from plain data.
+
+        Args:
+            data: nested plain data, as read from TOML.
+            where: what the data came from, named in the error.
+
+        Raises:
+            UsageError: one line, naming the key and what was expected there.
+        """
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            raise UsageError(f"{where}: {_first_complaint(error)}") from None
+
+    def plain(self) -> dict[str, Any]:
+        """The same as plain data, unset keys left out; `parse(c.plain()) == c`."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def _first_complaint(error: ValidationError) -> str:
+    """The first complaint of a pydantic error as `key.path: what is wrong`."""
+    complaints = error.errors(include_url=False)
+    # A value of a union is tried against every member; the deepest complaint is about the member that was meant.
+    first = max(complaints, key=lambda complaint: len(complaint["loc"]))
+    path = ".".join(str(part) for part in first["loc"] if _is_key(part))
+    context = first.get("ctx", {})
+    if "error" in context:
+        message = str(context["error"])
+    elif first["type"] in ("literal_error", "union_tag_invalid"):
+        listed = context.get("expected") or context["expected_tags"]
+        options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
+        given = context.get("tag", first["input"])
+        message = f"{given!r} is not one of {', '.join(options)}; {nearest(str(given), options)}"
+    elif first["type"] == "missing":
+        message = "is required here"
+    else:
+        message = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+    return f"{path}: {message}" if path else message
+
+
+def _is_key(part: int | str) -> bool:
+    """Whether a part of a pydantic location is a key the user wrote (not the name of a union's member)."""
+    return isinstance(part, int) or not any(mark in part for mark in "[]()") and part[:1].islower()
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay plain nested mappings over one another; later layers win, tables are merged key by key.
+
+    A table that names another part than the one below it (a different `name`) replaces it whole, since the
+    lower part's keys do not belong to it.
+
+    >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
+    {'a': {'b': 1, 'c': 3}}
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = merged.get(key)
+            if isinstance(value, Mapping) and isinstance(below, Mapping) and _same_part(below, value):
+                merged[key] = merge(below, value)
+            else:
+                merged[key] = merge(value) if isinstance(value, Mapping) else value
+    return merged
+
+
+def _same_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+    return "name" not in above or above["name"] == below.get("name")
+
+
+def assignment(text: str) -> dict[str, Any]:
+    """Read one `a.b=c` of the command line; the value is TOML, or a bare string.
+
+    >>> assignment("model.d_model=64")
+    {'model': {'d_model': 64}}
+    >>> assignment("model.norm=post")
+    {'model': {'norm': 'post'}}
+
+    Raises:
+        UsageError: there is no `=`, or an empty key.
+    """
+    path, equals, literal = text.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise UsageError(f"--set {text}: expected KEY=VALUE, for example --set model.d_model=64")
+    try:
+        value = tomllib.loads(f"value = {literal}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = literal.strip()
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        UsageError: it cannot be read, is not UTF-8, or is not TOML (the line is named).
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None

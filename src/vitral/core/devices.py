@@ -1,0 +1,37 @@
+"""Where a model runs and in which precision."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import torch
+
+from vitral.core.errors import UsageError
+
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+DtypeName = Literal["float32", "bfloat16", "float64"]
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device meant by `auto` (cuda, else mps, else cpu), `cpu`, `cuda` or `mps`.
+
+    Raises:
+        UsageError: it is unknown, or this machine does not have it.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(device for device, there in available.items() if there))
+    if name not in available:
+        raise UsageError(f"device {name!r} is not one of auto, {', '.join(available)}")
+    if not available[name]:
+        raise UsageError(f"device {name!r}: PyTorch {torch.__version__} finds none on this machine; use --device cpu")
+    return torch.device(name)
+
+
+def weight_dtype(dtype: DtypeName) -> torch.dtype:
+    """What weights are kept in: float64 if asked for, else float32 (bfloat16 is for the arithmetic only)."""
+    return torch.float64 if dtype == "float64" else torch.float32
+
+
+def precision(device: torch.device, dtype: DtypeName) -> AbstractContextManager[object]:
+    """The context in which the forward pass runs: autocast for bfloat16, nothing otherwise."""
+    return torch.autocast(device.type, torch.bfloat16) if dtype == "bfloat16" else nullcontext()

@@ -1,0 +1,41 @@
+"""Random streams keyed by (seed, purpose, step): the only source of randomness in Vitral.
+
+Each use of chance has a purpose ("batches", "dropout", "init", "sampling" …) and draws from a generator that
+depends on nothing but its key. So evaluating more often, sampling in between, or resuming from a checkpoint
+changes no other number.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+def key(seed: int, purpose: str, *index: int | str) -> int:
+    """The 63-bit key of a stream: the first bytes of a BLAKE2 hash of its name."""
+    name = "/".join(str(part) for part in (seed, purpose, *index))
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def numpy_stream(seed: int, purpose: str, *index: int | str) -> np.random.Generator:
+    """A NumPy generator (Philox) for this key."""
+    return np.random.Generator(np.random.Philox(key(seed, purpose, *index)))
+
+
+def torch_stream(seed: int, purpose: str, *index: int | str) -> torch.Generator:
+    """A PyTorch CPU generator for this key."""
+    return torch.Generator().manual_seed(key(seed, purpose, *index))
+
+
+@contextmanager
+def ambient_stream(seed: int, purpose: str, *index: int | str) -> Iterator[None]:
+    """Let PyTorch's global generators follow this key inside the block, and give them back as they were.
+
+    Dropout, inside and outside fused attention, draws from the global generators and takes no other.
+    """
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(key(seed, purpose, *index))
+        yield

@@ -1,0 +1,132 @@
+"""Characters as numbers: counting them, naming them, printing them safely, refusing the ones that cannot be encoded."""
+
+import operator
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from vitral.core.errors import UsageError
+
+_CHUNK = 1 << 22
+_SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␠"}
+
+
+class UnseenCharacter(UsageError):
+    """A character that a tokenizer has no token for.
+
+    Attributes:
+        character: the character.
+        position: its index in the text.
+        alphabet: what it is missing from, in words.
+    """
+
+    def __init__(self, character: str, position: int, alphabet: str) -> None:
+        """Say which character, where it stands, and what can be done."""
+        self.character, self.position, self.alphabet = character, position, alphabet
+        super().__init__(
+            f"character {ascii(character) if is_surrogate(character) else repr(character)} ({code_point(character)}) "
+            f"at position {position:,} is not in {alphabet}; remove it, or give a replacement that is"
+        )
+
+    def moved(self, offset: int) -> "UnseenCharacter":
+        """The same complaint about a text in which this one begins at `offset`."""
+        return UnseenCharacter(self.character, self.position + offset, self.alphabet)
+
+
+def code_points(text: str) -> np.ndarray:
+    """The Unicode code points of a text, 1-d uint32; lone surrogates are passed through."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def from_code_points(points: np.ndarray) -> str:
+    """The text with these code points."""
+    return points.astype("<u4").tobytes().decode("utf-32-le")
+
+
+def character_counts(text: str) -> dict[str, int]:
+    """How often each distinct character occurs, sorted by code point.
+
+    >>> character_counts("abba!")
+    {'!': 1, 'a': 2, 'b': 2}
+    """
+    counts = np.zeros(0, dtype=np.int64)
+    # A code point takes eight bytes while it is counted: a long text is counted piece by piece.
+    for begin in range(0, len(text), _CHUNK):
+        part = np.bincount(code_points(text[begin : begin + _CHUNK]), minlength=counts.size)
+        part[: counts.size] += counts
+        counts = part
+    return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}
+
+
+def is_surrogate(character: str) -> bool:
+    """Whether this is half of a surrogate pair, which is no character and has no UTF-8."""
+    return 0xD800 <= ord(character) <= 0xDFFF
+
+
+def code_point(character: str) -> str:
+    """A character's number as Unicode writes it.
+
+    >>> code_point("é")
+    'U+00E9'
+    """
+    return f"U+{ord(character):04X}"
+
+
+def label_text(text: str) -> str:
+    r"""A text for one cell of a table: visible, on one line, and harmless to a terminal.
+
+    >>> label_text("to be\n\x1b[2J")
+    'to␠be\\n\\x1b[2J'
+    """
+    return "".join(_label_character(character) for character in text)
+
+
+def _label_character(character: str) -> str:
+    if character in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[character]
+    if not character.isprintable():
+        return character.encode("unicode_escape").decode("ascii")
+    # An accent without its letter would sit on whatever is printed before it.
+    return f"◌{character}" if unicodedata.combining(character) else character
+
+
+def label_bytes(data: bytes) -> str:
+    r"""Bytes for one cell of a table: as text where they are UTF-8, as `\xNN` where they are not."""
+    return label_text(data.decode("utf-8", "backslashreplace"))
+
+
+def utf8(text: str, replacement: str | None = None) -> bytes:
+    """A text as UTF-8, a lone surrogate refused, or replaced on request.
+
+    Raises:
+        UnseenCharacter: there is a lone surrogate and no replacement.
+        UsageError: the replacement is not one character.
+    """
+    if replacement is not None and (len(replacement) != 1 or is_surrogate(replacement)):
+        raise UsageError(f"replacement {replacement!a}: expected one character")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        if replacement is None:
+            raise UnseenCharacter(text[error.start], error.start, "UTF-8 (a lone surrogate)") from None
+        return "".join(replacement if is_surrogate(character) else character for character in text).encode("utf-8")
+
+
+def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
+    """Token ids as a checked 1-d int64 array.
+
+    Raises:
+        UsageError: something is not a whole number, or not an id of this vocabulary.
+    """
+    try:
+        array = ids if isinstance(ids, np.ndarray) else np.fromiter(map(operator.index, ids), dtype=np.int64)
+    except (TypeError, OverflowError):
+        raise UsageError("token ids must be whole numbers of 64 bits") from None
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UsageError(f"token ids must be a flat row of whole numbers, not {array.dtype} of shape {array.shape}")
+    wrong = (array < 0) | (array >= vocab_size)
+    if wrong.any():
+        raise UsageError(f"token id {array[wrong.argmax()]} is not in the vocabulary of {vocab_size:,} tokens")
+    return array.astype(np.int64)

@@ -1,0 +1,191 @@
+"""Byte-level byte-pair encoding: merges learned by the `tokenizers` package, kept here as plain numbers.
+
+A tokenizer is its list of merges and nothing else. Ids 0 to 255 are the bytes. Each merge (left, right) joins two
+tokens that exist already; the token it makes gets the next free id, unless the same bytes have one already. Text is cut
+into words by GPT-2's rule first (Radford et al. 2019), and no token crosses the border of a word.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitral.core.errors import UsageError
+from vitral.data.alphabet import label_bytes, token_ids, utf8
+
+if TYPE_CHECKING:
+    import tokenizers
+
+MAX_TOKEN_BYTES = 64
+"""Longest token that merges may make; without it, merges of a run of one character would double without end."""
+
+_MAX_MERGES = 2_000_000
+_MIN_FREQUENCY = 2
+
+Merges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class BPETokenizer:
+    """Byte-pair encoding (Sennrich et al. 2016) over the bytes of UTF-8, so that every text can be encoded.
+
+    >>> tokenizer = BPETokenizer(((116, 104), (256, 101)))  # t+h, th+e
+    >>> tokenizer.token_bytes(257)
+    b'the'
+    >>> tokenizer.encode("the path").tolist()
+    [257, 32, 112, 97, 256]
+    """
+
+    merges: Merges
+    name = "bpe"
+    specials = ()
+    start = ord("\n")
+
+    @property
+    def vocab_size(self) -> int:
+        """The bytes, and what merges made of them."""
+        return len(self._tokens)
+
+    @cached_property
+    def _tokens(self) -> tuple[bytes, ...]:
+        return _spell_out(self.merges)
+
+    @cached_property
+    def _engine(self) -> "tokenizers.Tokenizer":
+        from tokenizers import models
+
+        letters = _byte_letters()
+        spelled = ["".join(letters[byte] for byte in token) for token in self._tokens]
+        merges = [(spelled[left], spelled[right]) for left, right in self.merges]
+        return _engine(models.BPE(vocab={word: index for index, word in enumerate(spelled)}, merges=merges))
+
+    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The text's tokens, 1-d int64.
+
+        Args:
+            text: any text.
+            replacement: a character that takes the place of lone surrogates, which have no UTF-8.
+
+        Raises:
+            UnseenCharacter: there is a lone surrogate and no replacement.
+        """
+        valid = utf8(text, replacement).decode("utf-8")
+        return np.asarray(self._engine.encode(valid, add_special_tokens=False).ids, dtype=np.int64)
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The text of these tokens; bytes that are not UTF-8 become U+FFFD.
+
+        Raises:
+            UsageError: something is not an id of this vocabulary.
+        """
+        return b"".join(self._tokens[index] for index in token_ids(ids, self.vocab_size)).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes one token stands for; they need not be whole characters."""
+        return self._tokens[int(token_ids([token], self.vocab_size)[0])]
+
+    def label(self, token: int) -> str:
+        r"""The token made visible: `␠the`, `\n`, `\xc3`."""
+        return label_bytes(self.token_bytes(token))
+
+    def plain(self) -> dict[str, Any]:
+        """Name and merges, each a pair of ids."""
+        return {"name": self.name, "merges": [list(merge) for merge in self.merges]}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "BPETokenizer":
+        """Read a tokenizer back from what `plain` gave.
+
+        Raises:
+            UsageError: a merge is not a pair of ids that exist before it, comes twice, or makes too long a token.
+        """
+        merges = plain.get("merges")
+        if not isinstance(merges, list) or len(merges) > _MAX_MERGES:
+            raise UsageError(f"tokenizer: merges must be a list of at most {_MAX_MERGES:,} pairs of ids")
+        for index, merge in enumerate(merges):
+            if not (isinstance(merge, list) and len(merge) == 2 and all(type(part) is int for part in merge)):
+                raise UsageError(f"tokenizer: merges[{index}] must be two ids, not {merge!a:.40}")
+        pairs = tuple((left, right) for left, right in merges)
+        if len(set(pairs)) != len(pairs):
+            raise UsageError("tokenizer: merges holds a pair twice")
+        tokenizer = cls(pairs)
+        _ = tokenizer.vocab_size
+        return tokenizer
+
+
+def learn_merges(blocks: Sequence[str], vocab_size: int) -> Merges:
+    """Learn merges from these blocks: the most frequent pair first, until there are `vocab_size` tokens.
+
+    The same blocks give the same merges. A pair that occurs once is not merged, so a small text may give fewer tokens.
+
+    Args:
+        blocks: texts; pairs are not counted across their borders.
+        vocab_size: tokens wanted, the 256 bytes included.
+
+    Raises:
+        UnseenCharacter: a block holds a lone surrogate.
+    """
+    from tokenizers import models, trainers
+
+    for block in blocks:
+        utf8(block)
+    letters = _byte_letters()
+    engine = _engine(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=_MIN_FREQUENCY,
+        show_progress=False,
+        initial_alphabet=letters,
+        max_token_length=MAX_TOKEN_BYTES,
+    )
+    engine.train_from_iterator(blocks, trainer)
+    learned = json.loads(engine.to_str())["model"]["merges"]
+    ids = {letter: byte for byte, letter in enumerate(letters)}
+    merges = []
+    for left, right in learned:
+        merges.append((ids[left], ids[right]))
+        ids.setdefault(left + right, len(ids))
+    return tuple(merges)
+
+
+def _spell_out(merges: Merges) -> tuple[bytes, ...]:
+    """The bytes of every token, by id.
+
+    Raises:
+        UsageError: a merge uses an id that does not exist before it, or makes too long a token.
+    """
+    tokens = [bytes([byte]) for byte in range(256)]
+    known = set(tokens)
+    for index, (left, right) in enumerate(merges):
+        if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
+            raise UsageError(f"tokenizer: merges[{index}] uses an id that does not exist before it")
+        token = tokens[left] + tokens[right]
+        if len(token) > MAX_TOKEN_BYTES:
+            raise UsageError(f"tokenizer: merges[{index}] makes a token longer than {MAX_TOKEN_BYTES} bytes")
+        if token not in known:
+            known.add(token)
+            tokens.append(token)
+    return tuple(tokens)
+
+
+def _engine(model: Any) -> "tokenizers.Tokenizer":
+    """A tokenizer of the package around a model: words by GPT-2's rule, nothing normalized, no special tokens."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    engine = Tokenizer(model)
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    return engine
+
+
+def _byte_letters() -> list[str]:
+    """The printable character that the package writes for each byte: GPT-2's `bytes_to_unicode`.
+
+    A byte that is a visible Latin-1 character is written as it is, the others as U+0100, U+0101 and so on.
+    """
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = (byte for byte in range(256) if byte not in visible)
+    shifted = {byte: chr(0x100 + index) for index, byte in enumerate(hidden)}
+    return [shifted.get(byte, chr(byte)) for byte in range(256)]

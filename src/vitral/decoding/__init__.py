@@ -1,0 +1,37 @@
+"""Decoding: from a model's logits to text. Filters, greedy and sampled choice, streaming, beam search."""
+
+from vitral.decoding.beam import beam_search
+from vitral.decoding.filters import (
+    GREEDY,
+    Sampling,
+    apply_temperature,
+    distribution,
+    forbid,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    penalise_repetition,
+)
+from vitral.decoding.generate import GenerateOptions, Sample, generate, stream
+from vitral.decoding.reader import Reader
+from vitral.decoding.sampling import choose, uniforms
+
+__all__ = [
+    "GREEDY",
+    "GenerateOptions",
+    "Reader",
+    "Sample",
+    "Sampling",
+    "apply_temperature",
+    "beam_search",
+    "choose",
+    "distribution",
+    "forbid",
+    "generate",
+    "keep_min_p",
+    "keep_top_k",
+    "keep_top_p",
+    "penalise_repetition",
+    "stream",
+    "uniforms",
+]

@@ -1,0 +1,118 @@
+"""The reader: gives a model growing rows of tokens and hands back the logits of what comes next.
+
+It alone knows when a cache can be used and what happens past the context length, so that sampling and beam search
+share both, and the text is the same with the cache and without it.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.data.tokenizers import Tokenizer
+from vitral.model.transformer import Transformer
+
+
+class Reader:
+    """Rows of equal length, read together.
+
+    The model sees a window: the last tokens of each row, at most context_length of them. A token added to a full
+    window restarts it: it then holds the last context_length // 2 tokens (at least one), the new one included, and
+    grows again from there. Under a prefix mask a window shorter than the prefix is read anew at every step.
+
+    Attributes:
+        history: all tokens read and added so far, [batch, time].
+    """
+
+    def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
+        """Begin with these rows, 1 to context_length tokens each."""
+        self.history = tokens
+        self._model, self._cache, self._begin = model, None, 0
+        together = 0 if model.mask is None else model.mask.settled()
+        self._cacheable_from = together if use_cache else None
+
+    def logits(self) -> Float[Tensor, "batch vocab"]:
+        """The logits of each row's next token; call once before each `append`."""
+        training = self._model.training
+        self._model.eval()
+        try:
+            with torch.inference_mode():
+                return self._read(self.history[:, self._begin :])
+        finally:
+            self._model.train(training)
+
+    def append(self, tokens: Int[Tensor, " batch"]) -> None:
+        """Add one token to each row."""
+        self.history = torch.cat([self.history, tokens.to(self.history.device)[:, None]], dim=1)
+        context_length = self._model.config.context_length
+        if self.history.shape[1] - self._begin > context_length:
+            self._begin = self.history.shape[1] - max(1, context_length // 2)
+            if self._cache is not None:
+                self._cache.clear()
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Go on with these rows: reordered, repeated, or fewer."""
+        rows = rows.to(self.history.device)
+        self.history = self.history[rows]
+        if self._cache is not None:
+            with torch.inference_mode():
+                self._cache.select(rows)
+
+    def _read(self, window: Int[Tensor, "batch time"]) -> Float[Tensor, "batch vocab"]:
+        if self._cacheable_from is None or window.shape[1] < self._cacheable_from:
+            return self._model(window)[:, -1]
+        cache = self._cache = self._cache or self._model.new_cache(window.shape[0])
+        return self._model(window[:, cache.length :], cache=cache)[:, -1]
+
+
+def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that is not the model's.
+
+    Raises:
+        UsageError: naming both sizes.
+    """
+    if model.vocab_size != tokenizer.vocab_size:
+        raise UsageError(
+            f"the model has {model.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
+            "they do not come from the same run"
+        )
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: bool = False) -> list[int]:
+    """The ids a prompt begins with: its own, or the tokenizer's start where it is empty.
+
+    Args:
+        tokenizer: the model's.
+        prompt: any text, empty too.
+        context_length: how many tokens the model sees at once.
+        crop: whether the last context_length tokens of a longer prompt are used, rather than refusing it.
+
+    Raises:
+        UsageError: a character the tokenizer does not know, or more tokens than the model sees at once.
+    """
+    if not isinstance(prompt, str):
+        raise UsageError(f"prompt: expected a text, not {prompt!r}")
+    ids = [int(token) for token in tokenizer.encode(prompt)] or [tokenizer.start]
+    if len(ids) > context_length and not crop:
+        raise UsageError(
+            f"prompt: {len(ids)} tokens, but the model sees {context_length} at once; "
+            f"shorten it, or crop it to its last {context_length} (crop)"
+        )
+    return ids[-context_length:]
+
+
+def rows_of(model: Transformer, rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch time"]:
+    """Rows of ids as a tensor where the model is."""
+    return torch.tensor([list(row) for row in rows], dtype=torch.int64, device=model.token_embedding.weight.device)
+
+
+def check_max_tokens(max_tokens: int) -> None:
+    """Refuse a number of tokens that is not a count.
+
+    Raises:
+        UsageError: naming what was given.
+    """
+    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
+        raise UsageError(f"max_tokens: expected a whole number of at least 0, not {max_tokens!r}")

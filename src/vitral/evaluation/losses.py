@@ -1,0 +1,134 @@
+"""The loss of a model on a part of a text: a full pass, every target scored once."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.errors import UsageError
+from vitral.data.batches import windows
+from vitral.data.store import Part
+from vitral.data.tokenizers import Tokenizer
+from vitral.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class PartLoss:
+    """What a full pass over a part found.
+
+    Attributes:
+        loss: nats per token.
+        num_targets: tokens that were predicted.
+        num_characters: characters of those tokens (BPE and byte tokens: bytes that begin a UTF-8 character).
+        num_bytes: UTF-8 bytes of those tokens.
+    """
+
+    loss: float
+    num_targets: int
+    num_characters: int
+    num_bytes: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss): between how many equally likely tokens the model is as unsure; inf where no float holds it."""
+        return math.inf if self.loss > 709 else math.exp(self.loss)
+
+    @property
+    def bits_per_character(self) -> float:
+        """Total nats / ln 2 / characters: comparable across tokenizers of one text."""
+        return self._bits / self.num_characters
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Total nats / ln 2 / bytes: comparable across tokenizers and alphabets."""
+        return self._bits / self.num_bytes
+
+    @property
+    def _bits(self) -> float:
+        return self.loss * self.num_targets / math.log(2)
+
+    def plain(self) -> dict[str, float | int]:
+        """Everything, the derived numbers included, as plain data."""
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "bits_per_character": self.bits_per_character,
+            "bits_per_byte": self.bits_per_byte,
+            "num_targets": self.num_targets,
+            "num_characters": self.num_characters,
+            "num_bytes": self.num_bytes,
+        }
+
+
+def evaluate_part(model: Transformer, part: Part, tokenizer: Tokenizer, *, batch_tokens: int = 16384) -> PartLoss:
+    """The model's loss on a part, in nats per token, over consecutive windows of its context length.
+
+        loss = -(1/n) Σ log p(target | the tokens before it in its window)
+
+    Every token but the first of a stretch is a target once; nothing is carried from one window to the next. Under a
+    prefix mask only targets the prefix has not shown count. Under a bidirectional mask every target has been shown:
+    all are scored, and the number says how well the model copies, not how well it predicts. Losses are summed in
+    float64; the model is run without dropout and left in the mode it was in.
+
+    Args:
+        model: whose loss it is.
+        part: the tokens of train, validation or test.
+        tokenizer: the model's, for the characters and bytes of each token.
+        batch_tokens: tokens computed side by side; changes speed and memory, not the result.
+
+    Raises:
+        UsageError: a tokenizer that is not the model's, or a part in which nothing can be scored.
+    """
+    if model.vocab_size != tokenizer.vocab_size:
+        raise UsageError(
+            f"the model has {model.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
+            "they do not come from the same run"
+        )
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            nats, counts = _pass(model, part, batch_tokens)
+    finally:
+        model.train(training)
+    characters, size = _sizes(tokenizer)
+    num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
+    if not num_targets or not num_characters:
+        raise UsageError(
+            f"nothing to score: the part's {len(part.tokens)} tokens hold no target for a model that sees "
+            f"{model.config.context_length} at once; use a longer text"
+        )
+    return PartLoss(nats / num_targets, num_targets, num_characters, num_bytes)
+
+
+def _pass(model: Transformer, part: Part, batch_tokens: int) -> tuple[float, Int[np.ndarray, " vocab"]]:
+    """The sum of all targets' losses, and how often each token was a target."""
+    first = (0 if model.mask is None else model.mask.first_target()) or 0
+    context_length = model.config.context_length
+    device = model.token_embedding.weight.device
+    nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
+    for inputs, targets in windows(part, context_length, max(1, batch_tokens // context_length)):
+        scored = targets[:, first:]
+        if scored.numel():
+            nats += _nats(model(inputs.to(device))[:, first:], scored.to(device))
+            counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)
+    return nats, counts
+
+
+def _nats(logits: Tensor, targets: Tensor) -> float:
+    """The summed cross-entropy of [batch, time, vocab] logits, added up in float64."""
+    each = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
+    return float(each.cpu().double().sum())
+
+
+def _sizes(tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np.ndarray, " vocab"]]:
+    """Characters and bytes of every token of the vocabulary."""
+    pieces: Sequence[bytes] = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
+    # A UTF-8 character has one byte that is not of the form 10xxxxxx.
+    characters = [sum(byte & 0b1100_0000 != 0b1000_0000 for byte in piece) for piece in pieces]
+    return np.array(characters, dtype=np.int64), np.array([len(piece) for piece in pieces], dtype=np.int64)

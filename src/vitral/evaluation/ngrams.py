@@ -1,0 +1,262 @@
+"""The n-gram lines: what counting alone would reach on a text, to hold a model's loss against.
+
+Witten-Bell interpolation (Witten & Bell 1991, method C; Chen & Goodman 1998, §2.4):
+
+    p_n(w | h) = (c(h w) + T(h) p_{n-1}(w | h')) / (c(h) + T(h))
+
+h: the n - 1 tokens before w; h': h without its first; c: how often in the training part (c(h): followed by a token);
+T(h): how many different tokens follow h. After an h that was never seen p_n = p_{n-1}; p_0 = 1 / vocab.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vitral.core.errors import UsageError
+from vitral.data.store import Part
+
+TABLE = 2**24
+"""So many possible n-grams are counted in a table, more by sorting: both give the same, the table sooner."""
+
+_NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
+
+
+@dataclass(frozen=True)
+class NgramLines:
+    """What n-grams counted on the training part reach on the test part.
+
+    Attributes:
+        orders: order -> nats per token.
+        test_bigram_entropy: the entropy of a test token given the one before it, by the test part's own counts, in
+            nats: a floor for every model that sees only the last token.
+    """
+
+    orders: dict[int, float]
+    test_bigram_entropy: float
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data; `from_plain(lines.plain()) == lines`."""
+        return {
+            "orders": {str(order): loss for order, loss in self.orders.items()},
+            "test_bigram_entropy": self.test_bigram_entropy,
+        }
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any]) -> "NgramLines":
+        """Back from plain data.
+
+        Raises:
+            UsageError: it is not what `plain` gives.
+        """
+        try:
+            orders = {int(order): float(loss) for order, loss in plain["orders"].items()}
+            return NgramLines(orders, float(plain["test_bigram_entropy"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"n-gram lines: malformed ({type(error).__name__}: {error})") from None
+
+
+def ngram_lines(train: Part, test: Part, vocab_size: int, orders: int = 6) -> NgramLines:
+    """Count on the training part, score the test part, at orders 1 to `orders`.
+
+    As for a model, the first token of a stretch is context and not scored, and no context reaches over the beginning
+    of a stretch: there it is shorter.
+
+    Raises:
+        UsageError: no orders, a test part without a token to score, or a token outside the vocabulary.
+    """
+    nats = WittenBell(train, vocab_size, orders).nats(test)
+    losses = {order: float(row.mean()) for order, row in enumerate(nats, start=1)}
+    return NgramLines(losses, bigram_entropy(test, vocab_size))
+
+
+class WittenBell:
+    """Witten-Bell n-grams of a part.
+
+    A context is an integer: its place among the different contexts of its length that occur, so that context and next
+    token together are one integer again (place · vocab + token) and counting is sorting.
+
+    Attributes:
+        vocab_size: tokens of the vocabulary.
+        num_orders: the longest n-gram.
+    """
+
+    def __init__(self, train: Part, vocab_size: int, num_orders: int) -> None:
+        """Count all n-grams of orders 1 to `num_orders`.
+
+        Raises:
+            UsageError: fewer than one order, or a token outside the vocabulary.
+        """
+        if num_orders < 1:
+            raise UsageError(f"n-grams: orders must be at least 1, not {num_orders}")
+        self.vocab_size, self.num_orders = vocab_size, num_orders
+        self._counts: list[_Counts] = []
+        tokens, depths = _laid_out(train, vocab_size)
+        contexts, num_contexts = np.zeros_like(tokens), 1
+        for _ in range(num_orders):
+            counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
+            self._counts.append(counts)
+            contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
+
+    def nats(self, part: Part) -> Float[np.ndarray, "orders targets"]:
+        """-log p of every token but the first of each stretch, one row per order.
+
+        Raises:
+            UsageError: no such token, or one outside the vocabulary.
+        """
+        tokens, depths = _laid_out(part, self.vocab_size)
+        targets = depths > 0
+        if not targets.any():
+            raise UsageError(f"n-grams: nothing to score, the part's {len(tokens)} tokens hold no second one")
+        rows = np.empty((self.num_orders, int(targets.sum())))
+        probabilities = np.full(len(tokens), 1 / self.vocab_size)
+        contexts = np.zeros_like(tokens)
+        for row, counts in zip(rows, self._counts, strict=True):
+            probabilities, grams = counts.interpolate(contexts, tokens, probabilities, self.vocab_size)
+            row[:] = -np.log(probabilities[targets])
+            contexts = _as_contexts(grams, depths)
+        return rows
+
+
+def bigram_entropy(part: Part, vocab_size: int) -> float:
+    """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the part's own pairs of neighbours, in nats (Shannon 1951, eq. 1).
+
+    Raises:
+        UsageError: a part without a pair, or a token outside the vocabulary.
+    """
+    tokens, depths = _laid_out(part, vocab_size)
+    ones, places = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
+    counts, _ = _count(_as_contexts(places, depths), tokens, len(ones.keys), vocab_size)
+    total = counts.counts.sum()
+    if not total:
+        raise UsageError(f"bigram entropy: the part's {len(tokens)} tokens hold no pair of neighbours")
+    shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
+    return float(-(counts.counts * np.log(shares)).sum() / total)
+
+
+def line_name(order: int) -> str:
+    """What the field calls an n-gram of this order.
+
+    >>> [line_name(order) for order in (1, 2, 3, 4)]
+    ['unigram', 'bigram', 'trigram', '4-gram']
+    """
+    return _NAMES.get(order, f"{order}-gram")
+
+
+def standing(loss: float, lines: NgramLines) -> str:
+    """Where a loss stands among the lines, to follow "the loss is …".
+
+    Lines are taken by height, since on a small text a longer n-gram can do worse than a shorter one.
+
+    >>> standing(2.1, NgramLines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
+    'between the bigram and the trigram'
+
+    Raises:
+        UsageError: a loss that is not a number.
+    """
+    if math.isnan(loss):
+        raise UsageError("standing: the loss is not a number")
+    by_height = sorted(lines.orders, key=lambda order: (-lines.orders[order], order))
+    above = [order for order in by_height if lines.orders[order] > loss]
+    below = [order for order in by_height if lines.orders[order] <= loss]
+    if not above:
+        return f"above the {line_name(below[0])} line"
+    if not below:
+        return f"below the {line_name(above[-1])} line"
+    return f"between the {line_name(above[-1])} and the {line_name(below[0])}"
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The counts of one order.
+
+    Attributes:
+        keys: the different n-grams, as context · vocab + token, sorted; an n-gram's place here is its number.
+        counts: how often each occurs.
+        context_counts: c(h) of every context.
+        context_kinds: T(h) of every context.
+    """
+
+    keys: Int[np.ndarray, " grams"]
+    counts: Int[np.ndarray, " grams"]
+    context_counts: Int[np.ndarray, " contexts"]
+    context_kinds: Int[np.ndarray, " contexts"]
+
+    def interpolate(
+        self,
+        contexts: Int[np.ndarray, " time"],
+        tokens: Int[np.ndarray, " time"],
+        lower: Float[np.ndarray, " time"],
+        vocab_size: int,
+    ) -> tuple[Float[np.ndarray, " time"], Int[np.ndarray, " time"]]:
+        """p_n of each token from p_{n-1}; and the number of each n-gram, -1 where it was never seen.
+
+        Contexts are -1 where there is none, or none that was seen: there p_n = p_{n-1}.
+        """
+        probabilities, grams = lower.copy(), np.full(len(tokens), -1)
+        known = np.flatnonzero(contexts >= 0)
+        known = known[self.context_counts[contexts[known]] > 0]
+        if len(known):
+            held = contexts[known]
+            keys = held * vocab_size + tokens[known]
+            places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            found = self.keys[places] == keys
+            kinds = self.context_kinds[held]
+            seen = np.where(found, self.counts[places], 0)
+            probabilities[known] = (seen + kinds * lower[known]) / (self.context_counts[held] + kinds)
+            grams[known[found]] = places[found]
+        return probabilities, grams
+
+
+def _count(
+    contexts: Int[np.ndarray, " time"], tokens: Int[np.ndarray, " time"], num_contexts: int, vocab_size: int
+) -> tuple[_Counts, Int[np.ndarray, " time"]]:
+    """Count every (context, token), and number them; context -1 is no context, and its n-gram -1."""
+    there = contexts >= 0
+    # Contexts number at most the tokens of a part, so context · vocab + token stays far inside 63 bits.
+    keys, places, counts = _distinct(contexts[there] * vocab_size + tokens[there], num_contexts * vocab_size)
+    holders = keys // vocab_size
+    context_kinds = np.bincount(holders, minlength=num_contexts)
+    context_counts = np.bincount(holders, weights=counts, minlength=num_contexts).astype(np.int64)
+    grams = np.full(len(tokens), -1)
+    grams[there] = places
+    return _Counts(keys, counts, context_counts, context_kinds), grams
+
+
+def _distinct(
+    keys: Int[np.ndarray, " time"], size: int
+) -> tuple[Int[np.ndarray, " grams"], Int[np.ndarray, " time"], Int[np.ndarray, " grams"]]:
+    """The different keys, all below `size`, in order; the place of each key among them; how often each occurs."""
+    if size > TABLE:
+        return np.unique(keys, return_inverse=True, return_counts=True)
+    table = np.bincount(keys, minlength=size)
+    distinct = np.flatnonzero(table)
+    places = np.zeros(size, dtype=np.int64)
+    places[distinct] = np.arange(len(distinct))
+    return distinct, places[keys], table[distinct]
+
+
+def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time"]) -> Int[np.ndarray, " time"]:
+    """The n-gram that ends before each token; -1 where it is none, or the token's stretch has nothing before it."""
+    contexts = np.full_like(grams, -1)
+    contexts[1:] = grams[:-1]
+    contexts[depths == 0] = -1
+    return contexts
+
+
+def _laid_out(part: Part, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
+    """The tokens of all stretches, one after another, and how many of its stretch stand before each.
+
+    Raises:
+        UsageError: a token outside the vocabulary.
+    """
+    lengths = part.stretches[:, 1] - part.stretches[:, 0]
+    pieces = [part.tokens[begin:end] for begin, end in part.stretches]
+    tokens = np.concatenate([*pieces, np.empty(0, dtype=part.tokens.dtype)]).astype(np.int64)
+    if len(tokens) and tokens.max() >= vocab_size:
+        raise UsageError(f"n-grams: token {tokens.max()} is outside the vocabulary of {vocab_size}")
+    beginnings = np.cumsum(lengths) - lengths
+    return tokens, np.arange(len(tokens)) - np.repeat(beginnings, lengths)

@@ -1,0 +1,69 @@
+"""Counts of an alphabet: how often each character occurs, on a logarithmic scale, the most frequent first."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from vitral.core.errors import UsageError
+from vitral.figures.style import COLOURS, FONT_SIZE, MUTED, styled
+from vitral.figures.text import drawable
+
+PER_ROW = 36
+MOST_ROWS = 4
+WIDTH = 10.0
+LEFT, RIGHT, TOP, BOTTOM = 1.45, 0.2, 0.6, 0.65
+BAR_INCHES, LABEL_INCHES = 1.25, 0.45
+
+
+@styled
+def alphabet_bars(counts: Sequence[tuple[str, int]], *, title: str = "", rare: int = 0) -> Figure:
+    """Draw a bar for each character, 36 to a row and at most four rows; what is left out is counted in a note.
+
+    Args:
+        counts: (label, occurrences) pairs in any order; labels printable, as `Tokenizer.label` gives them.
+        title: above the plot; empty for none.
+        rare: characters that occur fewer times than this are drawn in another colour.
+
+    Raises:
+        UsageError: there is no character, or a count is below one.
+    """
+    if not counts or min(count for _, count in counts) < 1:
+        raise UsageError("an alphabet needs characters that occur at least once")
+    ordered = sorted(counts, key=lambda pair: (-pair[1], pair[0]))
+    shown = ordered[: PER_ROW * MOST_ROWS]
+    rows = [shown[begin : begin + PER_ROW] for begin in range(0, len(shown), PER_ROW)]
+    height = TOP + BOTTOM + len(rows) * (BAR_INCHES + LABEL_INCHES) - LABEL_INCHES
+    figure = Figure(figsize=(WIDTH, height))
+    for number, row in enumerate(rows):
+        bottom = height - TOP - BAR_INCHES - number * (BAR_INCHES + LABEL_INCHES)
+        plot = (LEFT / WIDTH, bottom / height, (WIDTH - LEFT - RIGHT) / WIDTH, BAR_INCHES / height)
+        axes = figure.add_axes(plot)
+        colours = [COLOURS[1] if count < rare else COLOURS[0] for _, count in row]
+        axes.bar(range(len(row)), [count for _, count in row], color=colours, width=0.78)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
+        axes.minorticks_off()
+        axes.set_ylim(0.7, ordered[0][1] * 1.6)
+        axes.set_xlim(-0.6, PER_ROW - 0.4)
+        axes.set_xticks(range(len(row)), [drawable(label) for label, _ in row], fontsize=_label_size(row))
+        axes.tick_params(axis="x", length=0)
+        axes.grid(axis="x", visible=False)
+    centre = (BOTTOM + height - TOP) / 2 / height
+    figure.text(0.16 / WIDTH, centre, "occurrences (log scale)", rotation=90, va="center", ha="left")
+    figure.text(LEFT / WIDTH, 0.14 / height, _note(ordered, shown, rare), color=MUTED, fontsize=FONT_SIZE - 1)
+    figure.text(LEFT / WIDTH, 1 - 0.14 / height, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)
+    return figure
+
+
+def _label_size(row: Sequence[tuple[str, int]]) -> float:
+    """Smaller type where a label is longer than a character, so that neighbours stay apart."""
+    longest = max(len(drawable(label)) for label, _ in row)
+    return FONT_SIZE if longest <= 2 else max(5.0, FONT_SIZE * 2.6 / longest)
+
+
+def _note(ordered: Sequence[tuple[str, int]], shown: Sequence[tuple[str, int]], rare: int) -> str:
+    number = sum(count < rare for _, count in ordered)
+    parts = [f"{len(ordered)} distinct, the most frequent first"]
+    parts += [f"{number} below {rare} occurrences (second colour)"] * bool(number)
+    parts += [f"the {len(ordered) - len(shown)} rarest not shown"] * (len(ordered) > len(shown))
+    return "; ".join(parts)

@@ -1,0 +1,103 @@
+"""One self-contained HTML file from sections: no script, no network, readable in light, in dark and on paper."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import count
+from typing import NamedTuple
+
+import jinja2
+from markupsafe import Markup
+
+from vitral.figures.sections import Figure, Heading, Section
+from vitral.figures.style import GRID, INK, MUTED, PAPER
+from vitral.figures.text import visible
+
+_THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
+_SVG_STYLE = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
+_SVG_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+
+
+class Anchor(NamedTuple):
+    """An entry of the table of contents."""
+
+    name: str
+    text: str
+
+
+def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "", language: str = "en") -> str:
+    """A whole HTML document.
+
+    Args:
+        title: the document's and its one heading of level 1.
+        sections: in reading order; all their text is escaped.
+        lead: a sentence or two below the title.
+        footer: a line at the end, for example what made the page.
+        language: BCP 47 code of the text, for screen readers and hyphenation.
+    """
+    anchors: list[Anchor] = []
+    render = _renderer(anchors)
+    body = Markup("\n").join(render(section) for section in sections)
+    contents = [anchor for anchor in anchors if anchor.text]
+    shell = _templates().get_template("page.html")
+    return shell.render(title=title, lead=lead, body=body, footer=footer, language=language, contents=contents)
+
+
+def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
+    """A function that turns a section into HTML by the macro named after its class, noting headings in `anchors`."""
+    figures = count(1)
+
+    def render(section: Section) -> Markup:
+        extra = {}
+        if isinstance(section, Heading):
+            extra["anchor"] = _note(anchors, section)
+        elif isinstance(section, Figure):
+            extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
+        return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
+
+    macros = _templates().get_template("sections.html").make_module({"render": render})
+    return render
+
+
+def _note(anchors: list[Anchor], heading: Heading) -> str:
+    """A name for the heading that no other has; headings below level 2 are noted without their text."""
+    plain = unicodedata.normalize("NFKD", heading.text).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "section"
+    taken = {anchor.name for anchor in anchors}
+    name = slug
+    for number in count(2):
+        if name not in taken:
+            break
+        name = f"{slug}-{number}"
+    anchors.append(Anchor(name, heading.text if heading.level == 2 else ""))
+    return name
+
+
+def inline_svg(svg: str, prefix: str) -> str:
+    """An SVG file made fit to stand inside a page beside others.
+
+    Its prologue and metadata go, its ids get a prefix of their own, its style rule (which would reach the whole page)
+    goes, and the colours of ink and paper become the page's, so that it follows it into the dark.
+
+    Args:
+        svg: text of a file that `style.save` wrote.
+        prefix: no other figure of the page has it.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = _SVG_METADATA.sub("", _SVG_STYLE.sub("", svg))
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    for colour, variable in _THEMED.items():
+        svg = svg.replace(colour, variable)
+    return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1).strip()
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("vitral.figures", "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["visible"] = visible
+    return environment

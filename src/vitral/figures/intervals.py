@@ -1,0 +1,95 @@
+"""Results of several arms beside one another: every seed a dot, the mean with its interval, reference lines behind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from vitral.core.errors import UsageError
+from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
+from vitral.figures.style import FONT_SIZE, INK, MUTED, PAPER, look, styled
+
+ROW_INCHES = 0.62
+PLOT_WIDTH = 6.2
+BOTTOM, RIGHT = 0.75, 0.95
+TITLE_INCHES = 0.4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One arm.
+
+    Attributes:
+        label: its title.
+        values: one for each seed.
+        mean: of the values.
+        low: lower end of the interval, or None where there is none (a single seed).
+        high: upper end of the interval, or None.
+    """
+
+    label: str
+    values: Sequence[float]
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+@styled
+def interval_dots(
+    rows: Sequence[Row],
+    *,
+    references: Sequence[Reference] = (),
+    title: str = "",
+    x_label: str = "loss (nats per token)",
+) -> Figure:
+    """Draw one row for each arm, the first at the top: seeds as dots, mean and interval above them.
+
+    Args:
+        rows: in the order of the table beside the figure.
+        references: upright lines, named above the plot.
+        title: above everything; empty for none.
+        x_label: the quantity and its unit.
+
+    Raises:
+        UsageError: there is no row.
+    """
+    if not rows:
+        raise UsageError("no arm has a value, so there is nothing to draw")
+    labels = [Label(row.label, row.mean) for row in rows]
+    names = [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in references]
+    left = max(text_width(line, size=FONT_SIZE) for label in labels for line in label.lines) + 0.3
+    upright = max((LEADER_INCHES + text_width(name.text) for name in names), default=0.0)
+    top = 0.2 + TITLE_INCHES * bool(title) + upright
+    plot = ROW_INCHES * len(rows)
+    width, height = left + PLOT_WIDTH + RIGHT, BOTTOM + plot + top
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((left / width, BOTTOM / height, PLOT_WIDTH / width, plot / height))
+    for reference in references:
+        axes.axvline(reference.value, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1.5)
+    for index, row in enumerate(rows):
+        _draw(axes, row, index, PLOT_WIDTH)
+    axes.set_yticks(range(len(rows)), ["\n".join(label.lines) for label in labels])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(x_label)
+    axes.margins(x=0.06)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.autoscale_view()
+    label_top(axes, names, width=PLOT_WIDTH, height=plot)
+    if title:
+        figure.text(0.3 / width, 1 - 0.15 / height, title, va="top", fontweight="bold", fontsize=13)
+    return figure
+
+
+def _draw(axes: Axes, row: Row, index: int, width: float) -> None:
+    """One row: dots below its middle, mean and interval on it, the mean in figures at the right."""
+    colour, _, marker = look(index)
+    shifted = [index + 0.22] * len(row.values)
+    axes.plot(row.values, shifted, linestyle="", marker="o", markersize=5, color=colour, alpha=0.55, zorder=3)
+    if row.low is not None and row.high is not None:
+        ends = [row.low, row.high]
+        axes.plot(ends, [index, index], color=colour, linewidth=2.2, marker="|", markersize=11, markeredgewidth=2)
+    axes.plot([row.mean], [index], marker=marker, markersize=9, color=colour, markeredgecolor=PAPER, zorder=4)
+    place = axes.get_yaxis_transform()
+    axes.text(1 + 0.15 / width, index, f"{row.mean:.3f}", transform=place, va="center", color=INK, fontweight="bold")

@@ -1,0 +1,99 @@
+"""The same sections as a Markdown file (GitHub's flavour): text escaped, samples fenced, figures linked."""
+
+import re
+from collections.abc import Sequence
+from functools import singledispatch
+
+from vitral.figures import sections as pieces
+from vitral.figures.text import visible
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>&|~$])")
+_BLOCK_START = re.compile(r"^([ \t]*)(?:(\d+)([.)])|(#{1,6}|[+-]|=+|-+))(?=\s|$)", re.MULTILINE)
+
+
+def markdown(title: str, sections: Sequence[pieces.Section], *, lead: str = "", footer: str = "") -> str:
+    """A whole Markdown document, ending in a newline; the arguments are those of `html.page`."""
+    blocks = [f"# {escape(title)}", escape(lead), *(_block(section) for section in sections)]
+    blocks += ["---", escape(footer)] if footer else []
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def escape(text: str) -> str:
+    r"""Plain text as Markdown that shows exactly it.
+
+    >>> escape("a_b <i> 1*2")
+    'a\\_b \\<i\\> 1\\*2'
+    """
+    return _BLOCK_START.sub(_escaped_start, _SPECIAL.sub(r"\\\1", visible(text)))
+
+
+def _escaped_start(match: re.Match[str]) -> str:
+    """The first mark of a line, written so that it begins no list, heading or rule."""
+    indent, number, point, mark = match.groups()
+    return f"{indent}\\{mark}" if mark else f"{indent}{number}\\{point}"
+
+
+def fence(text: str) -> str:
+    """The text in a code fence longer than any run of backticks in it."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    bar = "`" * max(3, longest + 1)
+    return f"{bar}text\n{visible(text).rstrip(chr(10))}\n{bar}"
+
+
+@singledispatch
+def _block(section: pieces.Section) -> str:
+    raise TypeError(f"no Markdown for {type(section).__name__}")
+
+
+@_block.register
+def _(section: pieces.Heading) -> str:
+    return f"{'#' * section.level} {escape(section.text)}"
+
+
+@_block.register
+def _(section: pieces.Paragraph) -> str:
+    return escape(section.text)
+
+
+@_block.register
+def _(section: pieces.Callout) -> str:
+    return "\n".join(f"> {line}" for line in escape(section.text).splitlines())
+
+
+@_block.register
+def _(section: pieces.Listing) -> str:
+    return "\n".join(f"- {_one_line(item)}" for item in section.items)
+
+
+@_block.register
+def _(section: pieces.Table) -> str:
+    marks = ["---" if not index or index in section.prose else "---:" for index in range(len(section.columns))]
+    lines = [list(map(_one_line, section.columns)), marks, *(list(map(_one_line, row)) for row in section.rows)]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{escape(section.caption)}\n\n{table}"
+
+
+@_block.register
+def _(section: pieces.Figure) -> str:
+    return f"![{_one_line(section.alt)}]({section.path})\n\n{escape(section.caption)}"
+
+
+@_block.register
+def _(section: pieces.Preformatted) -> str:
+    caption = f"**{_one_line(section.caption)}**" if section.caption else ""
+    return "\n\n".join(filter(None, [caption, fence(section.text)]))
+
+
+@_block.register
+def _(section: pieces.Columns) -> str:
+    return "\n\n".join(_block(item) for item in section.items)
+
+
+@_block.register
+def _(section: pieces.Details) -> str:
+    inside = "\n\n".join(_block(part) for part in section.sections)
+    return f"<details>\n<summary>{escape(section.summary)}</summary>\n\n{inside}\n\n</details>"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(escape(text).split())

@@ -1,0 +1,19 @@
+"""The model: configuration, embeddings, blocks, head, cache, counts."""
+
+from vitral.model.cache import KVCache
+from vitral.model.config import AttentionConfig, ModelConfig
+from vitral.model.counts import Cost, Row, cost, count_parameters, parameter_table
+from vitral.model.transformer import Transformer, next_token_loss
+
+__all__ = [
+    "AttentionConfig",
+    "Cost",
+    "KVCache",
+    "ModelConfig",
+    "Row",
+    "Transformer",
+    "cost",
+    "count_parameters",
+    "next_token_loss",
+    "parameter_table",
+]

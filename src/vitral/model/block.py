@@ -1,0 +1,73 @@
+"""One block of the Transformer: attention, then feed-forward, around the residual stream."""
+
+from functools import partial
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
+from vitral.core.taps import SILENT, Tap
+
+from vitral.model.config import ModelConfig
+from vitral.model.feedforward import build_feed_forward
+from vitral.model.norms import WIRINGS, build_norm, with_residual, without_residual
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each with its norm, wired pre or post, with or without residual.
+
+    A part that the configuration leaves out takes its norm with it.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Make the parts that `config` asks for."""
+        super().__init__()
+        self.wire = WIRINGS[config.norm]
+        self.combine = with_residual if config.residual else without_residual
+        self.attn = build_attention(config)
+        self.attn_norm = _norm_of(config) if self.attn is not None else None
+        self.mlp = build_feed_forward(config)
+        self.mlp_norm = _norm_of(config) if self.mlp is not None else None
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch time d_model"],
+        *,
+        rotate: Rotation | None = None,
+        bias: Float[Tensor, "heads time source"] | None = None,
+        past: Past | None = None,
+        tap: Tap = SILENT,
+    ) -> Float[Tensor, "batch time d_model"]:
+        """The stream after this block; arguments as `MultiHeadAttention.forward`."""
+        x = tap("resid_pre", x)
+        if self.attn is not None and self.attn_norm is not None:
+            attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
+            x = self.wire(x, self.attn_norm, lambda y: self.dropout(attend(y)), self.combine)
+        x = tap("resid_mid", x)
+        if self.mlp is not None and self.mlp_norm is not None:
+            think = partial(self.mlp, tap=tap.within("mlp"))
+            x = self.wire(x, self.mlp_norm, lambda y: self.dropout(think(y)), self.combine)
+        return tap("resid_post", x)
+
+
+def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
+    """The attention that `config.attention` describes; None where it is left out."""
+    if config.attention == "none":
+        return None
+    return MultiHeadAttention(
+        config.d_model,
+        config.num_heads,
+        num_kv_heads=config.kv_heads,
+        mask=config.attention.mask,
+        scale=config.attention.scale,
+        bias=config.bias,
+        dropout=config.dropout,
+    )
+
+
+def _norm_of(config: ModelConfig) -> nn.Module:
+    """The block's norm, or nothing in its place."""
+    if config.norm == "none":
+        return nn.Identity()
+    return build_norm(config.norm_type, config.d_model, bias=config.bias)

@@ -1,0 +1,63 @@
+"""The key-value cache: what earlier tokens gave, kept so that each new token costs one step."""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+
+from vitral.model.config import ModelConfig
+
+
+class KVCache:
+    """Keys and values of every layer for the tokens so far, in tensors made once.
+
+    Attributes:
+        length: tokens held.
+        capacity: tokens there is room for.
+    """
+
+    def __init__(
+        self, config: ModelConfig, batch: int, capacity: int, *, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """Make room for `capacity` tokens of `batch` sequences."""
+        layers = 0 if config.attention == "none" else config.num_layers
+        shape = (batch, config.kv_heads, capacity, config.d_head)
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self.length, self.capacity = 0, capacity
+
+    def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one layer's new keys and values behind the old ones; gives all of them.
+
+        Args:
+            layer: which block.
+            k: new keys, [batch, kv_heads, time, d_head].
+            v: new values, the same shape.
+        """
+        end = self.length + k.shape[-2]
+        self.keys[layer][:, :, self.length : end] = k
+        self.values[layer][:, :, self.length : end] = v
+        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
+
+    def reserve(self, time: int) -> None:
+        """Refuse `time` more tokens if there is no room.
+
+        Raises:
+            UsageError: naming capacity and need.
+        """
+        if self.length + time > self.capacity:
+            raise UsageError(f"cache: room for {self.capacity} tokens, {self.length + time} needed; restart it with clear()")
+
+    def advance(self, time: int) -> None:
+        """Count `time` tokens as held, once every layer has written them."""
+        self.length += time
+
+    def clear(self) -> None:
+        """Forget all tokens; the tensors stay."""
+        self.length = 0
+
+    def select(self, rows: Int[Tensor, " batch"]) -> None:
+        """Reorder, repeat or drop sequences: row i becomes what row rows[i] was."""
+        self.keys = [keys[rows] for keys in self.keys]
+        self.values = [values[rows] for values in self.values]

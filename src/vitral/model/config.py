@@ -1,0 +1,86 @@
+"""The configuration of a model: which parts, how wide, how many."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from vitral.attention.masks import Causal, MaskConfig
+from vitral.attention.multihead import check_heads
+from vitral.attention.scales import ScaleConfig
+from vitral.core.config import Config
+
+Count = Annotated[int, Field(ge=1, le=2**24)]
+
+
+class AttentionConfig(Config):
+    """How attention looks and weighs.
+
+    Attributes:
+        mask: "causal", "bidirectional", {name = "prefix", length = n} or {name = "window", size = n}.
+        scale: "none", "sqrt" (1/√d_k), "linear" (1/d_k), "adaptive", "learned", "learned-per-head", or a number.
+    """
+
+    mask: MaskConfig = Causal()
+    scale: ScaleConfig = "sqrt"
+
+
+class ModelConfig(Config):
+    """A decoder-only Transformer, part by part.
+
+    Attributes:
+        context_length: tokens the model sees at once.
+        d_model: width of the residual stream.
+        num_layers: number of blocks.
+        num_heads: query heads; they must divide d_model.
+        num_kv_heads: key-value heads; they must divide num_heads. Left out: as many as num_heads.
+        d_ff: width of the feed-forward's hidden layer. Left out: 4 d_model, or 8/3 d_model for swiglu.
+        norm: "pre" (with a final norm), "post", or "none".
+        norm_type: "layernorm" or "rmsnorm".
+        positions: "learned", "sinusoidal", "rotary", "alibi", "relative" or "none".
+        attention: its mask and scale, or "none": the blocks are left without attention.
+        feed_forward: its activation, "gelu", "relu", "squared_relu" or "swiglu", or "none".
+        residual: whether each part's output is added to its input, or replaces it.
+        tie_head: whether the head's matrix is the token embedding's.
+        bias: whether projections and norms have biases. The head never has one.
+        dropout: rate on the embeddings, the attention weights and the output of each part.
+        init_std: standard deviation of initial matrices and embeddings; see `vitral.model.initialisation`.
+    """
+
+    context_length: Count = 50
+    d_model: Count = 128
+    num_layers: Annotated[int, Field(ge=0, le=10_000)] = 2
+    num_heads: Count = 2
+    num_kv_heads: Count | None = None
+    d_ff: Count | None = None
+    norm: Literal["pre", "post", "none"] = "pre"
+    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
+    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
+    attention: AttentionConfig | Literal["none"] = AttentionConfig()
+    feed_forward: Literal["gelu", "relu", "squared_relu", "swiglu", "none"] = "gelu"
+    residual: bool = True
+    tie_head: bool = False
+    bias: bool = True
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    init_std: Annotated[float, Field(gt=0)] = 0.02
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        check_heads(self.d_model, self.num_heads, self.kv_heads)
+        if self.positions == "rotary" and self.d_head % 2:
+            raise ValueError(f"positions: rotary turns pairs, so d_model / num_heads = {self.d_head} must be even")
+        return self
+
+    @property
+    def kv_heads(self) -> int:
+        """Key-value heads, as many as query heads unless said otherwise."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def d_head(self) -> int:
+        """Width of one head, d_k."""
+        return self.d_model // self.num_heads
+
+    @property
+    def hidden_width(self) -> int:
+        """d_ff, or what it is when left out: 4 d_model; 8/3 d_model for swiglu, which has a third matrix."""
+        return self.d_ff or (8 * self.d_model // 3 if self.feed_forward == "swiglu" else 4 * self.d_model)

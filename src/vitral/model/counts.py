@@ -1,0 +1,166 @@
+"""What a model costs before it is made: parameters, floating-point operations, bytes, each with its formula."""
+
+from dataclasses import dataclass
+
+from vitral.model.config import ModelConfig
+
+BYTES_FLOAT32 = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor (or one quantity) of a table of counts.
+
+    Attributes:
+        part: where it belongs.
+        name: its name in the weights file.
+        shape: its axes' sizes.
+        formula: the count as a formula in the names of the configuration.
+        count: the number.
+    """
+
+    part: str
+    name: str
+    shape: tuple[int, ...]
+    formula: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations and bytes of a model.
+
+    Attributes:
+        parameters: all learned numbers, a tied head counted once.
+        forward_flops: floating-point operations per token of a forward pass over a full context.
+        backward_flops: the same of a backward pass.
+        weight_bytes: the weights.
+        gradient_bytes: their gradients.
+        optimizer_bytes: AdamW's two averages.
+        activation_bytes: what a training step keeps for the backward pass, for one batch (an estimate).
+        cache_bytes: keys and values of one full context, one sequence.
+    """
+
+    parameters: int
+    forward_flops: int
+    backward_flops: int
+    weight_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+    cache_bytes: int
+
+
+def parameter_table(config: ModelConfig, vocab_size: int) -> list[Row]:
+    """Every learned tensor, in the order of the computation, with its formula."""
+    rows = [_row("embedding", "token_embedding.weight", (vocab_size, config.d_model), "vocab · d_model")]
+    if config.positions == "learned":
+        rows.append(
+            _row("embedding", "positions.weight", (config.context_length, config.d_model), "context_length · d_model")
+        )
+    if config.positions == "relative":
+        shape = (config.num_heads, 2 * config.context_length - 1)
+        rows.append(_row("positions", "positions.by_distance", shape, "num_heads · (2 context_length - 1)"))
+    for layer in range(config.num_layers):
+        rows += _attention_rows(config, f"blocks.{layer}")
+        rows += _feed_forward_rows(config, f"blocks.{layer}")
+    if config.norm == "pre":
+        rows += _norm_rows(config, "final norm", "final_norm")
+    if not config.tie_head:
+        rows.append(_row("head", "head.weight", (vocab_size, config.d_model), "vocab · d_model"))
+    return rows
+
+
+def count_parameters(config: ModelConfig, vocab_size: int) -> int:
+    """All learned numbers of such a model, a tied head counted once."""
+    return sum(row.count for row in parameter_table(config, vocab_size))
+
+
+def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
+    """Operations per token and bytes, in float32.
+
+    A multiplication and an addition are two operations. Forward, per token: 2 for each number of each matrix it
+    is multiplied with (Kaplan et al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting, the
+    whole square being computed. Backward: twice the forward pass.
+    """
+    parameters = count_parameters(config, vocab_size)
+    matrices = sum(
+        row.count for row in parameter_table(config, vocab_size) if row.part in ("attention", "feed-forward", "head") and len(row.shape) == 2
+    )
+    tied = vocab_size * config.d_model if config.tie_head else 0
+    attends = config.attention != "none"
+    square = 4 * config.context_length * config.d_model * config.num_layers if attends else 0
+    forward = 2 * (matrices + tied) + square
+    cached = 2 * config.num_layers * config.kv_heads * config.d_head * config.context_length if attends else 0
+    return Cost(
+        parameters=parameters,
+        forward_flops=forward,
+        backward_flops=2 * forward,
+        weight_bytes=BYTES_FLOAT32 * parameters,
+        gradient_bytes=BYTES_FLOAT32 * parameters,
+        optimizer_bytes=2 * BYTES_FLOAT32 * parameters,
+        activation_bytes=BYTES_FLOAT32 * batch_size * config.context_length * _kept_per_token(config, vocab_size),
+        cache_bytes=BYTES_FLOAT32 * cached,
+    )
+
+
+def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
+    """Numbers kept for the backward pass, per token.
+
+    Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward the stream, its norm, and the
+    hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
+    on attention weights, num_heads · context_length numbers twice. At the end: norm, logits and their softmax.
+    """
+    d, block = config.d_model, 0
+    dropped = config.dropout > 0
+    if config.attention != "none":
+        block += 4 * d + 2 * config.kv_heads * config.d_head + dropped * (d + 2 * config.num_heads * config.context_length)
+    if config.feed_forward != "none":
+        block += 2 * d + (3 if config.feed_forward == "swiglu" else 2) * config.hidden_width + dropped * d
+    return (2 + dropped) * d + config.num_layers * block + 2 * vocab_size
+
+
+def _attention_rows(config: ModelConfig, block: str) -> list[Row]:
+    if config.attention == "none":
+        return []
+    d, d_kv = config.d_model, config.kv_heads * config.d_head
+    wide = "3 d_model" if d_kv == d else "(d_model + 2 num_kv_heads · d_head)"
+    rows = _norm_rows(config, "norm", f"{block}.attn_norm") if config.norm != "none" else []
+    rows += _linear_rows(config, "attention", f"{block}.attn.in_proj", (d + 2 * d_kv, d), (wide, "d_model"))
+    rows += _linear_rows(config, "attention", f"{block}.attn.out_proj", (d, d), ("d_model", "d_model"))
+    learned = {"learned": (1, "1"), "learned-per-head": (config.num_heads, "num_heads")}
+    if config.attention.scale in learned:
+        count, formula = learned[config.attention.scale]
+        rows.append(_row("scale", f"{block}.attn.scale.factor", (count, 1, 1), formula))
+    return rows
+
+
+def _feed_forward_rows(config: ModelConfig, block: str) -> list[Row]:
+    if config.feed_forward == "none":
+        return []
+    d, d_ff = config.d_model, config.hidden_width
+    rows = _norm_rows(config, "norm", f"{block}.mlp_norm") if config.norm != "none" else []
+    if config.feed_forward == "swiglu":
+        rows += _linear_rows(config, "feed-forward", f"{block}.mlp.gate", (d_ff, d), ("d_ff", "d_model"))
+    rows += _linear_rows(config, "feed-forward", f"{block}.mlp.up", (d_ff, d), ("d_ff", "d_model"))
+    return rows + _linear_rows(config, "feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"))
+
+
+def _linear_rows(
+    config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]
+) -> list[Row]:
+    rows = [_row(part, f"{name}.weight", shape, f"{axes[0]} · {axes[1]}")]
+    return [*rows, _row(part, f"{name}.bias", shape[:1], axes[0])] if config.bias else rows
+
+
+def _norm_rows(config: ModelConfig, part: str, name: str) -> list[Row]:
+    rows = [_row(part, f"{name}.weight", (config.d_model,), "d_model")]
+    has_bias = config.bias and config.norm_type == "layernorm"
+    return [*rows, _row(part, f"{name}.bias", (config.d_model,), "d_model")] if has_bias else rows
+
+
+def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> Row:
+    count = 1
+    for size in shape:
+        count *= size
+    return Row(part, name, shape, formula, count)

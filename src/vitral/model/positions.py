@@ -1,0 +1,166 @@
+"""Positions: how a model knows what comes before what.
+
+Each kind answers in one of three places and is silent in the others: a vector added to the token embeddings, a
+rotation of queries and keys, or a bias on the scaled scores.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from vitral.core.errors import UsageError
+
+from vitral.model.config import ModelConfig
+
+
+class Positions(nn.Module):
+    """No positions at all, and the protocol of all kinds: three questions, each answered with "nothing" here."""
+
+    def embed(self, start: int, time: int) -> Float[Tensor, "time d_model"] | None:
+        """What is added to the token embeddings at positions start … start + time - 1."""
+        return None
+
+    def rotate(self, x: Float[Tensor, "batch heads time d_head"], start: int) -> Float[Tensor, "batch heads time d_head"]:
+        """Queries or keys at positions start …, turned by position."""
+        return x
+
+    def bias(self, time: int, source: int) -> Float[Tensor, "heads time source"] | None:
+        """What is added to the scaled scores; the queries are the last `time` of `source` positions."""
+        return None
+
+
+class Learned(Positions):
+    """One learned vector per position (Radford et al. 2019); there are none past the context length."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Make the table, [context_length, d_model]."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.context_length, config.d_model))
+
+    def embed(self, start: int, time: int) -> Float[Tensor, "time d_model"]:
+        """Rows of the table.
+
+        Raises:
+            UsageError: a position past the table's end.
+        """
+        if start + time > len(self.weight):
+            raise UsageError(
+                f"model: position {start + time} asked for, but learned positions end at context_length = {len(self.weight)}"
+            )
+        return self.weight[start : start + time]
+
+
+class Sinusoidal(Positions):
+    """Fixed sines and cosines (Vaswani et al. 2017, §3.5).
+
+    PE(p, 2i) = sin(p / 10000^(2i/d_model)),  PE(p, 2i+1) = cos(p / 10000^(2i/d_model))
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Keep the width and a table up to the context length."""
+        super().__init__()
+        self.register_buffer("table", sinusoids(config.context_length, config.d_model), persistent=False)
+
+    table: Tensor
+
+    def embed(self, start: int, time: int) -> Float[Tensor, "time d_model"]:
+        """Rows of the table, computed anew past its end."""
+        if start + time <= len(self.table):
+            return self.table[start : start + time]
+        return sinusoids(start + time, self.table.shape[1]).to(self.table)[start:]
+
+
+class Rotary(Positions):
+    """Queries and keys turned in pairs by an angle that grows with position (Su et al. 2021, eq. 34).
+
+    Pair i of a head turns by p · 10000^(-2i/d_head), so q·k depends on positions only through their difference.
+    Pairs are (i, i + d_head/2).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Keep the angles per position."""
+        super().__init__()
+        half = config.d_head // 2
+        frequencies = 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    frequencies: Tensor
+
+    def rotate(self, x: Float[Tensor, "batch heads time d_head"], start: int) -> Float[Tensor, "batch heads time d_head"]:
+        """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
+        positions = torch.arange(start, start + x.shape[-2], device=x.device, dtype=self.frequencies.dtype)
+        angles = torch.outer(positions, self.frequencies)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+
+
+class ALiBi(Positions):
+    """A penalty that grows with distance, steeper for some heads (Press et al. 2022): bias = -m_h |i - j|.
+
+    Slopes m_h = 2^(-8h/heads), h = 1 … heads.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Keep the slopes."""
+        super().__init__()
+        heads = torch.arange(1, config.num_heads + 1, dtype=torch.float32)
+        self.register_buffer("slopes", 2.0 ** (-8.0 * heads / config.num_heads), persistent=False)
+
+    slopes: Tensor
+
+    def bias(self, time: int, source: int) -> Float[Tensor, "heads time source"]:
+        """The penalties."""
+        return -self.slopes[:, None, None] * distances(time, source, self.slopes.device).abs()
+
+
+class Relative(Positions):
+    """One learned number per head and distance, added to the scores (Raffel et al. 2020, §2.1, without buckets).
+
+    Distances beyond the context length share the outermost number.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Make the table, [heads, 2 context_length - 1], starting at zero."""
+        super().__init__()
+        self.reach = config.context_length - 1
+        self.by_distance = nn.Parameter(torch.zeros(config.num_heads, 2 * self.reach + 1))
+
+    def bias(self, time: int, source: int) -> Float[Tensor, "heads time source"]:
+        """The table looked up at each query-key distance."""
+        distance = distances(time, source, self.by_distance.device).clamp(-self.reach, self.reach)
+        return self.by_distance[:, distance + self.reach]
+
+
+def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
+    """The table of sines (even columns) and cosines (odd columns).
+
+    >>> sinusoids(2, 2)[1].tolist() == [math.sin(1.0), math.cos(1.0)]
+    True
+    """
+    columns = torch.arange(width, dtype=torch.float64)
+    rates = 10_000.0 ** (-(columns - columns % 2) / width)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), rates)
+    return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
+
+
+def distances(time: int, source: int, device: torch.device) -> Int[Tensor, "time source"]:
+    """Query position minus key position, the queries being the last `time` of `source` positions."""
+    queries = torch.arange(source - time, source, device=device)
+    return queries[:, None] - torch.arange(source, device=device)[None, :]
+
+
+_KINDS = {
+    "learned": Learned,
+    "sinusoidal": Sinusoidal,
+    "rotary": Rotary,
+    "alibi": ALiBi,
+    "relative": Relative,
+}
+
+
+def build_positions(config: ModelConfig) -> Positions:
+    """The positions that `config.positions` names."""
+    return _KINDS[config.positions](config) if config.positions in _KINDS else Positions()

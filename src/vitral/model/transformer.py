@@ -1,0 +1,122 @@
+"""The language model: token and position embeddings, blocks around a residual stream, a head over the vocabulary."""
+
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vitral.attention.masks import Mask
+from vitral.core.errors import UsageError
+from vitral.core.taps import SILENT, Recorder, Tap
+
+from vitral.model.block import Block
+from vitral.model.cache import KVCache
+from vitral.model.config import ModelConfig
+from vitral.model.initialisation import initialise
+from vitral.model.norms import build_norm
+from vitral.model.positions import build_positions
+
+
+class Transformer(nn.Module):
+    """A decoder-only Transformer: tokens in, a logit for every token of the vocabulary out, at every position.
+
+    Attributes:
+        config: the parts it is made of.
+        vocab_size: tokens of the vocabulary.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, *, seed: int = 0) -> None:
+        """Make the model with the initial numbers of `seed` (see `vitral.model.initialisation`)."""
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        # Layers draw default numbers from the global generator while being made; leave it as it was.
+        with torch.random.fork_rng(devices=[]):
+            self.token_embedding = nn.Embedding(vocab_size, config.d_model)
+            self.positions = build_positions(config)
+            self.dropout = nn.Dropout(config.dropout)
+            self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+            has_final_norm = config.norm == "pre"
+            self.final_norm = (
+                build_norm(config.norm_type, config.d_model, bias=config.bias) if has_final_norm else nn.Identity()
+            )
+            self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=False)
+        initialise(self, std=config.init_std, num_layers=config.num_layers, seed=seed)
+
+    @property
+    def mask(self) -> Mask | None:
+        """The mask of attention; None where there is no attention, and a position sees only itself."""
+        return None if self.config.attention == "none" else self.config.attention.mask
+
+    def forward(
+        self, tokens: Int[Tensor, "batch time"], *, cache: KVCache | None = None, tap: Tap = SILENT
+    ) -> Float[Tensor, "batch time vocab"]:
+        """Logits of the next token at every position.
+
+        Args:
+            tokens: ids, 0 … vocab_size - 1.
+            cache: holds what came before `tokens`, and after the call holds them too.
+            tap: is shown every named activation, and may replace it.
+
+        Raises:
+            UsageError: more positions than learned positions reach, or a cache without room.
+        """
+        time = tokens.shape[1]
+        start = 0 if cache is None else cache.length
+        if cache is not None:
+            self._check_cache(cache, time)
+        x = self.token_embedding(tokens)
+        placed = self.positions.embed(start, time)
+        x = self.dropout(tap("embed", x if placed is None else x + placed.to(x.dtype)))
+        rotate = partial(self.positions.rotate, start=start)
+        bias = self.positions.bias(time, start + time)
+        for layer, block in enumerate(self.blocks):
+            past = None if cache is None else partial(cache.extend, layer)
+            x = block(x, rotate=rotate, bias=bias, past=past, tap=tap.within(f"blocks.{layer}"))
+        if cache is not None:
+            cache.advance(time)
+        x = tap("final_norm", self.final_norm(x))
+        return tap("logits", functional.linear(x, self.head_weight))
+
+    @property
+    def head_weight(self) -> Float[Tensor, "vocab d_model"]:
+        """The head's matrix: its own, or the token embedding's when tied."""
+        return self.token_embedding.weight if self.head is None else self.head.weight
+
+    def new_cache(self, batch: int, length: int | None = None) -> KVCache:
+        """An empty cache for `batch` sequences of up to `length` tokens (the context length if None).
+
+        Raises:
+            UsageError: under the model's mask the past depends on the future, so nothing can be kept.
+        """
+        if self.mask is not None and self.mask.settled() is None:
+            raise UsageError("cache: under a bidirectional mask every new token changes the past; use no cache")
+        weight = self.token_embedding.weight
+        return KVCache(
+            self.config, batch, length or self.config.context_length, dtype=weight.dtype, device=weight.device
+        )
+
+    def trace(self, tokens: Int[Tensor, "batch time"], names: list[str] | None = None) -> dict[str, Tensor]:
+        """The activations of one forward pass by name (`vitral.core.names`), all or only `names`."""
+        recorder = Recorder(names)
+        with torch.inference_mode():
+            self(tokens, tap=recorder)
+        return recorder.kept
+
+    def _check_cache(self, cache: KVCache, time: int) -> None:
+        cache.reserve(time)
+        together = 0 if self.mask is None else self.mask.settled() or 0
+        if cache.length == 0 and time < together:
+            raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
+
+
+def next_token_loss(
+    logits: Float[Tensor, "batch time vocab"], targets: Int[Tensor, "batch time"], mask: Mask | None
+) -> Float[Tensor, ""]:
+    """Mean cross-entropy of the next tokens, in nats per token (Radford et al. 2019, eq. 1).
+
+    Targets that the mask has already shown to their position do not count (inside a prefix), unless it shows all.
+    """
+    first = (0 if mask is None else mask.first_target()) or 0
+    return functional.cross_entropy(logits[:, first:].flatten(0, 1).float(), targets[:, first:].flatten())

@@ -1,0 +1,71 @@
+"""Writing files so that what was there before is never lost: written beside, flushed to the disk, then renamed."""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vitral.core.errors import StorageError
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Turn the disk's errors inside the block into one line that names `path`.
+
+    Raises:
+        StorageError: the disk is full, forbids, or fails.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC)
+        advice = "the disk is full: free some space; what was saved before is intact" if full else "check the folder"
+        raise StorageError(f"{path}: cannot be written ({error.strerror or error}); {advice}") from None
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a new file and flush it to the disk."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's list of names to the disk, where the system knows how."""
+    if os.name == "nt":  # Windows has no handle on a folder to flush
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Put `content` in the place of whatever `path` held, all or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with storage(path):
+        try:
+            write_durably(beside, content)
+            os.replace(beside, path)
+            sync_folder(path.parent)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+def as_json(data: Any) -> bytes:
+    """JSON for people and programs: indented, UTF-8, a newline at the end."""
+    return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def sha256(content: bytes) -> str:
+    """The SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()

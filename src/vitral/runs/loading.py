@@ -1,0 +1,74 @@
+"""From a run folder to a model that can be used."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
+from vitral.model import ModelConfig, Transformer
+
+from vitral.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run's model with what belongs to it.
+
+    Attributes:
+        folder: the run on disk.
+        model: in evaluation mode.
+        tokenizer: the run's.
+        config: the whole configuration as plain data.
+        step: optimizer steps the weights have seen.
+    """
+
+    folder: RunFolder
+    model: Transformer
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    step: int
+
+
+def load_run(path: Path, which: str = "best") -> LoadedRun:
+    """Load the "best" or the "last" checkpoint of a run.
+
+    Raises:
+        UsageError: not a run, or nothing whole in it.
+    """
+    folder = RunFolder.open(path)
+    config = folder.config
+    tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
+    checkpoint = folder.load(which, with_optimizer=False, warn=warn_on_stderr)
+    model = Transformer(ModelConfig.parse(config["model"], f"{path}/config.toml"), tokenizer.vocab_size)
+    load_weights(model, dict(checkpoint.model), str(path))
+    return LoadedRun(folder, model.eval(), tokenizer, config, checkpoint.step)
+
+
+def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> None:
+    """Put weights into a model whose names and shapes they must match exactly.
+
+    Raises:
+        UsageError: naming the first tensor that differs.
+    """
+    own = model.state_dict()
+    for name in sorted(own.keys() | weights.keys()):
+        if name not in weights:
+            raise UsageError(f"{where}: {name} is missing from the weights")
+        if name not in own:
+            raise UsageError(f"{where}: {name} has no place in this model")
+        if own[name].shape != weights[name].shape:
+            shapes = f"{tuple(weights[name].shape)}, this model needs {tuple(own[name].shape)}"
+            raise UsageError(f"{where}: {name} has shape {shapes}")
+        if not torch.isfinite(weights[name]).all():
+            raise UsageError(f"{where}: {name} holds numbers that are not finite")
+    model.load_state_dict(weights)
+
+
+def warn_on_stderr(line: str) -> None:
+    """Say one line where warnings go."""
+    print(f"vitral: {line}", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""A study's two figures: test loss while training, and test loss at the end, both with the n-gram lines."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vitral.figures.curves import Curve, band, loss_curves
+from vitral.figures.intervals import Row, interval_dots
+from vitral.figures.margin import Reference
+from vitral.figures.sections import Figure
+from vitral.figures.style import Saved, save
+from vitral.studies.comparison import compare
+from vitral.studies.results import ArmResult, StudyResult
+from vitral.studies.wording import nats
+
+FOLDER = "figures"
+LOSS = "test loss (nats per token)"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure on disk and as a section of the report."""
+
+    saved: Saved
+    section: Figure
+
+
+def references(result: StudyResult) -> list[Reference]:
+    """The n-gram lines, by name."""
+    from vitral.evaluation import line_name
+
+    return [Reference(line_name(order), loss) for order, loss in sorted(result.lines.orders.items())]
+
+
+def draw_figures(result: StudyResult, report: Path) -> list[Drawn]:
+    """Draw and write what can be drawn; arms that finished from no seed are not in the second figure.
+
+    Raises:
+        StorageError: the disk did not take them.
+    """
+    return [drawn for drawn in (_curves(result, report), _intervals(result, report)) if drawn is not None]
+
+
+def _curves(result: StudyResult, report: Path) -> Drawn | None:
+    curves = [_curve(arm) for arm in result.arms]
+    if not any(curve.steps for curve in curves):
+        return None
+    figure = loss_curves(curves, references=references(result), title="Test loss while training", y_label=LOSS)
+    caption = (
+        f"Test loss against optimizer steps, {_over(result)}. Dotted: what counting n-grams in the training text "
+        "achieves on the same test text."
+    )
+    ends = "; ".join(f"{curve.label} ends at {nats(curve.values[-1])}" for curve in curves if curve.steps)
+    return _drawn(save(figure, report / FOLDER, "curves"), caption, f"Loss curves of the arms. {ends}.")
+
+
+def _curve(arm: ArmResult) -> Curve:
+    """Mean and range over the seeds that finished, or over those that did not if none did."""
+    finished = [run.curve for run in arm.runs if run.seed in arm.losses]
+    label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
+    return band(label, finished or [run.curve for run in arm.runs])
+
+
+def _intervals(result: StudyResult, report: Path) -> Drawn | None:
+    rows, told = [], []
+    for arm, comparison in zip(result.arms, compare(result), strict=True):
+        mean = comparison.mean
+        if mean is not None:
+            rows.append(Row(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
+            told.append(f"{arm.arm.title} {nats(mean.mean)}")
+    if not rows:
+        return None
+    figure = interval_dots(rows, references=references(result), title="Test loss at the last step", x_label=LOSS)
+    caption = (
+        "Test loss at the last step: small dots are seeds, the large mark is their mean with its 95% t interval"
+        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."
+    )
+    return _drawn(save(figure, report / FOLDER, "intervals"), caption, f"Mean test losses: {'; '.join(told)}.")
+
+
+def _drawn(saved: Saved, caption: str, alt: str) -> Drawn:
+    svg = saved.svg.read_text(encoding="utf-8")
+    return Drawn(saved, Figure(svg, caption, alt, path=f"{FOLDER}/{saved.svg.name}"))
+
+
+def _over(result: StudyResult) -> str:
+    num = len(result.seeds)
+    return f"mean of {num} seeds with their range" if num > 1 else f"one seed ({result.seeds[0]})"

@@ -1,0 +1,238 @@
+"""A study as something to read and to check: Markdown, one HTML file, a table for programs, figures."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from vitral.figures.html import page
+from vitral.figures.markdown import markdown
+from vitral.figures.sections import (
+    Callout,
+    Columns,
+    Details,
+    Heading,
+    Listing,
+    Paragraph,
+    Preformatted,
+    Section,
+    Table,
+)
+from vitral.runs.files import replace_durably
+from vitral.studies.comparison import compare
+from vitral.studies.figures import draw_figures, references
+from vitral.studies.results import ArmResult, RunResult, StudyResult
+from vitral.studies.samples import CHARACTERS, SEED, TEMPERATURE, arm_samples
+from vitral.studies.verdict import Finding, headline, verdict
+from vitral.studies.wording import NONE, big, difference_text, interval_text, mean_text, nats, p_text
+
+METHOD = (
+    "Every arm was trained once from each seed. Arms of one seed saw the same batches in the same order, and began "
+    "from the same initial numbers wherever their shapes agree, so arms are compared seed by seed. Intervals are 95% "
+    "Student t intervals of the mean; p values are of the paired two-sided t test, corrected for the number of "
+    "comparisons after Holm (1979). Losses are nats per token over the whole test part at the last step; nothing was "
+    "chosen by looking at them."
+)
+LINES = (
+    "The n-gram lines are what counting achieves: Witten-Bell smoothed counts of the training part, scored on the test "
+    "part. A model at the bigram line knows which token follows which; one between the trigram and the 4-gram has "
+    "learned what two to three tokens before the next one tell."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        html: one self-contained page.
+        markdown: the same for a repository; its figures lie beside it.
+        table: one line for each run (CSV).
+        findings: the verdict.
+    """
+
+    html: Path
+    markdown: Path
+    table: Path
+    findings: tuple[Finding, ...]
+
+
+def write_report(result: StudyResult, *, command: str = "") -> Report:
+    """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.
+
+    Args:
+        result: what was measured.
+        command: the command that ran the study, to be shown; empty if there was none.
+
+    Raises:
+        StorageError: the disk did not take them.
+        UsageError: a run's last checkpoint cannot be loaded for its sample.
+    """
+    folder = result.folder / "report"
+    findings = verdict(result)
+    figures = [drawn.section for drawn in draw_figures(result, folder)]
+    sections: list[Section] = [
+        *_verdict(result, findings),
+        Heading("Arms"),
+        _arms_table(result),
+        *figures,
+        *_lines(result),
+        *_samples(result),
+        *_how(result, command),
+    ]
+    title, lead = result.study.title, result.study.question
+    footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
+    report = Report(folder / "study.html", folder / "study.md", folder / "study.csv", findings)
+    replace_durably(report.html, page(title, sections, lead=lead, footer=footer).encode())
+    replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
+    replace_durably(report.table, _csv(result).encode())
+    return report
+
+
+def _verdict(result: StudyResult, findings: tuple[Finding, ...]) -> list[Section]:
+    claim = [Paragraph(f"What theory says: {result.study.claim}")] if result.study.claim else []
+    told = headline(findings)
+    others = tuple(finding.text for finding in findings if finding not in told)
+    listing = [Listing(others)] if others else []
+    return [Heading("Verdict"), Callout(" ".join(finding.text for finding in told)), *claim, *listing]
+
+
+def _arms_table(result: StudyResult) -> Table:
+    rows = []
+    for arm, comparison in zip(result.arms, compare(result), strict=True):
+        rows.append(
+            (
+                arm.arm.title,
+                f"{arm.num_parameters:,}",
+                big(arm.flops_per_token * _tokens(arm)),
+                f"{sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)):.0f}",
+                mean_text(comparison),
+                interval_text(comparison.mean),
+                difference_text(comparison.paired),
+                p_text(comparison.adjusted_p),
+            )
+        )
+    columns = (
+        "arm",
+        "parameters",
+        "training FLOPs",
+        "seconds",
+        "test loss",
+        "95% interval",
+        f"paired difference to {result.arms[0].arm.title}",
+        "Holm p",
+    )
+    num = len(result.seeds)
+    caption = f"Means over {num} seed{'s' * (num > 1)}; losses in nats per token, seconds of training for each run."
+    return Table(caption, columns, tuple(rows))
+
+
+def _tokens(arm: ArmResult) -> int:
+    """Tokens a run of this arm is trained on."""
+    training = arm.config["training"]
+    per_step = training["batch_size"] * training["accumulation"] * arm.config["model"]["context_length"]
+    return training["steps"] * per_step
+
+
+def _lines(result: StudyResult) -> list[Section]:
+    rows = [(reference.label, nats(reference.value)) for reference in references(result)]
+    rows.append(("the test text's own bigram entropy", nats(result.lines.test_bigram_entropy)))
+    return [
+        Heading("What counting achieves"),
+        Paragraph(LINES),
+        Table("Nats per token on the test part.", ("line", "loss"), tuple(rows)),
+    ]
+
+
+def _samples(result: StudyResult) -> list[Section]:
+    texts = arm_samples(result)
+    if not texts:
+        return []
+    titles = {arm.arm.name: arm.arm.title for arm in result.arms}
+    how = (
+        f"{CHARACTERS} characters from each arm's first finished seed after its last step, from an empty prompt at "
+        f"temperature {TEMPERATURE}, sampling seed {SEED}; the first that came, not chosen."
+    )
+    columns = Columns(tuple(Preformatted(text, titles[name]) for name, text in texts.items()))
+    return [Heading("Samples"), Paragraph(how), columns]
+
+
+def _how(result: StudyResult, command: str) -> list[Section]:
+    seeds = ", ".join(map(str, result.seeds))
+    changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
+    corpus = {key: value for key, value in result.corpus.items() if key != "ngrams"}
+    sections: list[Section] = [Heading("How it was run"), Paragraph(METHOD)]
+    sections += [Preformatted(command, "Command")] if command else []
+    return [
+        *sections,
+        Paragraph(f"Seeds: {seeds}. Text: {_text(result)}."),
+        Table("What each arm changes in the configuration.", ("arm", "changes"), changes, prose=(1,)),
+        Details("Every run", (_runs_table(result),)),
+        Details("Configuration of the base", (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
+        Details("Text", (Preformatted(_json(corpus), "corpus.json"),)),
+        Details("Machine and versions", (Preformatted(_json(result.environment), "environment.json"),)),
+    ]
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(dict(document), indent=2, ensure_ascii=False)
+
+
+def _text(result: StudyResult) -> str:
+    """Which text, as exactly as its record says."""
+    source = result.corpus.get("source", result.base["corpus"]["source"])
+    return f"{source}, SHA-256 {result.corpus.get('sha256', NONE)}"
+
+
+def _changes(arm: ArmResult) -> str:
+    """An arm's changes as assignments: `model.attention = "none"`."""
+    parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
+    if arm.arm.match:
+        parts.append(f"model.d_ff = {arm.config['model']['d_ff']} (chosen for as many {arm.arm.match} as the base)")
+    return "; ".join(parts) or "nothing: the base"
+
+
+def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
+    leaves: list[tuple[str, object]] = []
+    for key, value in table.items():
+        leaves += _leaves(value, f"{path}{key}.") if isinstance(value, dict) else [(f"{path}{key}", value)]
+    return leaves
+
+
+def _runs_table(result: StudyResult) -> Table:
+    columns = ("arm", "seed", "train loss", "validation loss", "test loss", "seconds", "stopped")
+    rows = [
+        (arm.arm.title, str(run.seed), *map(_loss, _losses(run)), f"{run.seconds:.1f}", run.stopped or NONE)
+        for arm in result.arms
+        for run in arm.runs
+    ]
+    caption = "Losses in nats per token; train loss is the mean over the last batches, with dropout where there is any."
+    return Table(caption, columns, tuple(rows), prose=(6,))
+
+
+def _losses(run: RunResult) -> tuple[float | None, float | None, float | None]:
+    return run.train_loss, run.validation_loss, run.test_loss
+
+
+def _loss(value: float | None) -> str:
+    return NONE if value is None else f"{value:.4f}"
+
+
+def _csv(result: StudyResult) -> str:
+    """One line for each run, losses at full precision, empty where there is none."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    names = ["train_loss", "validation_loss", "test_loss"]
+    writer.writerow(["arm", "seed", "parameters", "steps", "seconds", *names, "stopped"])
+    for arm in result.arms:
+        steps = arm.config["training"]["steps"]
+        for run in arm.runs:
+            losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
+            seconds = f"{run.seconds:.3f}"
+            writer.writerow([arm.arm.name, run.seed, arm.num_parameters, steps, seconds, *losses, run.stopped or ""])
+    return buffer.getvalue()

@@ -1,0 +1,130 @@
+"""What a study measured, as plain data read back from its run folders."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.evaluation import NgramLines
+from vitral.runs import RunFolder
+from vitral.studies.design import Arm, ResolvedArm, Study
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One arm trained from one seed.
+
+    Attributes:
+        seed: of the run.
+        path: the run folder.
+        curve: (step, test loss in nats per token) of every evaluation.
+        train_loss: mean over the batches before the last evaluation, with dropout; None if there was none.
+        validation_loss: at the last evaluation; None if there was none.
+        test_loss: at the last step; None if the run did not get there, or to no finite one.
+        seconds: spent in training steps, evaluations not counted.
+        stopped: why there is no result, or None.
+    """
+
+    seed: int
+    path: Path
+    curve: tuple[tuple[int, float], ...]
+    train_loss: float | None
+    validation_loss: float | None
+    test_loss: float | None
+    seconds: float
+    stopped: str | None = None
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One arm over all seeds.
+
+    Attributes:
+        arm: as designed.
+        config: its whole configuration as plain data, without a seed.
+        num_parameters: learned numbers.
+        flops_per_token: floating-point operations of one training step, per token, forward and backward.
+        runs: one for each seed.
+    """
+
+    arm: Arm
+    config: Mapping[str, Any]
+    num_parameters: int
+    flops_per_token: int
+    runs: tuple[RunResult, ...]
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """Test loss at the last step by seed, of the runs that have one."""
+        return {run.seed: run.test_loss for run in self.runs if run.test_loss is not None}
+
+    @property
+    def sees_one_token(self) -> bool:
+        """Whether nothing in this arm carries information from one position to another."""
+        return self.config["model"]["attention"] == "none"
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A whole study.
+
+    Attributes:
+        study: its design.
+        base: the configuration all arms differ from, as plain data, without a seed.
+        seeds: of the runs, in order.
+        first_seeds: those the study began with; the others were added when these results were there to be seen.
+        arms: the base first.
+        lines: what counting n-grams achieves on the same test part.
+        corpus: what the runs record of the text.
+        environment: what the runs record of the machine.
+        folder: where everything lies.
+    """
+
+    study: Study
+    base: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    first_seeds: tuple[int, ...]
+    arms: tuple[ArmResult, ...]
+    lines: NgramLines
+    corpus: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    folder: Path
+
+
+def run_path(out: Path, arm: str, seed: int) -> Path:
+    """Where the run of an arm and a seed lies in a study's folder."""
+    return out / "arms" / arm / f"seed-{seed}"
+
+
+def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
+    """What the metrics of a run folder say about it."""
+    metrics = RunFolder.open(path).metrics()
+    evaluations = [event for event in metrics if event["event"] == "evaluation"]
+    curve = tuple((event["step"], event["test_loss"]) for event in evaluations if event.get("test_loss") is not None)
+    last = evaluations[-1] if evaluations else {}
+    test_loss = last.get("test_loss") if last.get("step") == resolved.config.training.steps else None
+    stopped = next((event["reason"] for event in metrics if event["event"] == "stopped"), None)
+    if test_loss is not None and not math.isfinite(test_loss):
+        test_loss, stopped = None, f"the test loss at the last step is {test_loss}"
+    return RunResult(
+        seed=seed,
+        path=path,
+        curve=curve,
+        train_loss=last.get("train_loss"),
+        validation_loss=last.get("validation_loss"),
+        test_loss=test_loss,
+        seconds=_seconds(metrics, resolved),
+        stopped=stopped,
+    )
+
+
+def _seconds(metrics: Sequence[Mapping[str, Any]], resolved: ResolvedArm) -> float:
+    """Time in training steps, from the speed of every logged stretch; right for a resumed run too."""
+    training, before, seconds = resolved.config.training, 0, 0.0
+    tokens = training.accumulation * training.batch_size * resolved.config.model.context_length
+    for event in metrics:
+        if event["event"] == "step" and event["tokens_per_second"] > 0:
+            seconds += (event["step"] - before) * tokens / event["tokens_per_second"]
+            before = event["step"]
+    return seconds

@@ -1,0 +1,171 @@
+"""What the numbers of a study allow one to say, by rules that were fixed before there were numbers.
+
+Each rule looks at the result and gives findings, every one a sentence with the numbers it rests on. No sentence is
+written about a particular outcome in advance: other numbers give other sentences, or none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vitral.evaluation import standing
+from vitral.studies.comparison import Comparison, compare
+from vitral.studies.results import ArmResult, StudyResult
+from vitral.studies.wording import nats, p_clause, signed
+
+AT_THE_LINE = 0.05
+"""Nats within which a loss counts as being at a line."""
+BELOW_THE_FLOOR = 0.005
+"""Nats below the floor that rounding and a last short window could explain."""
+SMALL = 0.05
+"""A difference below this many nats is small: it needs a trained model and enough seeds to mean anything."""
+ENOUGH_SEEDS = 3
+LEVEL = 0.05
+BIGRAM, TRIGRAM = 2, 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence of the verdict.
+
+    Attributes:
+        rule: which rule gave it: "standing", "floor", "difference", "stopped" or "seeds".
+        arm: the arm it is about; empty for the study.
+        text: what was found, with its numbers.
+        holds: whether what theory says was seen (rule "floor"), or a difference was shown (rule "difference");
+            None where the numbers do not allow to say.
+    """
+
+    rule: str
+    arm: str
+    text: str
+    holds: bool | None = None
+
+
+def verdict(result: StudyResult) -> tuple[Finding, ...]:
+    """All that can be said, the most important first."""
+    comparisons = compare(result)
+    arms = list(zip(result.arms, comparisons, strict=True))
+    findings = [_standing(result, *arms[0])]
+    findings += _floors(result, [(arm, comparison) for arm, comparison in arms if arm.sees_one_token])
+    findings += [_difference(result, arm, comparisons, index) for index, arm in enumerate(result.arms) if index]
+    findings += [_stopped(arm) for arm in result.arms if any(run.stopped for run in arm.runs)]
+    return (*findings, *_seeds(result))
+
+
+def headline(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The standing of the base and the first finding about the floor: what a hurried reader should see."""
+    firsts = (next((finding for finding in findings if finding.rule == rule), None) for rule in ("standing", "floor"))
+    return tuple(finding for finding in firsts if finding is not None)
+
+
+def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> Finding:
+    title = _capital(base.arm.title)
+    if comparison.mean is None:
+        return Finding("standing", base.arm.name, f"{title} finished from no seed, so nothing can be compared.")
+    loss = comparison.mean.mean
+    where = standing(loss, result.lines)
+    return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} nats per token, {where}.")
+
+
+def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -> list[Finding]:
+    """Where arms whose positions see one token stand against what one token can tell; the reason once.
+
+    No function of the current token can have a mean loss on the test part below that part's own conditional entropy
+    of the next token given the current one (Gibbs' inequality).
+    """
+    floor = nats(result.lines.test_bigram_entropy)
+    findings = [_floor(result, arm, comparison.mean.mean) for arm, comparison in arms if comparison.mean is not None]
+    for index, finding in enumerate(findings):
+        if finding.holds:
+            why = (
+                f"{finding.text} A position there sees only its own token, so which token follows which is all that "
+                f"can be learned; no size and no number of steps leads below {floor}, the test text's own bigram "
+                "entropy."
+            )
+            findings[index] = replace(finding, text=why)
+            break
+    return findings
+
+
+def _floor(result: StudyResult, arm: ArmResult, loss: float) -> Finding:
+    line, floor, lowest = result.lines.orders[BIGRAM], result.lines.test_bigram_entropy, min(arm.losses.values())
+    ends = f"{_capital(arm.arm.title)}: {nats(loss)} nats per token"
+    if lowest < floor - BELOW_THE_FLOOR:
+        text = (
+            f"{ends}, its lowest seed {nats(lowest)}: below {nats(floor)}, the test text's own bigram entropy, which "
+            "nothing that sees only one token can pass. That contradicts theory, so something here lets a position see "
+            "more than its own token, or the losses are of other targets; trust nothing of this study until that is "
+            "found."
+        )
+        return Finding("floor", arm.arm.name, text, holds=False)
+    if abs(loss - line) <= AT_THE_LINE:
+        where = f"at the bigram line ({nats(line)}; {signed(loss - line)})"
+    elif loss > line:
+        where = f"{nats(loss - line)} above the bigram line ({nats(line)}), down to which more steps could bring it"
+    else:
+        where = f"{nats(line - loss)} below the counted bigram line ({nats(line)}), having smoothed rare pairs better"
+    return Finding("floor", arm.arm.name, f"{ends}, {where}.", holds=True)
+
+
+def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparison, ...], index: int) -> Finding:
+    """What the paired seeds say about an arm against the base."""
+    base_title, title, comparison = result.arms[0].arm.title, _capital(arm.arm.title), comparisons[index]
+
+    def found(text: str, holds: bool | None = None) -> Finding:
+        return Finding("difference", arm.arm.name, f"{title}: {text}", holds)
+
+    paired = comparison.paired
+    if paired is None:
+        return found(f"no seed was finished by both this arm and {base_title}, so there is no comparison.")
+    between = paired.difference
+    size = f"{signed(between.mean)} nats against {base_title}"
+    if between.low is None or between.high is None or comparison.adjusted_p is None:
+        return found(f"{size}, from one seed: there is no interval, so no verdict.")
+    ends = f"95% interval {signed(between.low)} to {signed(between.high)}"
+    if between.num < ENOUGH_SEEDS:
+        return found(f"{size} ({ends}), from {between.num} seeds: too few for a verdict, {ENOUGH_SEEDS} are needed.")
+    trigram = result.lines.orders[TRIGRAM]
+    means = [mean.mean for mean in (comparisons[0].mean, comparison.mean) if mean is not None]
+    if abs(between.mean) < SMALL and max(means) > trigram:
+        return found(
+            f"{size} ({ends}): no verdict, since a difference this small means nothing between models that have not "
+            f"both passed the trigram line ({nats(trigram)}); train for longer."
+        )
+    p = p_clause(comparison.adjusted_p)
+    tests = len([other for other in comparisons if other.adjusted_p is not None])
+    corrected = f"{p} after Holm's correction over {tests} comparisons" if tests > 1 else p
+    if comparison.adjusted_p >= LEVEL:
+        return found(
+            f"no difference seen at this budget: {size} ({ends}), {corrected}. The runs agree with any difference in "
+            "that interval.",
+            holds=False,
+        )
+    way = "worse" if between.mean > 0 else "better"
+    return found(f"{way}, {size} ({ends}; {signed(paired.percent, 1)}%), {corrected}.", holds=True)
+
+
+def _stopped(arm: ArmResult) -> Finding:
+    stopped = [run for run in arm.runs if run.stopped]
+    seeds = ", ".join(str(run.seed) for run in stopped)
+    text = f"{_capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
+    return Finding("stopped", arm.arm.name, text)
+
+
+def _seeds(result: StudyResult) -> list[Finding]:
+    """What weakens the statistics."""
+    findings = []
+    if len(result.seeds) < ENOUGH_SEEDS:
+        text = f"With {len(result.seeds)} of at least {ENOUGH_SEEDS} seeds, what differs between arms may be chance."
+        findings.append(Finding("seeds", "", text))
+    added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
+    if added:
+        text = (
+            f"Added to a study that already had results: seed {', '.join(added)}; intervals and p values take no "
+            "account of that choice, and are somewhat too sure if it was made because of them."
+        )
+        findings.append(Finding("seeds", "", text))
+    return findings
+
+
+def _capital(title: str) -> str:
+    return title[:1].upper() + title[1:]

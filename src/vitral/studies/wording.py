@@ -1,0 +1,79 @@
+"""Numbers and intervals as a report writes them: the same everywhere, a real minus sign, no digit too many."""
+
+from vitral.studies.comparison import Comparison
+from vitral.studies.statistics import Interval, PairedDifference
+
+NONE = "\N{EN DASH}"
+SPACE = "\N{NO-BREAK SPACE}"
+MINUS = "\N{MINUS SIGN}"
+LEAST_P = 1e-4
+
+
+def nats(value: float) -> str:
+    """A loss, in nats per token.
+
+    >>> nats(1.7634)
+    '1.763'
+    """
+    return f"{value:.3f}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    r"""A difference with its sign, a real minus.
+
+    >>> signed(-0.0421) == "\N{MINUS SIGN}0.042"
+    True
+    """
+    return f"{value:+.{digits}f}".replace("-", MINUS)
+
+
+def p_text(p: float | None) -> str:
+    """A p value.
+
+    >>> p_text(0.00001), p_text(0.0312)
+    ('< 0.0001', '0.031')
+    """
+    if p is None:
+        return NONE
+    return "< 0.0001" if p < LEAST_P else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def p_clause(p: float) -> str:
+    """A p value in a sentence: `p = 0.031`, `p < 0.0001`."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """The ends of an interval of losses, or a dash."""
+    if interval is None or interval.low is None or interval.high is None:
+        return NONE
+    return f"{nats(interval.low)} to {nats(interval.high)}".replace(" ", SPACE)
+
+
+def difference_text(paired: PairedDifference | None) -> str:
+    """A difference with its interval and percentage: `+0.770 (+0.751 to +0.789), +43.7%`."""
+    if paired is None:
+        return NONE
+    between, ends = paired.difference, ""
+    if between.low is not None and between.high is not None:
+        ends = f" ({signed(between.low)} to {signed(between.high)})".replace(" ", SPACE)
+    return f"{signed(between.mean)}{ends}, {signed(paired.percent, 1)}%"
+
+
+def mean_text(comparison: Comparison) -> str:
+    """An arm's mean loss, or a dash."""
+    return NONE if comparison.mean is None else nats(comparison.mean.mean)
+
+
+def big(number: int | float) -> str:
+    """A large count with a metric prefix, three digits.
+
+    >>> big(429312), big(2.4e9), big(57)
+    ('429 k', '2.40 G', '57')
+    """
+    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            scaled = number / limit
+            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {prefix}"
+    return f"{number:.0f}"

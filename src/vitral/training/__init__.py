@@ -1,0 +1,7 @@
+"""Training: optimizers, schedules, the loop, starting and resuming."""
+
+from vitral.training.config import RunConfig, TrainingConfig
+from vitral.training.events import Event, Reporter, silent
+from vitral.training.train import resume, train
+
+__all__ = ["Event", "Reporter", "RunConfig", "TrainingConfig", "resume", "silent", "train"]

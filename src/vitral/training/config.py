@@ -1,0 +1,78 @@
+"""The configuration of a run: corpus, model and training, one frozen object."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from vitral.core.config import Config
+from vitral.core.devices import DeviceName, DtypeName
+from vitral.data.config import CorpusConfig
+from vitral.model.config import ModelConfig
+from vitral.training.optimizers import OptimizerConfig
+from vitral.training.schedules import ScheduleConfig
+
+Steps = Annotated[int, Field(ge=1, le=10**9)]
+
+
+class TrainingConfig(Config):
+    """How a model is trained. A step is one optimizer step.
+
+    Attributes:
+        steps: optimizer steps.
+        batch_size: windows in a batch.
+        accumulation: batches whose gradients are averaged into one step.
+        optimizer: its kind and numbers.
+        schedule: the learning rate's course.
+        clip_norm: gradients are scaled down to this norm; left out: never.
+        evaluate_every: steps between full passes over validation and test; a checkpoint is written each time.
+        checkpoint_every: steps between further checkpoints; left out: none.
+        keep_checkpoints: the newest this many are kept, and the best.
+        log_every: steps between lines of metrics.jsonl.
+        sample_every: steps between texts written while training; left out: none.
+        sample_tokens: length of those texts.
+        allow_leak: train on the next token although the mask already shows it (for demonstrating what happens).
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: "float32", "bfloat16" (arithmetic only, weights stay float32) or "float64".
+    """
+
+    steps: Steps = 1200
+    batch_size: Annotated[int, Field(ge=1, le=2**20)] = 64
+    accumulation: Annotated[int, Field(ge=1, le=2**20)] = 1
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+    evaluate_every: Steps = 200
+    checkpoint_every: Steps | None = None
+    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    log_every: Steps = 10
+    sample_every: Steps | None = None
+    sample_tokens: Steps = 200
+    allow_leak: bool = False
+    device: DeviceName = "auto"
+    dtype: DtypeName = "float32"
+
+
+class RunConfig(Config):
+    """Everything a run depends on."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    corpus: CorpusConfig = CorpusConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+
+    @model_validator(mode="after")
+    def _answer_does_not_leak(self) -> Self:
+        attention = self.model.attention
+        if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
+            raise ValueError(
+                "model.attention.mask: under a bidirectional mask each position already sees its next token, so the "
+                "loss means nothing; use mask = \"causal\", or training.allow_leak = true to see it happen"
+            )
+        first = 0 if attention == "none" else attention.mask.first_target() or 0
+        if first >= self.model.context_length:
+            raise ValueError(
+                f"model.attention.mask: a prefix of {first + 1} leaves no target in a context of {self.model.context_length}"
+            )
+        return self
+
+

@@ -1,0 +1,32 @@
+"""What training says while it runs: plain mappings, the same that go to metrics.jsonl.
+
+    {"event": "start", "steps", "step", "parameters", "vocab_size", "tokens", "device", "dtype", "ngrams"}
+    {"event": "step", "step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
+    {"event": "evaluation", "step", "train_loss", "validation_loss", "test_loss"}
+    {"event": "sample", "step", "text"}
+    {"event": "note", "step", "text"}
+    {"event": "stopped", "step", "reason"}                  a study's run that met a number that is not finite
+    {"event": "end", "step", "finished", "seconds"}
+
+Losses are nats per token. `train_loss` is the mean over the batches since the evaluation before, dropout on.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Event = Mapping[str, Any]
+Reporter = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """Say nothing."""
+
+
+def all_of(*reporters: Reporter) -> Reporter:
+    """Tell several reporters."""
+
+    def tell(event: Event) -> None:
+        for reporter in reporters:
+            reporter(event)
+
+    return tell

@@ -1,0 +1,49 @@
+"""Every test of this room has a cache of its own, no folder of corpora, and no network but its own server."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder that is this test's own."""
+    folder = tmp_path / "the-cache"
+    monkeypatch.setenv("VITRAL_CACHE", str(folder))
+    monkeypatch.delenv("VITRAL_CORPORA", raising=False)
+    return folder
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Start a local server; `serve(status, body, promised=None)` gives its URL and the list of paths asked for."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(status: int, body: bytes, promised: int | None = None) -> tuple[str, list[str]]:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body) if promised is None else promised))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}/text.txt", asked
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()

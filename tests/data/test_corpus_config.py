@@ -1,0 +1,45 @@
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import BPEConfig, ByteConfig, CharConfig, CorpusConfig
+
+
+def test_a_bare_name_and_its_table_are_the_same_tokenizer():
+    assert CorpusConfig.parse({"tokenizer": "byte"}) == CorpusConfig.parse({"tokenizer": {"name": "byte"}})
+    assert CorpusConfig.parse({"tokenizer": "bpe"}).tokenizer == BPEConfig(vocab_size=512)
+    assert CorpusConfig.parse({"tokenizer": "byte"}).tokenizer == ByteConfig()
+
+
+def test_defaults():
+    config = CorpusConfig()
+    assert (config.source, config.split, config.newlines, config.separator) == ("sample", "blocks", "lf", "\n\n")
+    assert config.tokenizer == CharConfig()
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe", {"name": "bpe", "vocab_size": 777}])
+def test_plain_data_comes_back(tokenizer):
+    config = CorpusConfig.parse({"source": "x.txt", "tokenizer": tokenizer, "split": "tail", "newlines": "keep"})
+    assert CorpusConfig.parse(config.plain()) == config
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        ({"tokenizer": "chars"}, "corpus: tokenizer: unknown tokenizer 'chars', did you mean 'char'?"),
+        ({"tokenizer": {"name": "bep"}}, "corpus: tokenizer: unknown tokenizer 'bep', did you mean 'bpe'?"),
+        ({"tokenizer": {"vocab_size": 300}}, "corpus: tokenizer: a tokenizer's table needs a name, known: bpe, byte"),
+        ({"tokenizer": 3}, "corpus: tokenizer: expected a tokenizer's name or a table, not 3"),
+        ({"tokenizer": {"name": "bpe", "vocab_size": 255}}, "corpus: tokenizer.vocab_size: input should be greater"),
+        ({"tokenizer": {"name": "bpe", "vocab": 300}}, "did you mean 'vocab_size'?"),
+        ({"tokenizer": {"name": "char", "vocab_size": 300}}, "unknown key 'vocab_size'"),
+        ({"split": "random"}, "corpus: split: 'random' is not one of blocks, tail"),
+        ({"newlines": "crlf"}, "corpus: newlines: 'crlf' is not one of lf, keep"),
+        ({"source": ""}, "corpus: source: "),
+        ({"sorce": "x"}, "did you mean 'source'?"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key(plain, message):
+    with pytest.raises(UsageError) as error:
+        CorpusConfig.parse(plain, "corpus")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,132 @@
+import json
+
+import pytest
+
+from vitral.core.streams import numpy_stream
+from vitral.data import CorpusConfig, CorpusReport, corpus_report, load_corpus, prepare, split_text
+
+
+def report_on(tmp_path, text: str, context_length: int = 7, batch_size: int = 2, **options: object) -> CorpusReport:
+    (tmp_path / "my.txt").write_bytes(text.encode())
+    config = CorpusConfig.parse({"source": str(tmp_path / "my.txt"), **options})
+    corpus = load_corpus(config)
+    dataset = prepare(config, corpus=corpus)
+    return corpus_report(dataset, corpus.text, context_length=context_length, batch_size=batch_size)
+
+
+def words(num_characters: int, alphabet: str = "abcdefgh \n") -> str:
+    return "".join(numpy_stream(1, "letters").choice(list(alphabet), size=num_characters).tolist())
+
+
+CLEAN = words(150_000)
+
+
+def with_training_text(addition: str) -> str:
+    """CLEAN with something put into one of its training blocks."""
+    at = split_text(len(CLEAN) + len(addition), "blocks")["train"][3][0] + 7
+    return CLEAN[:at] + addition + CLEAN[at:]
+
+
+def test_a_clean_text_has_no_problems(tmp_path):
+    report = report_on(tmp_path, CLEAN)
+    assert report.problems == ()
+    assert (report.num_characters, report.num_bytes, report.vocab_size) == (150_000, 150_000, 11)
+    assert sum(entry.count for entry in report.alphabet) == 150_000
+    assert [entry.label for entry in report.alphabet] == ["\\n", "␠", *"abcdefgh"]
+    assert report.characters == {"train": 125_000, "validation": 10_000, "test": 15_000}
+    assert report.tokens == report.characters
+    assert report.lines.endings == {"\\n": CLEAN.count("\n"), "\\r\\n": 0, "\\r": 0}
+    assert report.batches_per_pass == 125_000 / 14
+    assert 0 < report.num_windows < 125_000
+    assert report.duplicates.share == 0
+
+
+def test_the_report_is_plain_data(tmp_path):
+    plain = report_on(tmp_path, CLEAN).plain()
+    assert json.loads(json.dumps(plain)) == plain
+
+
+@pytest.mark.parametrize(
+    ("addition", "sentence"),
+    [
+        ("é" * 9, "The text holds 1 character fewer than 10 times each (“é” U+00E9: 9)."),
+        ("\x1b" * 20, "The text holds control or invisible characters (“\\x1b” U+001B: 20)."),
+        ("\x00" * 20, "The text holds control or invisible characters (“\\x00” U+0000: 20)."),
+        ("\u200b" * 20, "The text holds control or invisible characters (“\\u200b” U+200B: 20)."),
+        ("\ufffd" * 20, "U+FFFD occurs 20 times"),
+        ("Ã©" * 20, "In 20 places the text looks like UTF-8 that was once read as Latin-1"),
+        ("a" * 5_001, "The longest line has 5,0"),
+        ("é" * 20 + "e\u0301" * 30, "20 accented letters as one character, 30 as a letter and a combining accent."),
+        ("e\u0301" * 30, "30 accented letters are written as a letter and a combining accent (NFD)."),
+    ],
+    ids=["rare", "escape", "nul", "zero width", "lost", "mangled", "long line", "both forms", "decomposed"],
+)
+def test_a_problem_is_found_and_named(tmp_path, addition, sentence):
+    report = report_on(tmp_path, with_training_text(addition))
+    assert any(sentence in problem for problem in report.problems)
+    assert all(problem.isprintable() and problem.endswith(".") for problem in report.problems)
+
+
+def test_nine_is_rare_and_ten_is_not(tmp_path):
+    assert [entry.count for entry in report_on(tmp_path, with_training_text("é" * 9)).rare] == [9]
+    assert report_on(tmp_path, with_training_text("é" * 10)).problems == ()
+
+
+def test_a_character_that_training_never_sees_is_named(tmp_path):
+    report = report_on(tmp_path, CLEAN + "é" * 20, split="tail")
+    assert [entry.code_point for entry in report.unlearnable] == ["U+00E9"]
+    assert any(problem.startswith("The training part lacks 1 character") for problem in report.problems)
+
+
+def test_mixed_line_ends_are_a_problem_only_if_kept(tmp_path):
+    text = "ab\r\ncd\n" * 15_000
+    kept = report_on(tmp_path, text, newlines="keep")
+    assert kept.lines.endings == {"\\n": 15_000, "\\r\\n": 15_000, "\\r": 0}
+    assert any("Lines end in different ways (15,000 \\n, 15,000 \\r\\n)" in problem for problem in kept.problems)
+    changed = report_on(tmp_path, text)
+    assert not any("Lines end" in problem for problem in changed.problems)
+    assert any("15,000 \\r\\n" in note for note in changed.notes)
+    windows = report_on(tmp_path, "ab\r\n" * 15_000, newlines="keep")
+    assert any("Every line ends with \\r\\n" in problem for problem in windows.problems)
+
+
+def test_the_same_page_twice_is_a_duplicate_across_the_split(tmp_path):
+    report = report_on(tmp_path, words(50_001) * 2)
+    assert report.duplicates.share > 0.9
+    assert any("also stand in the training part, for example “" in problem for problem in report.problems)
+
+
+def test_a_small_text_is_said_to_be_small(tmp_path):
+    report = report_on(tmp_path, words(15_000), context_length=100, batch_size=10)
+    assert report.batches_per_pass == 5.0
+    assert any("only 5.0 batches of 10 windows of 100 tokens" in problem for problem in report.problems)
+    assert any("The test part has only 5,000 tokens" in problem for problem in report.problems)
+
+
+def test_a_text_without_one_window_is_reported_not_refused(tmp_path):
+    report = report_on(tmp_path, words(15_000), context_length=5_000)
+    assert report.num_windows == 0
+    assert "needs 5,001 tokens in a row" in report.problems[0]
+
+
+def test_one_character_and_thousands_are_both_problems(tmp_path):
+    alone = report_on(tmp_path, "x" * 20_000)
+    assert any("one character over and over" in problem for problem in alone.problems)
+    many = report_on(tmp_path, "".join(chr(0x4E00 + index % 1_500) for index in range(60_000)))
+    assert any("The alphabet has 1,500 characters" in problem for problem in many.problems)
+
+
+@pytest.mark.parametrize("tokenizer", ["byte", "bpe"])
+def test_tokens_that_are_not_characters_are_reported_too(tmp_path, tokenizer):
+    report = report_on(tmp_path, "ação " * 6_000, tokenizer=tokenizer)
+    assert report.tokenizer == tokenizer
+    assert report.tokens != report.characters
+    assert len(report.alphabet) == 5
+
+
+def test_the_bundled_text_is_in_good_health():
+    config = CorpusConfig()
+    corpus = load_corpus(config)
+    report = corpus_report(prepare(config, corpus=corpus), corpus.text, context_length=50, batch_size=16)
+    assert report.duplicates.share < 0.01
+    assert not report.unlearnable

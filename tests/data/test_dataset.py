@@ -1,0 +1,195 @@
+import json
+
+import numpy as np
+import pytest
+
+from vitral.core.errors import StorageError, UsageError
+from vitral.core.streams import numpy_stream
+from vitral.data import PARTS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import dataset as dataset_module
+
+NUM_CHARACTERS = 61_003
+
+
+def write_text(path, num_characters=NUM_CHARACTERS):
+    """A text of words, each block of which begins with its own number."""
+    words = numpy_stream(5, "words").choice(["the", "cat", "sat", "não", "on\n"], size=num_characters).tolist()
+    text = " ".join(words)[:num_characters]
+    for begin in range(0, num_characters, 5_000):
+        text = text[:begin] + f"[{begin:06d}]" + text[begin + 8 :]
+    path.write_text(text[:num_characters], encoding="utf-8", newline="\n")
+    return text[:num_characters]
+
+
+@pytest.fixture
+def text(tmp_path):
+    return write_text(tmp_path / "my.txt")
+
+
+def config(tmp_path, **options: object) -> CorpusConfig:
+    return CorpusConfig.parse({"source": str(tmp_path / "my.txt"), **options})
+
+
+def stretch_texts(dataset: Dataset, part: str) -> list[str]:
+    tokens, stretches = dataset.parts[part].tokens, dataset.parts[part].stretches.tolist()
+    return [dataset.tokenizer.decode(tokens[begin:end]) for begin, end in stretches]
+
+
+@pytest.mark.parametrize("split", ["blocks", "tail"])
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
+def test_stretches_are_the_runs_of_neighbouring_blocks(tmp_path, text, tokenizer, split):
+    dataset = prepare(config(tmp_path, tokenizer=tokenizer, split=split))
+    for part, blocks in split_text(len(text), split).items():
+        runs = []
+        for begin, end in blocks:
+            if runs and runs[-1][1] == begin:
+                runs[-1][1] = end
+            else:
+                runs.append([begin, end])
+        assert stretch_texts(dataset, part) == [text[begin:end] for begin, end in runs]
+        assert dataset.parts[part].stretches[-1, 1] == dataset.parts[part].tokens.size
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
+def test_no_held_out_block_is_in_a_training_stretch(tmp_path, text, tokenizer):
+    dataset = prepare(config(tmp_path, tokenizer=tokenizer))
+    blocks = split_text(len(text), "blocks")
+    for part in PARTS:
+        own = {f"[{begin:06d}]" for begin, _ in blocks[part]}
+        everything = "".join(stretch_texts(dataset, part))
+        others = {f"[{begin:06d}]" for other in PARTS if other != part for begin, _ in blocks[other]}
+        assert all(mark in everything for mark in own)
+        assert not any(mark in everything for mark in others)
+
+
+def test_merges_come_from_the_training_blocks_only(tmp_path):
+    text = write_text(tmp_path / "my.txt")
+    begin, end = split_text(len(text), "blocks")["test"][0]
+    changed = text[:begin] + "ZQ" * ((end - begin) // 2) + text[end:]
+    (tmp_path / "my.txt").write_text(changed, encoding="utf-8", newline="\n")
+    dataset = prepare(config(tmp_path, tokenizer="bpe"))
+    assert not any(b"Z" in dataset.tokenizer.token_bytes(token) for token in range(256, dataset.tokenizer.vocab_size))
+
+
+@pytest.mark.parametrize("tokenizer", ["char", {"name": "bpe", "vocab_size": 300}])
+def test_the_second_time_nothing_is_done_again(tmp_path, text, monkeypatch, tokenizer):
+    first = prepare(config(tmp_path, tokenizer=tokenizer))
+
+    def never(*args, **kwargs):
+        raise AssertionError("this was done before")
+
+    monkeypatch.setattr(dataset_module, "encode_parts", never)
+    if isinstance(first.config.tokenizer, BPEConfig):
+        monkeypatch.setattr(dataset_module, "build_tokenizer", never)
+    second = prepare(config(tmp_path, tokenizer=tokenizer))
+    assert second.describe() == first.describe()
+    assert second.tokenizer == first.tokenizer
+    for part in PARTS:
+        assert np.array_equal(second.parts[part].tokens, first.parts[part].tokens)
+
+
+def test_a_given_tokenizer_is_used_and_gives_the_same_tokens(tmp_path, text):
+    built = prepare(config(tmp_path, tokenizer="bpe"))
+    given = prepare(config(tmp_path, tokenizer="char"), tokenizer=built.tokenizer)
+    assert given.fingerprint == built.fingerprint
+    assert given.store_sha256 == built.store_sha256
+
+
+def test_a_given_tokenizer_that_lacks_a_character_says_where_it_stands(tmp_path, text):
+    with pytest.raises(UsageError) as error:
+        prepare(config(tmp_path), tokenizer=CharTokenizer("".join(sorted(set(text) - {"ã"}))))
+    position = int(str(error.value).split("at position ")[1].split(" ")[0].replace(",", ""))
+    assert text[position] == "ã"
+
+
+def test_the_fingerprint_follows_text_tokenizer_and_split(tmp_path, text):
+    options = [{}, {"split": "tail"}, {"tokenizer": "byte"}, {"tokenizer": "bpe"}]
+    fingerprints = [prepare(config(tmp_path, **option)).fingerprint for option in options]
+    (tmp_path / "my.txt").write_text(text + "!", encoding="utf-8", newline="\n")
+    fingerprints.append(prepare(config(tmp_path)).fingerprint)
+    assert len(set(fingerprints)) == 5
+    assert all(len(bytes.fromhex(fingerprint)) == 16 for fingerprint in fingerprints)
+
+
+def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
+    first = prepare(config(tmp_path))
+    expected = {part: first.parts[part].tokens.tolist() for part in PARTS}
+    del first
+    (path,) = cache.rglob("*.tokens")
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    second = prepare(config(tmp_path))
+    assert {part: second.parts[part].tokens.tolist() for part in PARTS} == expected
+    assert any("damaged" in note for note in second.notes)
+    assert not any("damaged" in note for note in prepare(config(tmp_path)).notes)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff"])
+def test_a_damaged_tokenizer_is_learned_again(tmp_path, text, cache, damage):
+    first = prepare(config(tmp_path, tokenizer="bpe"))
+    (path,) = cache.rglob("*.json")
+    whole = path.read_bytes()
+    path.write_bytes(damage or whole.replace(b"[", b"[[", 1))
+    assert prepare(config(tmp_path, tokenizer="bpe")).tokenizer == first.tokenizer
+    assert path.read_bytes() == whole
+
+
+def test_a_changed_merge_in_the_cache_is_noticed(tmp_path, text, cache):
+    first = prepare(config(tmp_path, tokenizer="bpe"))
+    (path,) = cache.rglob("*.json")
+    kept = json.loads(path.read_bytes())
+    kept["tokenizer"]["merges"].pop()
+    path.write_text(json.dumps(kept), encoding="utf-8")
+    assert prepare(config(tmp_path, tokenizer="bpe")).tokenizer == first.tokenizer
+
+
+def test_another_process_may_have_stored_the_same(tmp_path, text, monkeypatch):
+    expected = prepare(config(tmp_path)).describe()
+    stored, asked = dataset_module._stored, []
+
+    def not_yet(path, fingerprint):
+        asked.append(path)
+        return stored(path, fingerprint) if len(asked) > 1 else (None, "")
+
+    def taken(old, new):
+        raise PermissionError(13, "in use by another process")
+
+    monkeypatch.setattr(dataset_module, "_stored", not_yet)
+    monkeypatch.setattr("os.replace", taken)
+    assert prepare(config(tmp_path)).describe() == expected
+    asked.clear()
+    with pytest.raises(StorageError, match="in use"):
+        prepare(config(tmp_path, tokenizer="byte"))
+
+
+def test_what_a_run_records(tmp_path, text):
+    dataset = prepare(config(tmp_path, tokenizer={"name": "bpe", "vocab_size": 5_000}))
+    described = json.loads(json.dumps(dataset.describe()))
+    assert described["name"] == "my.txt"
+    assert described["bytes"] == len(text.encode())
+    assert described["characters"] == NUM_CHARACTERS
+    assert described["split"]["tokens"] == {part: dataset.parts[part].tokens.size for part in PARTS}
+    assert {key: described["split"][key] for key in ("method", "block", "seed")} == {
+        "method": "blocks",
+        "block": 5_000,
+        "seed": 0,
+    }
+    assert described["vocab_size"] < 5_000
+    assert any("not the 5,000 asked for" in note for note in described["notes"])
+
+
+def test_a_short_text_is_refused_before_anything_is_stored(tmp_path, cache):
+    write_text(tmp_path / "my.txt", 14_999)
+    with pytest.raises(UsageError, match="needs at least 15,000"):
+        prepare(config(tmp_path))
+    assert not cache.exists()
+    assert prepare(config(tmp_path, split="tail")).num_characters == 14_999
+
+
+def test_a_large_vocabulary_takes_wider_tokens(tmp_path):
+    path = tmp_path / "my.txt"
+    path.write_text("".join(chr(0x4E00 + index % 300) for index in range(20_000)), encoding="utf-8")
+    dataset = prepare(config(tmp_path))
+    assert dataset.parts["train"].tokens.dtype == np.uint16
+    assert dataset.tokenizer.vocab_size == 301

@@ -1,0 +1,82 @@
+import pytest
+
+from vitral.core.errors import StorageError, UsageError
+from vitral.data import SOURCES, CorpusConfig, Source, cache_folder, load_corpus
+
+TEXT = b"\xef\xbb\xbfLicence\r\n*** START OF THE EBOOK ***\r\nSing, goddess\r\n*** END OF THE EBOOK ***\r\n"
+HOLDS = ("*** START OF TH", "*** END OF TH")
+
+
+def load(url, name="homer"):
+    return load_corpus(CorpusConfig(source=name), sources={name: Source("an epic", url, HOLDS)})
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_named_text_is_downloaded_once(serve, cache):
+    url, asked = serve(200, TEXT)
+    first, second = load(url), load(url)
+    assert first == second
+    assert (first.name, first.text, first.num_bytes) == ("homer", "Sing, goddess\n", len(TEXT))
+    assert asked == ["/text.txt"]
+    assert files(cache) == ["homer.txt"]
+    assert len(first.notes) == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "promised"),
+    [
+        (404, b"not here", None),
+        (500, TEXT, None),
+        (200, TEXT, len(TEXT) + 7),
+        (200, b"<html>please log in</html>", None),
+        (200, TEXT[:60], None),
+        (200, b"", None),
+    ],
+    ids=["missing", "server error", "cut short", "another page", "half a file", "nothing"],
+)
+def test_a_failed_download_says_what_to_put_where_and_leaves_nothing(serve, cache, status, body, promised):
+    url, _ = serve(status, body, promised)
+    with pytest.raises(UsageError) as error:
+        load(url)
+    message = str(error.value)
+    assert "\n" not in message
+    assert url in message
+    assert "save it as homer.txt in a folder and set VITRAL_CORPORA to that folder" in message
+    assert files(cache) == []
+
+
+def test_no_network_is_one_line(serve, cache):
+    url, _ = serve(200, TEXT)
+    nowhere = url.replace("http://127.0.0.1", "http://name.invalid")
+    with pytest.raises(UsageError, match="could not be downloaded from"):
+        load(nowhere)
+    assert files(cache) == []
+
+
+def test_downloading_prints_nothing(serve, capfd):
+    url, _ = serve(200, TEXT)
+    load(url)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_cache_that_cannot_be_written_is_the_disks_fault(serve, cache):
+    url, _ = serve(200, TEXT)
+    cache.write_bytes(b"a file where the folder should be")
+    with pytest.raises(StorageError, match="VITRAL_CACHE"):
+        load(url)
+
+
+def test_the_cache_folder_is_the_one_given_then_the_one_chosen(cache, tmp_path, monkeypatch):
+    assert cache_folder(tmp_path / "given") == tmp_path / "given"
+    assert cache_folder() == cache
+    monkeypatch.delenv("VITRAL_CACHE")
+    assert "vitral" in str(cache_folder())
+
+
+def test_known_texts_come_over_https_and_are_recognized():
+    for source in SOURCES.values():
+        assert source.url.startswith("https://")
+        assert len(source.holds) == 2

@@ -1,0 +1,53 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitral.data import duplicates as module
+from vitral.data.duplicates import duplicates_across, window_hashes
+
+
+def brute_force(text, blocks, length):
+    def every(part):
+        begin_end = module.runs_of_blocks(blocks[part])
+        runs = [(run[0][0], run[-1][1]) for run in begin_end]
+        return [text[at : at + length] for begin, end in runs for at in range(begin, end - length + 1)]
+
+    train, test = set(every("train")), every("test")
+    found = [window for window in test if window in train]
+    return len(found) / len(test) if test else 0.0, found[0] if found else ""
+
+
+@given(st.text("ab", min_size=30, max_size=120), st.integers(1, 13), st.sampled_from([3, 7, 1 << 20]))
+def test_share_and_example_are_those_of_brute_force(text, length, chunk):
+    third = len(text) // 3
+    blocks = {
+        "train": [(0, 7), (7, third), (2 * third, len(text))],
+        "test": [(third, third + 3), (third + 3, 2 * third)],
+    }
+    share, example = brute_force(text, blocks, length)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_CHUNK", chunk)
+        found = duplicates_across(text, blocks, length)
+    assert found.share == pytest.approx(share)
+    assert found.example == example
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 60, 64])
+def test_equal_windows_and_only_they_have_equal_hashes(length):
+    text = "abcde" * 40 + "ação😀" * 40
+    hashes = window_hashes(text, length).tolist()
+    assert len(hashes) == len(text) - length + 1
+    by_text = {text[at : at + length]: value for at, value in enumerate(hashes)}
+    assert [by_text[text[at : at + length]] for at in range(len(hashes))] == hashes
+    assert len(set(by_text.values())) == len(by_text)
+
+
+def test_a_text_shorter_than_a_window_has_none():
+    assert window_hashes("abc", 5).size == 0
+    assert duplicates_across("abcabc", {"train": [(0, 3)], "test": [(3, 6)]}, 5).share == 0.0
+
+
+def test_a_long_test_part_is_sampled(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_WINDOWS", 10)
+    text = "a" * 500
+    assert duplicates_across(text, {"train": [(0, 250)], "test": [(250, 500)]}).share == 1.0

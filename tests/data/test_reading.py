@@ -1,0 +1,147 @@
+import hashlib
+import os
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.data.reading import decode_document, read_document, reading_notes, shown, strip_licence
+
+GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"", ""),
+        (b"a", "a"),
+        (b"\xef\xbb\xbfa", "a"),
+        (b"a\xef\xbb\xbf", "a\ufeff"),
+        (b"\xef\xbb\xbf\xef\xbb\xbf", "\ufeff"),
+        (b"a\r\nb\rc\nd\r\r\n", "a\nb\nc\nd\n\n"),
+        (b"\x00\x1b", "\x00\x1b"),
+        ("a\u2028b\x85c\x0bd".encode(), "a\u2028b\x85c\x0bd"),
+    ],
+)
+def test_policy(raw, text):
+    assert decode_document(raw, "here").text == text
+
+
+def test_newlines_are_kept_on_request():
+    assert decode_document(b"a\r\nb\rc\n", "here", "keep").text == "a\r\nb\rc\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"ab\nc\xe9d", "my.txt: not UTF-8 at byte 4 (0xe9, line 2)"),
+        (b"\xef\xbb\xbfa\xff", "not UTF-8 at byte 4 (0xff, line 1)"),
+        (b"\xc0\xaf", "not UTF-8 at byte 0"),
+        (b"a\xed\xa0\x80", "not UTF-8 at byte 1"),
+        (b"ok\xe2\x82", "not UTF-8 at byte 2"),
+        ("a".encode("utf-16"), "this is UTF-16, not UTF-8"),
+        (b"\xfe\xff\x00a", "this is UTF-16, not UTF-8"),
+        ("a".encode("utf-32"), "this is UTF-32, not UTF-8"),
+        (b"\x00\x00\xfe\xff\x00\x00\x00a", "this is UTF-32, not UTF-8"),
+    ],
+)
+def test_what_is_not_utf8_is_refused_with_its_place(raw, message):
+    with pytest.raises(UsageError) as error:
+        decode_document(raw, "my.txt")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.binary())
+def test_any_bytes_come_back_or_are_refused_in_one_line(raw):
+    document, message = None, ""
+    try:
+        document = decode_document(raw, "here", "keep")
+    except UsageError as refusal:
+        message = str(refusal)
+    if document is None:
+        assert message.startswith("here: ")
+        assert message.isprintable()
+        return
+    mark = b"\xef\xbb\xbf" if document.had_mark else b""
+    assert mark + document.text.encode() == raw
+    assert (document.num_bytes, document.sha256) == (len(raw), hashlib.sha256(raw).hexdigest())
+
+
+def test_licence_is_stripped_exactly_and_counted():
+    document = decode_document(GUTENBERG.encode(), "here")
+    assert document.text == "the\nwork\n"
+    assert document.num_licence == len(GUTENBERG) - len("the\nwork\n")
+
+
+def test_licence_is_stripped_whatever_the_newlines():
+    windows = GUTENBERG.replace("\n", "\r\n").encode()
+    assert decode_document(windows, "here", "lf").text == "the\nwork\n"
+    assert decode_document(windows, "here", "keep").text == "the\r\nwork\r\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no markers",
+        "*** START OF THE EBOOK ***\nonly one",
+        "only one\n*** END OF THE EBOOK ***\n",
+        "*** END OF THE EBOOK ***\nwrong order\n*** START OF THE EBOOK ***\n",
+        "not at the *** START OF THE\nline *** END OF THE\n",
+    ],
+)
+def test_a_text_without_both_markers_is_kept_whole(text):
+    assert strip_licence(text) == text
+
+
+def test_notes_say_what_changed_and_nothing_else():
+    clean = decode_document(b"clean\n", "here")
+    changed = decode_document(b"\xef\xbb\xbfa\r\nb\rc\r\n", "here")
+    assert reading_notes([clean]) == ()
+    assert reading_notes([changed]) == (
+        "A byte order mark at the beginning was dropped.",
+        "Newlines were changed to \\n: 2 \\r\\n and 1 lone \\r.",
+    )
+    assert "1 files" in reading_notes([clean, changed])[0]
+
+
+def test_what_is_not_a_readable_file_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"cannot be read \(No such file"):
+        read_document(tmp_path / "none.txt")
+    with pytest.raises(UsageError, match=f"^{re.escape(str(tmp_path))}: not a regular file; give a text file"):
+        read_document(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_document(tmp_path / "a\0b")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_document(tmp_path / ("a" * 5000))
+    (tmp_path / "mine.txt").write_bytes(b"secret")
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    with pytest.raises(UsageError, match=r"mine.txt: cannot be read \(Permission denied\)"):
+        read_document(tmp_path / "mine.txt")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_a_pipe_does_not_block(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(UsageError, match=r"pipe\.txt: not a regular file; give a text file"):
+        read_document(tmp_path / "pipe.txt")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_circle_of_links_is_refused(tmp_path):
+    (tmp_path / "a.txt").symlink_to(tmp_path / "b.txt")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_document(tmp_path / "a.txt")
+
+
+def test_a_path_is_shown_on_one_harmless_line():
+    assert shown("café.txt") == "café.txt"
+    assert shown("a\n\x1b[2Jb") == "'a\\n\\x1b[2Jb'"
+    assert shown("a\udcff") == "'a\\udcff'"

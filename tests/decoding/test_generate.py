@@ -1,0 +1,279 @@
+"""Generation: the same text alone or together, streamed or whole, cached or not, and far past the context."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.decoding import (
+    GREEDY,
+    GenerateOptions,
+    Sample,
+    Sampling,
+    beam_search,
+    choose,
+    distribution,
+    generate,
+    stream,
+    uniforms,
+)
+
+Make = Callable[..., Any]
+CONTEXT = 7
+PAST = 3 * CONTEXT + 2
+WARM = Sampling(temperature=1.3, top_p=0.97, repetition_penalty=1.1)
+VARIANTS = {
+    "causal": {},
+    "rotary": {"positions": "rotary", "attention": {"mask": "causal"}},
+    "alibi": {"positions": "alibi"},
+    "window": {"attention": {"mask": {"name": "window", "size": 3}}, "positions": "sinusoidal"},
+    "prefix": {"attention": {"mask": {"name": "prefix", "length": 5}}},
+    "prefix of the whole context": {"attention": {"mask": {"name": "prefix", "length": CONTEXT}}},
+    "prefix beyond the context": {"attention": {"mask": {"name": "prefix", "length": CONTEXT + 2}}},
+    "bidirectional": {"attention": {"mask": "bidirectional"}},
+    "none": {"attention": "none"},
+}
+
+
+def by_the_definition(model: Any, prompt: list[int], max_tokens: int, sampling: Sampling, seed: int) -> list[int]:
+    """One sample as the documentation tells it: everything recomputed, one token at a time."""
+    window, history, numbers = list(prompt), list(prompt), uniforms(seed, 0)
+    for _ in range(max_tokens):
+        with torch.inference_mode():
+            logits = model.eval()(torch.tensor([window]))[:, -1]
+        probabilities = distribution(logits, sampling, history=torch.tensor([history]), forbidden=[10])
+        token = int(choose(probabilities, torch.tensor([numbers.random()], dtype=torch.float64)))
+        window, history = [*window, token], [*history, token]
+        if len(window) > CONTEXT:
+            window = window[-(CONTEXT // 2) :]
+    return history[len(prompt) :]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("prompt", ["a", "abcd", "abcdefg"])
+def test_cached_uncached_streamed_and_defined_are_one(
+    variant: str, prompt: str, attentive: Make, letters: Make
+) -> None:
+    model, tokenizer = attentive(**VARIANTS[variant]), letters(11, specials=(10,))
+    settings = {"max_tokens": PAST, "sampling": WARM, "seed": 4}
+    cached = generate(model, tokenizer, [prompt], **settings)
+    assert cached == generate(model, tokenizer, [prompt], **settings, options=GenerateOptions(use_cache=False))
+    assert "".join(stream(model, tokenizer, prompt, **settings)) == cached[0].text
+    assert list(cached[0].tokens) == by_the_definition(model, tokenizer.encode(prompt).tolist(), PAST, WARM, 4)
+    assert len(set(cached[0].tokens)) > 2
+
+
+@pytest.mark.parametrize("context_length", [1, 2, 3])
+def test_the_shortest_contexts_work(context_length: int, attentive: Make, letters: Make) -> None:
+    model, tokenizer = attentive(context_length=context_length), letters(11)
+    settings = {"max_tokens": 9, "sampling": WARM}
+    cached = generate(model, tokenizer, ["a"], **settings)
+    assert cached == generate(model, tokenizer, ["a"], **settings, options=GenerateOptions(use_cache=False))
+    assert len(cached[0].tokens) == 9
+
+
+def test_together_equals_alone(attentive: Make, letters: Make) -> None:
+    model, tokenizer = attentive(), letters(11)
+    prompts = ["ab", "c", "", "ba", "abcdefg"]
+    settings = {"max_tokens": PAST, "sampling": WARM, "seed": 1, "stop": ["ad", "g", "bb"]}
+    together = generate(model, tokenizer, prompts, **settings, options=GenerateOptions(num_samples=3))
+    assert [sample.prompt for sample in together] == [prompt for prompt in prompts for _ in range(3)]
+    for at, sample in enumerate(together):
+        options = GenerateOptions(first_sample=at % 3)
+        assert generate(model, tokenizer, [sample.prompt], **settings, options=options) == [sample]
+        assert "".join(stream(model, tokenizer, sample.prompt, **settings, options=options)) == sample.text
+    assert {sample.finish for sample in together} == {"stop", "length"}
+    assert len({sample.text for sample in together}) > 5
+
+
+def test_a_prompt_given_again_counts_on(attentive: Make, letters: Make) -> None:
+    model, tokenizer = attentive(), letters(11)
+    settings = {"max_tokens": 8, "sampling": WARM}
+    first, second = generate(model, tokenizer, ["ab"], **settings, options=GenerateOptions(num_samples=2))
+    assert first != second
+    assert generate(model, tokenizer, ["ab", "c", "ab"], **settings)[::2] == [first, second]
+
+
+def test_many_samples_run_batch_after_batch(table: Make, letters: Make) -> None:
+    model, tokenizer = table([[0.0, 0.0], [0.0, 0.0]]), letters(2)
+    samples = generate(
+        model, tokenizer, ["a"], max_tokens=9, sampling=Sampling(), options=GenerateOptions(num_samples=601)
+    )
+    for at in (0, 255, 256, 600):
+        options = GenerateOptions(first_sample=at)
+        assert generate(model, tokenizer, ["a"], max_tokens=9, sampling=Sampling(), options=options) == [samples[at]]
+
+
+def test_seeds_differ_and_repeat(attentive: Make, letters: Make) -> None:
+    model, tokenizer = attentive(), letters(11)
+    texts = [generate(model, tokenizer, ["a"], max_tokens=9, sampling=Sampling(), seed=s)[0].text for s in (0, 1, 0)]
+    assert texts[0] == texts[2] != texts[1]
+
+
+def test_greedy_follows_the_table(table: Make, letters: Make) -> None:
+    # a -> c -> b -> b, and at a tie the lower id
+    model = table([[0.0, 1.0, 2.0], [0.0, 5.0, 5.0], [0.0, 1.0, 0.0]])
+    assert generate(model, letters(3), ["a"], max_tokens=4, sampling=GREEDY) == [
+        Sample("a", "cbbb", (2, 1, 1, 1), "length")
+    ]
+
+
+def test_transitions_have_the_tables_frequencies(table: Make, letters: Make) -> None:
+    # From either letter "a" follows with probability 1/4.
+    model = table([[0.0, math.log(3)], [0.0, math.log(3)]])
+    text = generate(model, letters(2), ["a"], max_tokens=4000, sampling=Sampling())[0].text
+    # 5 standard deviations of a mean of 4000: 5 · sqrt(0.25 · 0.75 / 4000) = 0.034
+    assert text.count("a") / len(text) == pytest.approx(0.25, abs=0.034)
+    pairs = list(pairwise(text))
+    assert pairs.count(("a", "a")) / text.count("a") == pytest.approx(0.25, abs=0.075)
+
+
+def test_the_penalty_sees_prompt_and_text(table: Make, letters: Make) -> None:
+    # Every token leads to logits 3, 2.9, 2.8: what has occurred falls behind what has not.
+    model = table([[3.0, 2.9, 2.8]] * 3)
+    sampling = Sampling(temperature=0, repetition_penalty=1.5)
+    assert generate(model, letters(3), ["a"], max_tokens=2, sampling=sampling)[0].text == "bc"
+
+
+def test_an_empty_prompt_starts_from_the_start_token(table: Make, letters: Make) -> None:
+    model = table([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]])
+    tokenizer = letters(3, start=1)
+    assert generate(model, tokenizer, ["", "b"], max_tokens=2, sampling=GREEDY) == [
+        Sample("", "ca", (2, 0), "length"),
+        Sample("b", "ca", (2, 0), "length"),
+    ]
+
+
+def test_specials_are_never_generated(table: Make, letters: Make) -> None:
+    model = table([[90.0, 90.0, 0.0, 0.0]] * 4)
+    sample = generate(model, letters(4, specials=(0, 1), start=2), [""], max_tokens=50, sampling=Sampling())[0]
+    assert set(sample.tokens) == {2, 3}
+
+
+def test_a_stop_string_ends_the_text_before_it(table: Make, letters: Make) -> None:
+    # a -> b -> c -> a …
+    model, tokenizer = table([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]]), letters(3)
+    settings = {"max_tokens": 9, "sampling": GREEDY}
+    assert generate(model, tokenizer, ["a"], **settings, stop=["ca", "zz"])[0] == Sample("a", "b", (1, 2, 0), "stop")
+    # Only the generated text counts: the prompt's "ab" is none.
+    assert generate(model, tokenizer, ["a"], **settings, stop=["ab"])[0].text == "bc"
+    assert list(stream(model, tokenizer, "a", **settings, stop=["cab"])) == ["b"]
+    assert list(stream(model, tokenizer, "a", max_tokens=3, sampling=GREEDY, stop=["cab"])) == ["b", "ca"]
+
+
+def test_pieces_of_characters_wait_for_each_other(table: Make, pieces: Make) -> None:
+    # é = C3 A9: tokens "x", C3, A9 follow one another
+    model = table([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]])
+    tokenizer = pieces([b"x", b"\xc3", b"\xa9"])
+    assert list(stream(model, tokenizer, "x", max_tokens=4, sampling=GREEDY)) == ["é", "x", "\ufffd"]
+    sample = generate(model, tokenizer, ["x"], max_tokens=4, sampling=GREEDY)[0]
+    assert sample.text == "éx\ufffd" == tokenizer.decode(sample.tokens)
+
+
+def test_no_tokens_and_no_prompts(table: Make, letters: Make) -> None:
+    model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
+    assert generate(model, tokenizer, ["a"], max_tokens=0, sampling=GREEDY) == [Sample("a", "", (), "length")]
+    assert list(stream(model, tokenizer, "a", max_tokens=0, sampling=GREEDY)) == []
+    assert generate(model, tokenizer, [], max_tokens=3, sampling=GREEDY) == []
+
+
+def test_a_long_prompt_is_refused_or_cropped(attentive: Make, letters: Make) -> None:
+    model, tokenizer = attentive(), letters(11)
+    prompt = "abcdefgha"
+    with pytest.raises(UsageError, match=r"^prompt: 9 tokens, but the model sees 7 at once; .*crop"):
+        generate(model, tokenizer, [prompt], max_tokens=1, sampling=GREEDY)
+    cropped = generate(model, tokenizer, [prompt], max_tokens=9, sampling=GREEDY, options=GenerateOptions(crop=True))[0]
+    assert cropped.prompt == prompt
+    assert cropped.text == generate(model, tokenizer, [prompt[-7:]], max_tokens=9, sampling=GREEDY)[0].text
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_and_the_global_generators_are_left_as_they_were(
+    training: bool, attentive: Make, letters: Make
+) -> None:
+    model, tokenizer = attentive(dropout=0.5).train(training), letters(11)
+    torch.manual_seed(8)
+    state = torch.get_rng_state()
+    for _ in stream(model, tokenizer, "a", max_tokens=3, sampling=Sampling()):
+        assert model.training is training
+        assert not torch.is_inference_mode_enabled()
+    first, second = (generate(model, tokenizer, ["a"], max_tokens=9, sampling=GREEDY) for _ in range(2))
+    assert first == second
+    assert model.training is training
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_logits_that_are_not_numbers_are_refused_in_one_line(table: Make, letters: Make) -> None:
+    model = table([[0.0, math.nan]] * 2).train()
+    with pytest.raises(UsageError, match="not numbers") as caught:
+        generate(model, letters(2), ["a"], max_tokens=1, sampling=Sampling())
+    assert "\n" not in str(caught.value)
+    assert model.training
+
+
+BAD = [
+    {"max_tokens": -1},
+    {"max_tokens": True},
+    {"stop": [""]},
+    {"stop": "END"},
+    {"sampling": Sampling(top_k=3)},
+    {"sampling": Sampling(top_k=3), "max_tokens": 0},
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_bad_values_are_refused_at_the_call(bad: dict, table: Make, letters: Make) -> None:
+    model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
+    settings = {"max_tokens": 1, "sampling": GREEDY, **bad}
+    for call in (
+        lambda: generate(model, tokenizer, ["a"], **settings),
+        lambda: stream(model, tokenizer, "a", **settings),
+    ):
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_other_mistakes_are_refused(table: Make, letters: Make) -> None:
+    model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
+    settings = {"max_tokens": 1, "sampling": GREEDY}
+    with pytest.raises(UsageError, match="expected a list of texts"):
+        generate(model, tokenizer, "ab", **settings)
+    with pytest.raises(UsageError, match="the model has 2 tokens and the tokenizer 3"):
+        generate(model, letters(3), ["a"], **settings)
+    with pytest.raises(UsageError, match="a stream is one sample"):
+        stream(model, tokenizer, "a", **settings, options=GenerateOptions(num_samples=2))
+    with pytest.raises(UsageError, match=r"^options: num_samples"):
+        GenerateOptions.parse({"num_samples": 0}, "options")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_tokens": 1.5}, {"max_tokens": "x"}, {"stop": [3]}, {"stop": [None]}, {"prompts": [None]}], ids=str
+)
+def test_values_of_the_wrong_type_are_refused(wrong: dict, table: Make, letters: Make) -> None:
+    settings = {"prompts": ["a"], "max_tokens": 1, "sampling": GREEDY, **wrong}
+    # Where type checks are switched on they speak first.
+    with pytest.raises((UsageError, jaxtyping.TypeCheckError)):
+        generate(table([[0.0, 0.0]] * 2), letters(2), **settings)
+
+
+@pytest.mark.parametrize("wrong", [{"num_beams": 1.5}, {"n_best": "x"}, {"length_penalty": "x"}], ids=str)
+def test_values_of_the_wrong_type_are_refused_by_beam_search(wrong: dict, table: Make, letters: Make) -> None:
+    settings = {"max_tokens": 1, "num_beams": 2, **wrong}
+    with pytest.raises((UsageError, jaxtyping.TypeCheckError)):
+        beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", **settings)
+
+
+def test_an_abandoned_stream_leaves_nothing_behind(attentive: Make, letters: Make) -> None:
+    model, tokenizer = attentive().train(), letters(11)
+    pieces = stream(model, tokenizer, "a", max_tokens=10**12, sampling=Sampling())
+    assert next(pieces)
+    pieces.close()
+    assert model.training
+    assert not torch.is_inference_mode_enabled()

@@ -1,0 +1,55 @@
+"""The copying meter against brute force."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, prepare
+from vitral.data.split import runs_of_blocks, split_text
+from vitral.evaluation import Copy, longest_copy, novel_share, training_text
+from vitral.evaluation.copying import SEAM
+
+TEXT = st.text("abc", max_size=15)
+
+
+@given(TEXT, TEXT)
+def test_the_longest_copy_is_the_longest(sample: str, training: str) -> None:
+    pieces = {(b, e) for b in range(len(sample)) for e in range(b + 1, len(sample) + 1) if sample[b:e] in training}
+    begin, end = min(pieces, key=lambda piece: (piece[0] - piece[1], piece[0]), default=(0, 0))
+    assert longest_copy(sample, training) == Copy(end - begin, sample[begin:end], begin)
+
+
+def test_of_equally_long_copies_the_first_counts() -> None:
+    assert longest_copy("xabyxcd", "cd ab") == Copy(2, "ab", 1)
+    assert longest_copy("xyz", "abc") == longest_copy("", "abc") == Copy(0, "", 0)
+
+
+@given(TEXT.filter(len), TEXT, st.data())
+def test_the_novel_share_counts_every_occurrence(sample: str, training: str, data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, len(sample)))
+    grams = [sample[at : at + n] for at in range(len(sample) - n + 1)]
+    known = {training[at : at + n] for at in range(len(training) - n + 1)}
+    assert novel_share(sample, training, n) == sum(gram not in known for gram in grams) / len(grams)
+
+
+@pytest.mark.parametrize("n", [0, -1, 4])
+def test_an_n_the_sample_does_not_have_is_refused(n: int) -> None:
+    with pytest.raises(UsageError, match=f"between 1 and the sample's 3 characters, not {n}"):
+        novel_share("abc", "abc", n)
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
+def test_no_copy_reaches_over_a_gap_of_the_training_text(tokenizer: str, tmp_path: Path) -> None:
+    text = "".join(f"{number}é " for number in range(20_000))
+    source = tmp_path / "numbers.txt"
+    source.write_text(text, encoding="utf-8", newline="\n")
+    config = CorpusConfig.parse({"source": str(source), "tokenizer": tokenizer})
+    runs = runs_of_blocks(split_text(len(text), "blocks")["train"])
+    expected = [text[run[0][0] : run[-1][1]] for run in runs]
+    training = training_text(prepare(config, cache=tmp_path))
+    assert training == SEAM.join(expected)
+    gap = runs[0][-1][1]
+    assert longest_copy(text[gap - 30 : gap + 30], training).length == 30

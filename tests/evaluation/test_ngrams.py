@@ -1,0 +1,169 @@
+"""Witten-Bell n-grams against dictionaries, by hand, and as probabilities."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.evaluation import NgramLines, WittenBell, bigram_entropy, line_name, ngram_lines, standing
+from vitral.evaluation import ngrams as module
+
+Make = Callable[..., Any]
+VOCAB = 5
+STRETCHES = st.lists(st.lists(st.integers(0, VOCAB - 1), max_size=23), max_size=4)
+# The fixture is a function without state.
+STATELESS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+class Dictionaries:
+    """The definition, with dictionaries and recursion."""
+
+    def __init__(self, stretches: Sequence[Sequence[int]], vocab: int, num_orders: int) -> None:
+        self.vocab = vocab
+        self.followers: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+        for stretch in stretches:
+            for at, token in enumerate(stretch):
+                for length in range(min(at, num_orders - 1) + 1):
+                    self.followers[tuple(stretch[at - length : at])][token] += 1
+
+    def probability(self, token: int, context: tuple[int, ...]) -> float:
+        lower = self.probability(token, context[1:]) if context else 1 / self.vocab
+        followers = self.followers.get(context)
+        if not followers:
+            return lower
+        return (followers[token] + len(followers) * lower) / (followers.total() + len(followers))
+
+    def nats(self, stretches: Sequence[Sequence[int]], order: int) -> list[float]:
+        return [
+            -math.log(self.probability(stretch[at], tuple(stretch[max(0, at - order + 1) : at])))
+            for stretch in stretches
+            for at in range(1, len(stretch))
+        ]
+
+
+@pytest.mark.parametrize("table", [0, 2**24], ids=["by sorting", "by table"])
+@STATELESS
+@given(train=STRETCHES, test=STRETCHES.filter(lambda stretches: any(len(s) > 1 for s in stretches)))
+def test_it_is_the_definition(table: int, part: Make, train: list[list[int]], test: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TABLE", table)
+        nats = WittenBell(part(*train), VOCAB, 6).nats(part(*test))
+    definition = Dictionaries(train, VOCAB, 6)
+    for order in range(1, 7):
+        assert nats[order - 1].tolist() == pytest.approx(definition.nats(test, order), rel=1e-12)
+
+
+@STATELESS
+@given(train=STRETCHES, context=st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=7))
+def test_probabilities_sum_to_one(part: Make, train: list[list[int]], context: list[int]) -> None:
+    counted = WittenBell(part(*train), VOCAB, 4)
+    ends = np.array([counted.nats(part([*context, token]))[:, -1] for token in range(VOCAB)])
+    assert np.exp(-ends).sum(axis=0).tolist() == pytest.approx([1.0] * 4)
+
+
+def test_by_hand(part: Make) -> None:
+    # train: a a b. Unigrams: c(a) = 2, c(b) = 1, T = 2, vocab 4:
+    #   p1(a) = (2 + 2/4) / (3 + 2) = 0.5, p1(b) = (1 + 2/4) / 5 = 0.3, p1(c) = (2/4) / 5 = 0.1
+    # After a: a once, b once, T = 2:
+    #   p2(a | a) = (1 + 2 · 0.5) / (2 + 2) = 0.5, p2(b | a) = (1 + 2 · 0.3) / 4 = 0.4, p2(c | a) = 2 · 0.1 / 4 = 0.05
+    # After b nothing was seen: p2(· | b) = p1.
+    train = part([0, 0, 1])
+    nats = WittenBell(train, 4, 2).nats(part([0, 0, 1, 2], [0, 2]))
+    assert np.exp(-nats).tolist() == [
+        pytest.approx([0.5, 0.3, 0.1, 0.1]),
+        pytest.approx([0.5, 0.4, 0.1, 0.05]),
+    ]
+    lines = ngram_lines(train, part([0, 0, 1, 2], [0, 2]), 4, orders=2)
+    assert lines.orders == pytest.approx(
+        {1: -math.log(0.5 * 0.3 * 0.1 * 0.1) / 4, 2: -math.log(0.5 * 0.4 * 0.1 * 0.05) / 4}
+    )
+
+
+def test_no_context_reaches_into_another_stretch(part: Make) -> None:
+    # "0 1" is seen only across the gap between two stretches, so it is not seen.
+    apart = WittenBell(part([2, 0], [1, 2]), 3, 2)
+    assert apart.nats(part([0, 1]))[1].tolist() == apart.nats(part([0, 1]))[0].tolist()
+
+
+def test_the_bigram_entropy_is_that_of_the_pairs(part: Make) -> None:
+    # Pairs 0 1, 0 1, 0 2, 1 0, 1 0: after 0 the entropy is H(2/3, 1/3) for 3 of 5, after 1 none for 2 of 5.
+    expected = 3 / 5 * -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))
+    assert bigram_entropy(part([0, 1, 0, 1, 0, 2], [1]), 3) == pytest.approx(expected)
+
+
+@STATELESS
+@given(test=STRETCHES.filter(lambda stretches: any(len(s) > 1 for s in stretches)))
+def test_no_bigrams_beat_the_texts_own_entropy(part: Make, test: list[list[int]]) -> None:
+    lines = ngram_lines(part(*test), part(*test), VOCAB, orders=2)
+    assert lines.orders[2] >= lines.test_bigram_entropy - 1e-12
+
+
+def test_a_large_vocabulary_does_not_overflow(part: Make) -> None:
+    vocab = 2**31 - 1
+    train = [vocab - 1, vocab - 2, vocab - 1, vocab - 2, 0]
+    lines = ngram_lines(part(train, dtype=np.uint32), part(train, dtype=np.uint32), vocab, orders=3)
+    definition = Dictionaries([train], vocab, 3)
+    for order in (1, 2, 3):
+        assert lines.orders[order] == pytest.approx(float(np.mean(definition.nats([train], order))))
+
+
+def test_names_of_lines() -> None:
+    assert [line_name(order) for order in range(1, 7)] == ["unigram", "bigram", "trigram", "4-gram", "5-gram", "6-gram"]
+
+
+LINES = NgramLines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
+
+
+@pytest.mark.parametrize(
+    ("loss", "where"),
+    [
+        (4.6, "above the unigram line"),
+        (math.inf, "above the unigram line"),
+        (3.2, "between the unigram and the bigram"),
+        (1.7, "between the trigram and the 4-gram"),
+        (1.595, "between the trigram and the 4-gram"),
+        (1.4, "between the 5-gram and the 6-gram"),
+        (1.3, "below the 6-gram line"),
+    ],
+)
+def test_where_a_loss_stands(loss: float, where: str) -> None:
+    assert standing(loss, LINES) == where
+
+
+def test_where_a_loss_stands_when_longer_is_worse() -> None:
+    lines = NgramLines({1: 3.0, 2: 2.0, 3: 2.2}, 1.0)
+    assert standing(2.1, lines) == "between the trigram and the bigram"
+    assert standing(2.5, lines) == "between the unigram and the trigram"
+    assert standing(1.9, lines) == "below the bigram line"
+
+
+def test_a_loss_that_is_no_number_stands_nowhere() -> None:
+    with pytest.raises(UsageError, match="not a number"):
+        standing(math.nan, LINES)
+
+
+def test_lines_survive_plain_data() -> None:
+    assert NgramLines.from_plain(LINES.plain()) == LINES
+
+
+@pytest.mark.parametrize("plain", [{}, {"orders": 3}, {"orders": {"x": 1.0}, "test_bigram_entropy": 1.0}])
+def test_malformed_plain_data_is_refused(plain: dict) -> None:
+    with pytest.raises(UsageError, match=r"^n-gram lines: malformed"):
+        NgramLines.from_plain(plain)
+
+
+def test_bad_input_is_refused(part: Make) -> None:
+    with pytest.raises(UsageError, match="orders must be at least 1"):
+        ngram_lines(part([0, 1]), part([0, 1]), 2, orders=0)
+    with pytest.raises(UsageError, match="nothing to score"):
+        ngram_lines(part([0, 1]), part([0], [1]), 2)
+    with pytest.raises(UsageError, match="no pair"):
+        bigram_entropy(part(), 2)
+    with pytest.raises(UsageError, match="token 7 is outside the vocabulary of 2"):
+        ngram_lines(part([0, 7]), part([0, 1]), 2)

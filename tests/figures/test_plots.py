@@ -1,0 +1,168 @@
+"""Figures: the same data give the same bytes, what is asked for is in them, and what cannot be drawn is refused."""
+
+import itertools
+import re
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from vitral.core.errors import StorageError, UsageError
+from vitral.figures.bars import alphabet_bars
+from vitral.figures.curves import Curve, band, loss_curves
+from vitral.figures.intervals import Row, interval_dots
+from vitral.figures.maps import attention_maps
+from vitral.figures.margin import Reference
+from vitral.figures.style import COLOURS, look, png_bytes, save, svg_bytes
+
+LINES = [Reference("bigram", 2.52), Reference("trigram", 1.949), Reference("4-gram", 1.595)]
+WEIGHTS = [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.3, 0.2]]] * 2
+
+
+def curves() -> Figure:
+    """Two arms of two seeds with three lines."""
+    full = band("the full model", [[(5, 3.0), (10, 1.9)], [(5, 3.1), (10, 1.7)]])
+    without = band("without attention, as many parameters", [[(5, 3.2), (10, 2.6)], [(5, 3.4), (10, 2.5)]])
+    return loss_curves([full, without], references=LINES, title="Test loss")
+
+
+def dots() -> Figure:
+    """An arm with an interval and one without."""
+    rows = [Row("full", [1.7, 1.9], 1.8, 1.5, 2.1), Row("without attention, as many parameters", [2.5], 2.5)]
+    return interval_dots(rows, references=LINES, title="Loss")
+
+
+def alphabet() -> Figure:
+    """More characters than one row holds, some of them rare, one a symbol the font lacks."""
+    counts = [(chr(0x61 + i), 10_000 // (i + 1)) for i in range(26)] + [(chr(0x430 + i), 31 - i) for i in range(31)]
+    return alphabet_bars([*counts, ("中", 1), ("$", 3)], title="Alphabet", rare=10)
+
+
+def maps() -> Figure:
+    """Two heads over three tokens that mathematical text would trip over."""
+    return attention_maps(WEIGHTS, ["To", "$x_1$", "\n"], title="Block 0")
+
+
+def words(figure: Figure) -> str:
+    """All text of a figure, as its SVG holds it."""
+    return " ".join(re.findall(r">([^<]+)</(?:text|tspan)>", svg_bytes(figure).decode()))
+
+
+@pytest.mark.parametrize("draw", [curves, dots, alphabet, maps])
+def test_the_same_data_give_the_same_bytes_whatever_matplotlib_is_set_to(draw) -> None:
+    svg, png = svg_bytes(draw()), png_bytes(draw())
+    with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9, "svg.hashsalt": None, "text.color": "red"}):
+        assert svg_bytes(draw()) == svg
+        assert png_bytes(draw()) == png
+    assert b"dc:date" not in svg
+    assert png.startswith(b"\x89PNG")
+
+
+def test_drawing_leaves_the_settings_and_pyplot_alone() -> None:
+    before = dict(matplotlib.rcParams)
+    svg_bytes(curves())
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_curves_name_arms_with_their_last_mean_and_lines_with_their_value() -> None:
+    text = words(curves())
+    for part in ("the full model", "1.800", "2.550", "bigram", "2.520", "4-gram", "nats per token", "optimizer step"):
+        assert part in text
+
+
+def test_curve_labels_do_not_overlap() -> None:
+    crowd = [Curve(f"arm {n}", [1, 2], [3.0, 2.0 + n / 1000]) for n in range(5)]
+    figure = loss_curves(crowd, references=LINES)
+    labels = [text for text in figure.axes[0].texts if text.get_text().strip()]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
+    assert len(boxes) == 8
+    assert all(lower.y1 <= upper.y0 + 1 for lower, upper in itertools.pairwise(boxes))
+
+
+def test_labels_stay_inside_the_figure() -> None:
+    figure = loss_curves([Curve("W" * 24, [1, 2], [3.0, 2.0])], references=LINES)
+    edge = figure.bbox.x1
+    assert all(text.get_window_extent().x1 <= edge for text in figure.axes[0].texts)
+
+
+def test_early_values_leave_the_frame_and_the_figure_says_so() -> None:
+    steps = list(range(0, 101, 5))
+    figure = loss_curves([Curve("full", steps, [9.0, 7.0, *[2.0] * 19])], references=LINES)
+    assert figure.axes[0].get_ylim()[1] < 3
+    assert "begins at 9.00" in words(figure)
+
+
+def test_a_curve_without_a_finite_value_is_left_out_and_none_at_all_refused() -> None:
+    nan = float("nan")
+    kept = loss_curves([Curve("good", [1, 2, 3], [3.0, nan, 2.0]), Curve("bad", [1], [nan])])
+    assert "good" in words(kept)
+    assert "bad" not in words(kept)
+    with pytest.raises(UsageError, match="nothing to draw"):
+        loss_curves([Curve("bad", [1], [nan])])
+
+
+def test_band_is_mean_and_range_at_shared_steps() -> None:
+    curve = band("a", [[(3, 2.0), (5, 1.0)], [(3, 4.0), (5, 2.0), (7, 0.5)], [(3, 3.0), (5, 3.0)]])
+    assert (curve.steps, curve.values) == ((3, 5), (3.0, 2.0))
+    assert (curve.low, curve.high) == ((2.0, 1.0), (4.0, 3.0))
+    assert band("one", [[(3, 2.0)]]).low == ()
+
+
+def test_curves_of_unequal_length_are_refused() -> None:
+    with pytest.raises(UsageError, match="equally long"):
+        Curve("a", [1, 2], [1.0])
+
+
+def test_dots_show_means_and_no_interval_for_one_seed() -> None:
+    text = words(dots())
+    assert "1.800" in text
+    assert "2.500" in text
+    with pytest.raises(UsageError, match="nothing to draw"):
+        interval_dots([])
+
+
+def test_alphabet_says_what_is_rare_and_what_is_left_out() -> None:
+    assert "59 distinct" in words(alphabet())
+    assert "11 below 10" in words(alphabet())
+    many = alphabet_bars([(chr(0x4E00 + n), 7) for n in range(151)])
+    assert "the 7 rarest not shown" in words(many)
+    with pytest.raises(UsageError, match="at least once"):
+        alphabet_bars([("a", 0)])
+
+
+def test_maps_write_small_matrices_out_and_keep_dollar_signs() -> None:
+    text = words(maps())
+    for part in ("0.75", "head 1", "$x_1$", "asks (query)", "is asked (key)"):
+        assert part in text
+    assert "0.00" not in text
+
+
+@pytest.mark.parametrize(
+    ("weights", "complaint"),
+    [
+        (np.ones((2, 3)), "do not go with labels"),
+        (np.ones((1, 2, 3)), "do not go with labels"),
+        (np.full((1, 3, 3), 1.5), "between 0 and 1"),
+        (np.full((1, 3, 3), np.nan), "between 0 and 1"),
+    ],
+)
+def test_maps_refuse_what_is_not_attention(weights: np.ndarray, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        attention_maps(weights, ["a", "b", "c"])
+
+
+def test_eight_looks_are_told_apart_in_colour_and_in_marker() -> None:
+    looks = [look(index) for index in range(8)]
+    assert len({one.colour for one in looks}) == len({one.marker for one in looks}) == len(COLOURS) == 8
+
+
+def test_save_writes_both_kinds_and_says_when_it_cannot(tmp_path: Path) -> None:
+    saved = save(maps(), tmp_path / "deep" / "er", "map")
+    assert saved.svg.read_bytes() == svg_bytes(maps())
+    assert saved.png.read_bytes().startswith(b"\x89PNG")
+    blocked = tmp_path / "file"
+    blocked.write_text("here", encoding="utf-8")
+    with pytest.raises(StorageError, match="cannot be written"):
+        save(maps(), blocked, "map")

@@ -1,0 +1,182 @@
+"""A study trains every arm from every seed once, on the same batches, and survives whatever stops it."""
+
+import hashlib
+import itertools
+import math
+import signal
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data.batches import Batches
+from vitral.runs import RunFolder
+from vitral.studies import Study, StudyResult, run_study, study_named
+from vitral.studies.results import run_path
+from vitral.training import RunConfig
+
+ARMS = ("full", "no-attention", "no-attention-matched", "no-feed-forward")
+PAIR = Study.parse(
+    {
+        "name": "pair",
+        "title": "A pair",
+        "question": "Does the norm's place matter?",
+        "arms": [
+            {"name": "pre", "title": "norm before"},
+            {"name": "post", "title": "norm after", "changes": {"model": {"norm": "post"}}},
+        ],
+    }
+)
+
+
+class Log:
+    """A reporter that remembers, and can stop the program at an event."""
+
+    def __init__(self, stop_at: tuple[str, int, int] | None = None) -> None:
+        """Stop at the event of this kind, run number and step, if one is given."""
+        self.stop_at = stop_at
+        self.states: list[tuple[str, int, str]] = []
+
+    def __call__(self, event) -> None:
+        """Note what happens to each run."""
+        if event["event"] == "run":
+            self.states.append((event["arm"], event["seed"], event["state"]))
+        if (event["event"], event["run"], event.get("step")) == self.stop_at:
+            raise KeyboardInterrupt
+
+
+def test_every_arm_is_trained_from_every_seed(trained: StudyResult) -> None:
+    assert [arm.arm.name for arm in trained.arms] == list(ARMS)
+    for arm in trained.arms:
+        assert set(arm.losses) == {5, 7}
+        assert [step for step, _ in arm.runs[0].curve] == [3, 6]
+        assert all(run.seconds > 0 and run.stopped is None for run in arm.runs)
+        for run in arm.runs:
+            assert RunFolder.open(run.path).config["seed"] == run.seed
+    assert trained.corpus["sha256"]
+    assert set(trained.lines.orders) == {1, 2, 3, 4, 5, 6}
+
+
+def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
+    seen: dict[int, list[str]] = defaultdict(list)
+    original, current = Batches.batch, [0]
+
+    def spied(self, step: int, micro: int = 0):
+        inputs, targets = original(self, step, micro)
+        seen[current[0]].append(hashlib.sha256(inputs.numpy().tobytes() + targets.numpy().tobytes()).hexdigest())
+        return inputs, targets
+
+    def reporter(event) -> None:
+        current[0] = event["run"]
+
+    monkeypatch.setattr(Batches, "batch", spied)
+    run_study(study_named("no-attention"), tiny, tmp_path / "s", seeds=[1, 2], reporter=reporter)
+    first, second = [seen[n] for n in (1, 2, 3, 4)], [seen[n] for n in (5, 6, 7, 8)]
+    assert len(first[0]) == tiny.training.steps
+    assert all(batches == first[0] for batches in first)
+    assert all(batches == second[0] for batches in second)
+    assert not set(first[0]) & set(second[0])
+
+
+def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult) -> None:
+    log = Log()
+    again = run_study(study_named("no-attention"), tiny, trained.folder, seeds=[5, 7], reporter=log)
+    assert again == trained
+    assert {state for _, _, state in log.states} == {"found"}
+    assert len(log.states) == 8
+
+
+def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, tmp_path: Path) -> None:
+    run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
+    log = Log()
+    more = run_study(PAIR, tiny, tmp_path / "s", seeds=[2, 3], reporter=log)
+    assert log.states == [("pre", 2, "found"), ("post", 2, "found"), ("pre", 3, "train"), ("post", 3, "train")]
+    assert (more.seeds, more.first_seeds) == ((2, 3), (2,))
+    with pytest.raises(UsageError, match=r"seeds not asked for here \(2\)"):
+        run_study(PAIR, tiny, tmp_path / "s", seeds=[3])
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_an_interrupted_study_goes_on_to_the_same_numbers(tiny: RunConfig, tmp_path: Path, step: int) -> None:
+    whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
+    with pytest.raises(KeyboardInterrupt):
+        run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], reporter=Log(("step", 2, step)))
+    log = Log()
+    cut = run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], reporter=log)
+    # Before the first checkpoint (at step 3) there is nothing to resume.
+    assert log.states == [("pre", 2, "found"), ("post", 2, "resume" if step > 3 else "train")]
+    assert [arm.losses for arm in cut.arms] == [arm.losses for arm in whole.arms]
+    assert [arm.runs[0].curve for arm in cut.arms] == [arm.runs[0].curve for arm in whole.arms]
+
+
+def test_a_run_asked_to_stop_ends_its_step_and_goes_on_next_time(tiny: RunConfig, tmp_path: Path) -> None:
+    def reporter(event) -> None:
+        if (event["event"], event["run"], event.get("step")) == ("step", 1, 2):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
+        run_study(PAIR, tiny, tmp_path / "s", seeds=[2], reporter=reporter)
+    log = Log()
+    run_study(PAIR, tiny, tmp_path / "s", seeds=[2], reporter=log)
+    assert log.states == [("pre", 2, "resume"), ("post", 2, "train")]
+
+
+def test_a_reworded_study_is_the_same_study(tiny: RunConfig, trained: StudyResult) -> None:
+    plain = study_named("no-attention").plain()
+    reworded = Study.parse(plain | {"title": "Otherwise", "question": "Otherwise?"})
+    assert run_study(reworded, tiny, trained.folder, seeds=[5, 7]).arms == trained.arms
+
+
+def test_an_arm_that_diverges_is_a_result(tiny: RunConfig, tmp_path: Path) -> None:
+    steep = {"training": {"optimizer": {"learning_rate": 1e30}}}
+    arms = [PAIR.arms[0].plain(), {"name": "steep", "title": "steep", "changes": steep}]
+    study = Study.parse(PAIR.plain() | {"arms": arms})
+    result = run_study(study, tiny, tmp_path / "s", seeds=[2, 3])
+    assert set(result.arms[0].losses) == {2, 3}
+    assert result.arms[1].losses == {}
+    stopped = result.arms[1].runs[0].stopped
+    assert stopped is not None
+    assert "stopped before step" in stopped
+    assert str(tmp_path) not in stopped
+    log = Log()
+    assert run_study(study, tiny, tmp_path / "s", seeds=[2, 3], reporter=log) == result
+    assert {state for _, _, state in log.states} == {"found"}
+
+
+def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
+    losses = itertools.cycle([1.0, math.nan])  # validation, test
+    monkeypatch.setattr("vitral.training.loop.evaluate_part", lambda *_: SimpleNamespace(loss=next(losses)))
+    result = run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
+    assert result.arms[0].losses == {}
+    assert result.arms[0].runs[0].stopped == "the test loss at the last step is nan"
+
+
+def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfig, trained: StudyResult) -> None:
+    longer = RunConfig.parse(tiny.plain() | {"training": tiny.training.plain() | {"steps": 7}})
+    with pytest.raises(UsageError, match=r"base\.training\.steps is 6 there and 7 here") as refused:
+        run_study(study_named("no-attention"), longer, trained.folder, seeds=[5, 7])
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UsageError, match=r"study\.arms"):
+        run_study(PAIR, tiny, trained.folder, seeds=[5, 7])
+
+
+def test_the_seed_of_the_base_makes_no_other_study(tiny: RunConfig, trained: StudyResult) -> None:
+    other = RunConfig.parse(tiny.plain() | {"seed": 11})
+    assert run_study(study_named("no-attention"), other, trained.folder, seeds=[5, 7]) == trained
+
+
+def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match="not a study's folder"):
+        run_study(PAIR, tiny, tmp_path)
+    (tmp_path / "study.json").write_text("[1]", encoding="utf-8")
+    with pytest.raises(UsageError, match="missing or damaged"):
+        run_study(PAIR, tiny, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "study.json"]
+
+
+def test_a_run_of_each_seed_lies_where_it_is_looked_for(trained: StudyResult) -> None:
+    assert (run_path(trained.folder, "no-attention", 7) / "config.toml").is_file()
+    assert run_path(Path("out"), "a", 3) == Path("out") / "arms" / "a" / "seed-3"
