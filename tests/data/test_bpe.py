@@ -1,5 +1,5 @@
 from vitral.data import BPETokenizer
-from vitral.data.bpe import MAX_TOKEN_BYTES, learn_merges
+from vitral.data.bpe import MAX_TOKEN_BYTES, learn_merges, numbered_merges
 
 BLOCKS = ["low low low low low lower lower newest newest newest newest newest newest widest widest widest"]
 
@@ -29,8 +29,11 @@ def test_no_pair_is_counted_across_blocks_and_once_is_not_enough():
 
 
 def test_a_token_made_in_two_ways_is_one_token():
-    tokenizer = BPETokenizer(((97, 98), (98, 99), (256, 99), (97, 257)))
-    assert tokenizer.vocab_size == 259
+    merges = numbered_merges([("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("abc", "d")])
+    assert merges == ((97, 98), (98, 99), (256, 99), (97, 257), (258, 100))
+    tokenizer = BPETokenizer(merges)
+    assert tokenizer.vocab_size == 260
+    assert tokenizer.token_bytes(259) == b"abcd"
     assert tokenizer.token_bytes(258) == b"abc"
     assert tokenizer.decode(tokenizer.encode("abc ab bc abcabc")) == "abc ab bc abcabc"
 

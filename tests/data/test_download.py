@@ -1,3 +1,6 @@
+import logging
+
+import pooch
 import pytest
 
 from vitral.core.errors import StorageError, UsageError
@@ -56,9 +59,15 @@ def test_no_network_is_one_line(serve, cache):
     assert files(cache) == []
 
 
-def test_downloading_prints_nothing(serve, capfd):
+def test_downloading_prints_nothing_and_leaves_the_logger_as_it_was(serve, capfd, monkeypatch):
     url, _ = serve(200, TEXT)
+    said: list[logging.LogRecord] = []
+    logger = pooch.get_logger()
+    level = logger.level
+    monkeypatch.setattr(logger, "handle", said.append)
     load(url)
+    assert said == []
+    assert logger.level == level
     assert capfd.readouterr() == ("", "")
 
 

@@ -150,7 +150,7 @@ def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, t
     monkeypatch.setattr("vitral.training.loop.evaluate_part", lambda *_: SimpleNamespace(loss=next(losses)))
     result = run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
     assert result.arms[0].losses == {}
-    assert result.arms[0].runs[0].stopped == "the test loss at the last step is nan"
+    assert "the test loss is nan" in (result.arms[0].runs[0].stopped or "")
 
 
 def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfig, trained: StudyResult) -> None:

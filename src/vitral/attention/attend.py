@@ -62,7 +62,7 @@ def attend(
         v: values, [batch, kv_heads, source, d_value].
         mask: "causal", "bidirectional", a `Mask`, a boolean tensor (True means allowed), or None for all.
         scale: "none", "sqrt", "linear", "adaptive", a number, or a tensor that broadcasts to [..., time, 1].
-        bias: added to the scaled scores, broadcasts to [batch, heads, time, source].
+        bias: added to the scaled scores, finite, broadcasts to [batch, heads, time, source].
         dropout: probability with which a weight is set to zero; 0 outside training.
 
     Raises:
@@ -72,14 +72,16 @@ def attend(
     >>> attend(q, k, v, scale="none")[0].tolist()
     [1.0, 0.0]
     """
-    k, v = _one_per_query_head(q, k), _one_per_query_head(q, v)
+    k, v = _one_per_query_head(q, k, v)
     chosen = masks.as_mask(mask)
     time, source = q.shape[-2], k.shape[-2]
     if isinstance(chosen, masks.Causal) and time == 1:
         chosen = masks.Bidirectional()  # the last position sees every key
     plainly_causal = isinstance(chosen, masks.Causal) and time == source and bias is None
     unmasked = isinstance(chosen, masks.Bidirectional)
-    allowed = None if unmasked or (plainly_causal and scale != "adaptive") else chosen.allowed(time, source, q.device)
+    open_to_all = unmasked or (plainly_causal and scale != "adaptive")
+    allowed = None if open_to_all else _fitting("mask", chosen.allowed(time, source, q.device), q, source)
+    bias = None if bias is None else _fitting("bias", bias, q, source)
     factor = scales.factor_of(scale, q, k, allowed)
     if isinstance(factor, Tensor):
         q, factor = q * factor, 1.0
@@ -116,24 +118,50 @@ def attend_traced(
     Arguments and errors are those of `attend`, and `attend_traced(...).z` equals `attend(...)` to rounding; `tap` is
     shown each step from the scores on, and may replace it before the next.
     """
-    k, v = _one_per_query_head(q, k), _one_per_query_head(q, v)
-    allowed = masks.as_mask(mask).allowed(q.shape[-2], k.shape[-2], q.device)
+    k, v = _one_per_query_head(q, k, v)
+    time, source = q.shape[-2], k.shape[-2]
+    allowed = _fitting("mask", masks.as_mask(mask).allowed(time, source, q.device), q, source)
     scores = tap("scores", steps.score(q, k))
     scaled = tap("scaled", steps.scale(scores, scales.factor_of(scale, q, k, allowed)))
-    masked = tap("masked", steps.mask(scaled if bias is None else scaled + bias, allowed))
+    biased = scaled if bias is None else scaled + _fitting("bias", bias, q, source).to(scaled.dtype)
+    masked = tap("masked", steps.mask(biased, allowed))
     weights = tap("weights", steps.normalise(masked))
     z = steps.weigh(functional.dropout(weights, dropout, training=dropout > 0), v)
     return Steps(q, k, v, scores, scaled, masked, weights, z)
 
 
-def _one_per_query_head(q: Tensor, keys_or_values: Tensor) -> Tensor:
-    """Repeat key-value heads so that each query head has one."""
-    heads, kv_heads = (tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (q, keys_or_values))
-    if q.dim() != keys_or_values.dim() or kv_heads == 0 or heads % kv_heads:
-        raise UsageError(
-            f"attention: queries of shape {tuple(q.shape)} do not fit keys or values of {tuple(keys_or_values.shape)}"
-        )
-    return keys_or_values if heads == kv_heads else keys_or_values.repeat_interleave(heads // kv_heads, dim=-3)
+def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Repeat key-value heads so that each query head has one.
+
+    Raises:
+        UsageError: shapes that do not fit.
+    """
+    heads, kv_heads = (tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (q, k))
+    fits = (
+        q.dim() == k.dim() == v.dim() >= 2
+        and q.shape[-1] == k.shape[-1]
+        and k.shape[:-1] == v.shape[:-1]
+        and q.shape[:-3] == k.shape[:-3]
+        and kv_heads > 0
+        and heads % kv_heads == 0
+    )
+    if not fits:
+        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in (("q", q), ("k", k), ("v", v)))
+        raise UsageError(f"attention: shapes {shapes} do not fit; q is [..., heads, time, d_head], k and v alike")
+    groups = heads // kv_heads
+    return (k, v) if groups == 1 else (k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3))
+
+
+def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:
+    """The tensor, if it broadcasts to the scores.
+
+    Raises:
+        UsageError: it would not, or would widen them.
+    """
+    shape = (*q.shape[:-1], source)
+    if not scales.broadcasts(tensor, shape):
+        raise UsageError(f"{what}: shape {tuple(tensor.shape)} does not broadcast to scores of {shape}")
+    return tensor
 
 
 def _additive(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -142,8 +142,8 @@ class Padding(Mask):
         self, time: int, source: int, device: torch.device | None = None
     ) -> Bool[Tensor, "batch 1 #time source"]:
         """Real keys, for every head and query alike."""
-        if self.real.shape[-1] != source:
-            raise UsageError(f"padding mask: made for {self.real.shape[-1]} keys, used with {source}")
+        if self.real.dim() != 2 or self.real.shape[-1] != source:
+            raise UsageError(f"padding mask: shape {tuple(self.real.shape)} is not [batch, {source}]")
         return self.real[:, None, None, :].expand(-1, 1, time, -1).to(device)
 
     def settled(self) -> int | None:
@@ -163,12 +163,17 @@ class Explicit(Mask):
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*any time source"]:
         """The tensor itself."""
-        if self.tensor.shape[-2] not in (1, time) or self.tensor.shape[-1] not in (1, source):
+        rows, columns = self.tensor.shape[-2:] if self.tensor.dim() >= 2 else (0, 0)
+        if rows not in (1, time) or columns not in (1, source):
             raise UsageError(f"mask: shape {tuple(self.tensor.shape)} does not fit {time} queries and {source} keys")
         return self.tensor.to(device).expand(*self.tensor.shape[:-2], time, source)
 
     def settled(self) -> int | None:
         """Unknown in general, so never."""
+        return None
+
+    def first_target(self) -> int | None:
+        """Unknown in general, so None."""
         return None
 
 

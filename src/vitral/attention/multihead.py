@@ -92,11 +92,11 @@ class MultiHeadAttention(nn.Module):
         if past is not None:
             k, v = past(k, v)
         dropout = self.dropout if self.training else 0.0
-        how = {"mask": self.mask, "scale": self.scale(), "bias": bias}
+        scale = self.scale()
         if tap.wants_any(INNER_STEPS):
-            z = attend_traced(q, k, v, **how, dropout=dropout, tap=tap).z
+            z = attend_traced(q, k, v, mask=self.mask, scale=scale, bias=bias, dropout=dropout, tap=tap).z
         else:
-            z = attend(q, k, v, **how, dropout=dropout)
+            z = attend(q, k, v, mask=self.mask, scale=scale, bias=bias, dropout=dropout)
         return tap("out", self.out_proj(steps.merge_heads(tap("z", z))))
 
 
@@ -121,6 +121,6 @@ def head_matrices(
     pieces = torch.split(weight, [count * attention.d_head for count in counts])
     names = ("w_q", "w_k", "w_v")
     return {
-        name: piece.unflatten(0, (count, attention.d_head)).transpose(-1, -2)
+        name: piece.view(count, attention.d_head, -1).transpose(-1, -2)
         for name, piece, count in zip(names, pieces, counts, strict=True)
     }

@@ -67,10 +67,12 @@ def factor_of(
         allowed: which keys each query may see; only the adaptive scale asks. None: all.
 
     Raises:
-        UsageError: an unknown name, or a number that is not finite.
+        UsageError: an unknown name, a number that is not finite, or a tensor that does not fit.
     """
     if isinstance(scale, Tensor):
-        return scale
+        if not broadcasts(scale, (*q.shape[:-1], 1)):
+            raise UsageError(f"scale: shape {tuple(scale.shape)} does not broadcast to {(*q.shape[:-1], 1)}")
+        return scale.to(q.dtype)
     if isinstance(scale, int | float):
         if not math.isfinite(scale):
             raise UsageError(f"scale: {scale} is not finite")
@@ -85,6 +87,16 @@ def factor_of(
     if scale in ("learned", "learned-per-head"):
         raise UsageError(f"scale {scale!r} has parameters: give it to a model, or pass its tensor here")
     raise UsageError(f"scale {scale!r}: {nearest(scale, [*fixed, 'adaptive'])}")
+
+
+def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a tensor stretches to `shape` without widening it.
+
+    >>> broadcasts(torch.ones(3, 1), (2, 3, 5)), broadcasts(torch.ones(7, 3, 1), (1, 3, 5))
+    (True, False)
+    """
+    trailing = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    return tensor.dim() <= len(shape) and all(size in (1, wanted) for size, wanted in trailing)
 
 
 class LearnedScale(nn.Module):

@@ -29,7 +29,7 @@ def split_heads(
     x: Float[Tensor, "*batch time width"], num_heads: int
 ) -> Float[Tensor, "*batch heads time d_head"]:
     """Cut the last axis into heads of equal width and bring the heads forward."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(-2, -3)
+    return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).transpose(-2, -3)
 
 
 def merge_heads(z: Float[Tensor, "*batch heads time d_head"]) -> Float[Tensor, "*batch time width"]:

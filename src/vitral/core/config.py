@@ -9,11 +9,13 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from vitral.core.errors import UsageError
+
+Configured = TypeVar("Configured", bound="Config")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -32,13 +34,13 @@ class Config(BaseModel):
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            for key in data:
+            for key in cast("dict[Any, Any]", data):
                 if key not in cls.model_fields:
                     raise ValueError(f"unknown key {key!r}, {nearest(str(key), cls.model_fields)}")
-        return data
+        return cast("Any", data)
 
     @classmethod
-    def parse(cls, data: Mapping[str, Any], where: str = "config") -> Self:
+    def parse(cls: type[Configured], data: Mapping[str, Any], where: str = "config") -> Configured:
         """Build from plain data.
 
         Args:
@@ -51,19 +53,20 @@ class Config(BaseModel):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            raise UsageError(f"{where}: {_first_complaint(error)}") from None
+            raise UsageError(f"{where}: {_first_complaint(error, data)}") from None
 
     def plain(self) -> dict[str, Any]:
         """The same as plain data, unset keys left out; `parse(c.plain()) == c`."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _first_complaint(error: ValidationError) -> str:
+def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
     """The first complaint of a pydantic error as `key.path: what is wrong`."""
-    complaints = error.errors(include_url=False)
-    # A value of a union is tried against every member; the deepest complaint is about the member that was meant.
-    first = max(complaints, key=lambda complaint: len(complaint["loc"]))
-    path = ".".join(str(part) for part in first["loc"] if _is_key(part))
+    first = max(error.errors(include_url=False), key=_closeness)
+    keys = _keys_written(first["loc"], data)
+    if first["type"] == "missing":
+        keys.append(str(first["loc"][-1]))
+    path = ".".join(keys)
     context = first.get("ctx", {})
     if "error" in context:
         message = str(context["error"])
@@ -72,16 +75,34 @@ def _first_complaint(error: ValidationError) -> str:
         options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
         given = context.get("tag", first["input"])
         message = f"{given!r} is not one of {', '.join(options)}; {nearest(str(given), options)}"
-    elif first["type"] == "missing":
-        message = "is required here"
     else:
-        message = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+        usual = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+        plainer = {
+            "missing": "is required here",
+            "model_type": f"expected a table, not {first['input']!r}",
+            "model_attributes_type": f"expected a name or a table, not {first['input']!r}",
+            "union_tag_not_found": f"the table needs a {str(context.get('discriminator')).strip(chr(39))}",
+        }
+        message = plainer.get(first["type"], usual)
     return f"{path}: {message}" if path else message
 
 
-def _is_key(part: int | str) -> bool:
-    """Whether a part of a pydantic location is a key the user wrote (not the name of a union's member)."""
-    return isinstance(part, int) or not any(mark in part for mark in "[]()") and part[:1].islower()
+def _closeness(complaint: Mapping[str, Any]) -> tuple[int, bool]:
+    """How near a complaint is to what was meant: a value of a union is tried against every member.
+
+    The deepest complaint is about the member that was meant; among equals, a string was meant as a name.
+    """
+    return len(complaint["loc"]), (complaint["type"] == "literal_error") == isinstance(complaint["input"], str)
+
+
+def _keys_written(location: Iterable[int | str], data: Any) -> list[str]:
+    """The keys of a pydantic location that the user wrote; the rest of it names members of unions."""
+    keys: list[str] = []
+    for part in location:
+        if isinstance(data, Mapping | list) and (part in data if isinstance(data, Mapping) else isinstance(part, int)):
+            keys.append(str(part))
+            data = cast("Any", data)[part]
+    return keys
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,12 +117,16 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
-            below = merged.get(key)
-            if isinstance(value, Mapping) and isinstance(below, Mapping) and _same_part(below, value):
-                merged[key] = merge(below, value)
+            below, above = _as_table(merged.get(key)), _as_table(value)
+            if above is None:
+                merged[key] = value
             else:
-                merged[key] = merge(value) if isinstance(value, Mapping) else value
+                merged[key] = merge(above) if below is None or not _same_part(below, above) else merge(below, above)
     return merged
+
+
+def _as_table(value: Any) -> Mapping[str, Any] | None:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
 
 
 def _same_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
@@ -124,7 +149,7 @@ def assignment(text: str) -> dict[str, Any]:
     if not equals or not all(keys):
         raise UsageError(f"--set {text}: expected KEY=VALUE, for example --set model.d_model=64")
     try:
-        value = tomllib.loads(f"value = {literal}")["value"]
+        value: Any = tomllib.loads(f"value = {literal}")["value"]
     except tomllib.TOMLDecodeError:
         value = literal.strip()
     for key in reversed(keys):

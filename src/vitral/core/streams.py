@@ -6,7 +6,7 @@ changes no other number.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
@@ -30,12 +30,12 @@ def torch_stream(seed: int, purpose: str, *index: int | str) -> torch.Generator:
 
 
 @contextmanager
-def ambient_stream(seed: int, purpose: str, *index: int | str) -> Iterator[None]:
+def ambient_stream(seed: int, purpose: str, *index: int | str) -> Generator[None]:
     """Let PyTorch's global generators follow this key inside the block, and give them back as they were.
 
     Dropout, inside and outside fused attention, draws from the global generators and takes no other.
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(key(seed, purpose, *index))
+    with torch.random.fork_rng(devices):  # pyright: ignore[reportUnknownMemberType]
+        torch.manual_seed(key(seed, purpose, *index))  # pyright: ignore[reportUnknownMemberType]
         yield

@@ -132,20 +132,27 @@ def learn_merges(blocks: Sequence[str], vocab_size: int) -> Merges:
 
     for block in blocks:
         utf8(block)
-    letters = _byte_letters()
     engine = _engine(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
         show_progress=False,
-        initial_alphabet=letters,
+        initial_alphabet=_byte_letters(),
         max_token_length=MAX_TOKEN_BYTES,
     )
     engine.train_from_iterator(blocks, trainer)
-    learned = json.loads(engine.to_str())["model"]["merges"]
-    ids = {letter: byte for byte, letter in enumerate(letters)}
+    return numbered_merges(json.loads(engine.to_str())["model"]["merges"])
+
+
+def numbered_merges(spelled: Iterable[Sequence[str]]) -> Merges:
+    """Merges as pairs of ids, from merges as pairs of words in the package's letters.
+
+    >>> numbered_merges([("t", "h"), ("th", "e")])
+    ((116, 104), (256, 101))
+    """
+    ids = {letter: byte for byte, letter in enumerate(_byte_letters())}
     merges = []
-    for left, right in learned:
+    for left, right in spelled:
         merges.append((ids[left], ids[right]))
         ids.setdefault(left + right, len(ids))
     return tuple(merges)

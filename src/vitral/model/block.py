@@ -28,7 +28,8 @@ class Block(nn.Module):
         self.attn_norm = _norm_of(config) if self.attn is not None else None
         self.mlp = build_feed_forward(config)
         self.mlp_norm = _norm_of(config) if self.mlp is not None else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.attn_dropout = nn.Dropout(config.dropout.attention)
+        self.mlp_dropout = nn.Dropout(config.dropout.feed_forward)
 
     def forward(
         self,
@@ -43,11 +44,11 @@ class Block(nn.Module):
         x = tap("resid_pre", x)
         if self.attn is not None and self.attn_norm is not None:
             attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
-            x = self.wire(x, self.attn_norm, lambda y: self.dropout(attend(y)), self.combine)
+            x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine)
         x = tap("resid_mid", x)
         if self.mlp is not None and self.mlp_norm is not None:
             think = partial(self.mlp, tap=tap.within("mlp"))
-            x = self.wire(x, self.mlp_norm, lambda y: self.dropout(think(y)), self.combine)
+            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(think(y)), self.combine)
         return tap("resid_post", x)
 
 
@@ -62,7 +63,7 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
         mask=config.attention.mask,
         scale=config.attention.scale,
         bias=config.bias,
-        dropout=config.dropout,
+        dropout=config.dropout.weights,
     )
 
 

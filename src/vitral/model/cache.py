@@ -40,12 +40,14 @@ class KVCache:
         self.values[layer][:, :, self.length : end] = v
         return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
 
-    def reserve(self, time: int) -> None:
-        """Refuse `time` more tokens if there is no room.
+    def reserve(self, batch: int, time: int) -> None:
+        """Refuse `time` more tokens of `batch` sequences if there is no room.
 
         Raises:
             UsageError: naming capacity and need.
         """
+        if self.keys and len(self.keys[0]) != batch:
+            raise UsageError(f"cache: made for {len(self.keys[0])} sequences side by side, given {batch}")
         if self.length + time > self.capacity:
             raise UsageError(f"cache: room for {self.capacity} tokens, {self.length + time} needed; restart it with clear()")
 

@@ -1,8 +1,8 @@
 """The configuration of a model: which parts, how wide, how many."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from vitral.attention.masks import Causal, MaskConfig
 from vitral.attention.multihead import check_heads
@@ -10,6 +10,7 @@ from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class AttentionConfig(Config):
@@ -22,6 +23,31 @@ class AttentionConfig(Config):
 
     mask: MaskConfig = Causal()
     scale: ScaleConfig = "sqrt"
+
+
+class DropoutConfig(Config):
+    """Shares of numbers set to zero while training (Srivastava et al. 2014), place by place.
+
+    A bare number stands for all four places, as in GPT-2.
+
+    Attributes:
+        embedding: of the embeddings' sum.
+        weights: of the attention weights.
+        attention: of attention's output, before it joins the stream.
+        feed_forward: of the feed-forward's output, before it joins the stream.
+    """
+
+    embedding: Rate = 0.0
+    weights: Rate = 0.0
+    attention: Rate = 0.0
+    feed_forward: Rate = 0.0
+
+
+def _everywhere(rate: Any) -> Any:
+    """A bare rate stands for every place."""
+    if isinstance(rate, int | float) and not isinstance(rate, bool):
+        return dict.fromkeys(DropoutConfig.model_fields, rate)
+    return rate
 
 
 class ModelConfig(Config):
@@ -42,8 +68,8 @@ class ModelConfig(Config):
         residual: whether each part's output is added to its input, or replaces it.
         tie_head: whether the head's matrix is the token embedding's.
         bias: whether projections and norms have biases. The head never has one.
-        dropout: rate on the embeddings, the attention weights and the output of each part.
-        init_std: standard deviation of initial matrices and embeddings; see `vitral.model.initialisation`.
+        dropout: one rate for every place, or a table of `DropoutConfig`.
+        initialisation: "gpt2" or "pytorch"; see `vitral.model.initialisation`.
     """
 
     context_length: Count = 50
@@ -60,11 +86,11 @@ class ModelConfig(Config):
     residual: bool = True
     tie_head: bool = False
     bias: bool = True
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    init_std: Annotated[float, Field(gt=0)] = 0.02
+    dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
+    initialisation: Literal["gpt2", "pytorch"] = "gpt2"
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> Self:
+    def _parts_fit(self) -> "ModelConfig":
         check_heads(self.d_model, self.num_heads, self.kv_heads)
         if self.positions == "rotary" and self.d_head % 2:
             raise ValueError(f"positions: rotary turns pairs, so d_model / num_heads = {self.d_head} must be even")

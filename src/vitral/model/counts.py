@@ -111,13 +111,14 @@ def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
     hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
     on attention weights, num_heads · context_length numbers twice. At the end: norm, logits and their softmax.
     """
-    d, block = config.d_model, 0
-    dropped = config.dropout > 0
+    d, dropout, block = config.d_model, config.dropout, 0
     if config.attention != "none":
-        block += 4 * d + 2 * config.kv_heads * config.d_head + dropped * (d + 2 * config.num_heads * config.context_length)
+        weights = 2 * config.num_heads * config.context_length if dropout.weights else 0
+        block += 4 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
     if config.feed_forward != "none":
-        block += 2 * d + (3 if config.feed_forward == "swiglu" else 2) * config.hidden_width + dropped * d
-    return (2 + dropped) * d + config.num_layers * block + 2 * vocab_size
+        hidden = (3 if config.feed_forward == "swiglu" else 2) * config.hidden_width
+        block += 2 * d + hidden + (d if dropout.feed_forward else 0)
+    return 2 * d + (d if dropout.embedding else 0) + config.num_layers * block + 2 * vocab_size
 
 
 def _attention_rows(config: ModelConfig, block: str) -> list[Row]:

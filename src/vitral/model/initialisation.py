@@ -1,29 +1,51 @@
 """How a new model's numbers are drawn.
 
-Matrices and embeddings are normal with standard deviation `init_std`; the matrices that write to the residual
-stream (`out_proj`, `down`) with init_std/√(2 num_layers), so that its variance does not grow with depth (Radford
-et al. 2019, §2.3). Biases are zero, norms' gains one, relative positions zero, learned scales 1/√d_k.
+    gpt2     matrices and embeddings N(0, 0.02²); the matrices that write to the residual stream (`out_proj`, `down`)
+             N(0, 0.02²/(2 num_layers)), so that its variance does not grow with depth (Radford et al. 2019, §2.3)
+    pytorch  matrices uniform between ±1/√(their input width), embeddings N(0, 1): what `nn.Linear` and `nn.Embedding`
+             draw by themselves
 
-Every parameter draws from a stream of its own, keyed by its name: two models that share a part share its initial
-numbers, whatever else they have.
+In both, biases are zero, norms' gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws from
+a stream of its own, keyed by its name: two models that share a part share its initial numbers, whatever else they have.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vitral.core.streams import torch_stream
 
+GPT2_STD = 0.02
+EMBEDDINGS = ("token_embedding.weight", "positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
 
+Draw = Callable[[str, torch.Size, int, torch.Generator], Tensor]
 
-def initialise(model: nn.Module, *, std: float, num_layers: int, seed: int) -> None:
+
+def gpt2(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
+    """Initial numbers of the parameter `name` after GPT-2."""
+    std = GPT2_STD / math.sqrt(2 * max(num_layers, 1)) if name.endswith(WRITES_TO_STREAM) else GPT2_STD
+    return torch.randn(shape, generator=stream) * std
+
+
+def pytorch(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
+    """Initial numbers of the parameter `name` after PyTorch's own layers."""
+    if name in EMBEDDINGS:
+        return torch.randn(shape, generator=stream)
+    return (2 * torch.rand(shape, generator=stream) - 1) / math.sqrt(shape[1])
+
+
+DRAWS: dict[str, Draw] = {"gpt2": gpt2, "pytorch": pytorch}
+"""By `model.initialisation`."""
+
+
+def initialise(model: nn.Module, draw: Draw, *, num_layers: int, seed: int) -> None:
     """Draw all matrices and embeddings (two-dimensional `.weight`s) anew, and set biases to zero."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(".bias"):
                 parameter.zero_()
             elif name.endswith(".weight") and parameter.dim() == 2:
-                spread = std / math.sqrt(2 * max(num_layers, 1)) if name.endswith(WRITES_TO_STREAM) else std
-                parameter.copy_(torch.randn(parameter.shape, generator=torch_stream(seed, "init", name)) * spread)
+                parameter.copy_(draw(name, parameter.shape, num_layers, torch_stream(seed, "init", name)))

@@ -14,7 +14,7 @@ from vitral.core.taps import SILENT, Recorder, Tap
 from vitral.model.block import Block
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig
-from vitral.model.initialisation import initialise
+from vitral.model.initialisation import DRAWS, initialise
 from vitral.model.norms import build_norm
 from vitral.model.positions import build_positions
 
@@ -35,14 +35,14 @@ class Transformer(nn.Module):
         with torch.random.fork_rng(devices=[]):
             self.token_embedding = nn.Embedding(vocab_size, config.d_model)
             self.positions = build_positions(config)
-            self.dropout = nn.Dropout(config.dropout)
+            self.dropout = nn.Dropout(config.dropout.embedding)
             self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
             has_final_norm = config.norm == "pre"
             self.final_norm = (
                 build_norm(config.norm_type, config.d_model, bias=config.bias) if has_final_norm else nn.Identity()
             )
             self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=False)
-        initialise(self, std=config.init_std, num_layers=config.num_layers, seed=seed)
+        initialise(self, DRAWS[config.initialisation], num_layers=config.num_layers, seed=seed)
 
     @property
     def mask(self) -> Mask | None:
@@ -65,7 +65,7 @@ class Transformer(nn.Module):
         time = tokens.shape[1]
         start = 0 if cache is None else cache.length
         if cache is not None:
-            self._check_cache(cache, time)
+            self._check_cache(cache, *tokens.shape)
         x = self.token_embedding(tokens)
         placed = self.positions.embed(start, time)
         x = self.dropout(tap("embed", x if placed is None else x + placed.to(x.dtype)))
@@ -104,8 +104,8 @@ class Transformer(nn.Module):
             self(tokens, tap=recorder)
         return recorder.kept
 
-    def _check_cache(self, cache: KVCache, time: int) -> None:
-        cache.reserve(time)
+    def _check_cache(self, cache: KVCache, batch: int, time: int) -> None:
+        cache.reserve(batch, time)
         together = 0 if self.mask is None else self.mask.settled() or 0
         if cache.length == 0 and time < together:
             raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
@@ -119,4 +119,5 @@ def next_token_loss(
     Targets that the mask has already shown to their position do not count (inside a prefix), unless it shows all.
     """
     first = (0 if mask is None else mask.first_target()) or 0
-    return functional.cross_entropy(logits[:, first:].flatten(0, 1).float(), targets[:, first:].flatten())
+    scored = logits[:, first:].to(torch.promote_types(logits.dtype, torch.float32))
+    return functional.cross_entropy(scored.flatten(0, 1), targets[:, first:].flatten())

@@ -90,8 +90,6 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True) -> Checkpoint:
     content = _verified(folder, FILES if with_optimizer else (FILES[0], FILES[2]))
     try:
         state = json.loads(content["state.json"])
-        if state["format"] != FORMAT:
-            raise UsageError(f"{folder}: format {state['format']}, this Vitral reads {FORMAT}")
         model = safetensors.torch.load(content["model.safetensors"])
         optimizer = safetensors.torch.load(content["optimizer.safetensors"]) if with_optimizer else {}
     except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
@@ -102,6 +100,17 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True) -> Checkpoint:
 def list_checkpoints(steps: Path) -> list[Path]:
     """The checkpoints' folders, oldest first."""
     return sorted(path for path in steps.glob("step-*") if path.is_dir())
+
+
+def set_aside(folder: Path) -> None:
+    """Rename a damaged checkpoint, so that it is listed no more and another can take its place.
+
+    Raises:
+        StorageError: the disk did not take it.
+    """
+    with storage(folder):
+        shutil.rmtree(folder.with_name(f"damaged-{folder.name}"), ignore_errors=True)
+        os.rename(folder, folder.with_name(f"damaged-{folder.name}"))
 
 
 def sweep(steps: Path) -> None:
@@ -129,7 +138,8 @@ def _tensors(tensors: Mapping[str, Tensor]) -> bytes:
 def _verified(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     """The bytes of the named files, each agreeing with the manifest in size and hash."""
     try:
-        listed = json.loads((folder / MANIFEST).read_bytes())["files"]
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        listed, format_ = manifest["files"], manifest["format"]
         content = {name: (folder / name).read_bytes() for name in names}
     except FileNotFoundError as error:
         raise UsageError(f"{folder}: {Path(str(error.filename)).name} is missing, the checkpoint is not whole") from None
@@ -137,6 +147,8 @@ def _verified(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
         raise StorageError(f"{folder}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{folder}: {MANIFEST} is damaged") from None
+    if format_ != FORMAT:
+        raise UsageError(f"{folder}: format {format_!r}, this Vitral reads {FORMAT}")
     for name, data in content.items():
         expected = listed.get(name) if isinstance(listed, dict) else None
         if not isinstance(expected, dict) or expected != {"bytes": len(data), "sha256": sha256(data)}:

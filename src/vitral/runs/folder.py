@@ -108,7 +108,8 @@ class RunFolder:
     def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, all or those of one kind; a torn last line is left out."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        # Only "\n" ends a line here: a sample may hold what Python's splitlines takes for an end.
+        lines = path.read_bytes().rstrip(b"\n").split(b"\n") if path.exists() else []
         events = []
         for number, line in enumerate(lines, start=1):
             try:
@@ -118,8 +119,22 @@ class RunFolder:
                     raise UsageError(f"{path}: line {number} is not JSON") from None
         return [found for found in events if event is None or found["event"] == event]
 
-    def rewind_metrics(self, step: int) -> None:
-        """Drop what was measured after `step`: a resumed run measures it again."""
+    def rewind(self, step: int, best_step: int | None) -> None:
+        """Make the folder say what it said at `step`, from where a run is resumed.
+
+        What was measured later is dropped, since it will be measured again. Later checkpoints, which are damaged or
+        they would have been resumed from, are renamed to `damaged-…`, out of the way of those that take their place.
+
+        Args:
+            step: the step resumed from.
+            best_step: the step whose validation loss was the lowest then, if one was measured.
+        """
+        for folder in checkpoints.list_checkpoints(self.steps):
+            if folder.name > checkpoints.step_name(step):
+                checkpoints.set_aside(folder)
+        best = "" if best_step is None else checkpoints.step_name(best_step)
+        if best != self._pointed("best") and (self.steps / best).is_dir() and best:
+            replace_durably(self.path / "best", f"{best}\n".encode())
         kept = [event for event in self.metrics() if event.get("step", 0) <= step and event["event"] != "end"]
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept)
         replace_durably(self.path / "metrics.jsonl", lines.encode())

@@ -45,6 +45,8 @@ def load_run(path: Path, which: str = "best") -> LoadedRun:
     tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
     checkpoint = folder.load(which, with_optimizer=False, warn=warn_on_stderr)
     model = Transformer(ModelConfig.parse(config["model"], f"{path}/config.toml"), tokenizer.vocab_size)
+    # Weights keep their precision, and the tables of positions get that which they had in training.
+    model.to(next(iter(checkpoint.model.values())).dtype)
     load_weights(model, dict(checkpoint.model), str(path))
     return LoadedRun(folder, model.eval(), tokenizer, config, checkpoint.step)
 

@@ -6,7 +6,7 @@
 
 from vitral.studies.catalogue import read_study, study_named, study_names
 from vitral.studies.design import Arm, Study
-from vitral.studies.report import write_report
+from vitral.studies.report import Report, study_sections, write_report
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.running import run_study
 from vitral.studies.verdict import Finding, verdict
@@ -15,6 +15,7 @@ __all__ = [
     "Arm",
     "ArmResult",
     "Finding",
+    "Report",
     "RunResult",
     "Study",
     "StudyResult",
@@ -22,6 +23,7 @@ __all__ = [
     "run_study",
     "study_named",
     "study_names",
+    "study_sections",
     "verdict",
     "write_report",
 ]

@@ -75,16 +75,7 @@ def write_report(result: StudyResult, *, command: str = "") -> Report:
     """
     folder = result.folder / "report"
     findings = verdict(result)
-    figures = [drawn.section for drawn in draw_figures(result, folder)]
-    sections: list[Section] = [
-        *_verdict(result, findings),
-        Heading("Arms"),
-        _arms_table(result),
-        *figures,
-        *_lines(result),
-        *_samples(result),
-        *_how(result, command),
-    ]
+    sections = study_sections(result, findings, command=command)
     title, lead = result.study.title, result.study.question
     footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
     report = Report(folder / "study.html", folder / "study.md", folder / "study.csv", findings)
@@ -92,6 +83,24 @@ def write_report(result: StudyResult, *, command: str = "") -> Report:
     replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
     replace_durably(report.table, _csv(result).encode())
     return report
+
+
+def study_sections(result: StudyResult, findings: tuple[Finding, ...], *, command: str = "") -> list[Section]:
+    """The report's sections, for a page of its own or inside another; writes the figures into the study's folder.
+
+    Raises:
+        StorageError: the disk did not take the figures.
+        UsageError: a run's last checkpoint cannot be loaded for its sample.
+    """
+    return [
+        *_verdict(result, findings),
+        Heading("Arms"),
+        _arms_table(result),
+        *(drawn.section for drawn in draw_figures(result, result.folder / "report")),
+        *_lines(result),
+        *_samples(result),
+        *_how(result, command),
+    ]
 
 
 def _verdict(result: StudyResult, findings: tuple[Finding, ...]) -> list[Section]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
-from vitral.evaluation import NgramLines
+from vitral.evaluation import NgramLines, ngram_lines
 from vitral.model import cost
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
@@ -57,11 +57,12 @@ def run_study(
     arms = resolve(study, base, dataset.tokenizer.vocab_size)
     shared = _without_seed(base.plain())
     first_seeds = _record(out, study, shared, seeds, dataset)
+    lines = ngram_lines(dataset.parts["train"], dataset.parts["test"], dataset.tokenizer.vocab_size)
     jobs = [(arm, seed) for seed in seeds for arm in arms]
     runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
     for number, (arm, seed) in enumerate(jobs, start=1):
         tell = _labelled(reporter, {"arm": arm.arm.name, "seed": seed, "run": number, "runs": len(jobs)})
-        runs[arm.arm.name].append(_run(arm, seed, run_path(out, arm.arm.name, seed), dataset, tell))
+        runs[arm.arm.name].append(_run(arm, seed, run_path(out, arm.arm.name, seed), dataset, lines, tell))
     any_run = RunFolder.open(run_path(out, arms[0].arm.name, seeds[0]))
     corpus = any_run.document("corpus")
     return StudyResult(
@@ -77,7 +78,9 @@ def run_study(
     )
 
 
-def _run(resolved: ResolvedArm, seed: int, path: Path, dataset: Dataset, reporter: Reporter) -> RunResult:
+def _run(
+    resolved: ResolvedArm, seed: int, path: Path, dataset: Dataset, lines: NgramLines, reporter: Reporter
+) -> RunResult:
     """One arm from one seed: found finished, resumed, or trained."""
     if (path / "config.toml").is_file():
         found = read_run(path, seed, resolved)
@@ -91,7 +94,7 @@ def _run(resolved: ResolvedArm, seed: int, path: Path, dataset: Dataset, reporte
             resume(path, reporter=reporter)
         else:
             _clear(path)
-            train(_seeded(resolved.config, seed), path, reporter=reporter, dataset=dataset)
+            train(_seeded(resolved.config, seed), path, reporter=reporter, dataset=dataset, lines=lines)
     except TrainingStopped as error:
         _note_stop(RunFolder.open(path), str(error))
     result = read_run(path, seed, resolved)

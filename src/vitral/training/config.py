@@ -1,6 +1,6 @@
 """The configuration of a run: corpus, model and training, one frozen object."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -61,7 +61,7 @@ class RunConfig(Config):
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")
-    def _answer_does_not_leak(self) -> Self:
+    def _answer_does_not_leak(self) -> "RunConfig":
         attention = self.model.attention
         if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
             raise ValueError(
@@ -74,5 +74,3 @@ class RunConfig(Config):
                 f"model.attention.mask: a prefix of {first + 1} leaves no target in a context of {self.model.context_length}"
             )
         return self
-
-

@@ -4,7 +4,7 @@
     {"event": "step", "step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
     {"event": "evaluation", "step", "train_loss", "validation_loss", "test_loss"}
     {"event": "sample", "step", "text"}
-    {"event": "note", "step", "text"}
+    {"event": "note", "text"}                               before a resumed run's start: a damaged checkpoint
     {"event": "stopped", "step", "reason"}                  a study's run that met a number that is not finite
     {"event": "end", "step", "finished", "seconds"}
 

@@ -52,6 +52,8 @@ def train(
     source = None if init_from is None else load_run(init_from)
     if dataset is None:
         dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
+    elif source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
+        raise UsageError(f"--init-from {init_from}: the text was tokenized otherwise; tokens must mean the same")
     model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
         load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
@@ -91,7 +93,7 @@ def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
     optimizer = build_optimizer(model, config.training.optimizer)
     load_optimizer_tensors(model, optimizer, checkpoint.optimizer, str(path))
     remembered = {key: checkpoint.state[key] for key in Progress().plain()}
-    folder.rewind_metrics(checkpoint.step)
+    folder.rewind(checkpoint.step, remembered["best_step"])
     session = Session(
         config, dataset, model, optimizer, folder, reporter, Progress(step=checkpoint.step, **remembered)
     )

@@ -1,0 +1,38 @@
+# Everything from a fresh clone: `make demo` and `make test` make their own environment in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.installed
+	$(BIN)/vitral demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("vitral needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 …") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,5 @@
+"""`python -m vitral` is `vitral`."""
+
+from vitral.cli import main
+
+main()

@@ -1,0 +1,97 @@
+"""From what a user names to one frozen configuration: preset < TOML file < overrides."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from vitral.core.config import merge, nearest, read_toml
+from vitral.core.errors import UsageError
+from vitral.data import corpus_names
+from vitral.runs import RunFolder
+from vitral.training import RunConfig
+
+DEFAULT_PRESET = "small"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A configuration by name.
+
+    Attributes:
+        name: what users type.
+        description: one line.
+        vocabulary: tokens to count with where no text is at hand.
+        run: the configuration as plain data.
+    """
+
+    name: str
+    description: str
+    vocabulary: int
+    run: Mapping[str, Any]
+
+
+def presets() -> dict[str, Preset]:
+    """Every preset by name."""
+    files = [file for file in resources.files("vitral.presets").iterdir() if file.name.endswith(".toml")]
+    found = {}
+    for file in sorted(files, key=lambda file: file.name):
+        name = file.name.removesuffix(".toml")
+        found[name] = Preset(name, **tomllib.loads(file.read_text(encoding="utf-8")))
+    return found
+
+
+def configure(
+    start: str | None = None,
+    *,
+    corpus: str | None = None,
+    init_from: Path | None = None,
+    overrides: Sequence[Mapping[str, Any]] = (),
+) -> RunConfig:
+    """The configuration of a run.
+
+    Args:
+        start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset wins.
+        corpus: the text, instead of what `start` says.
+        init_from: a run whose model and tokenizer are taken over.
+        overrides: plain nested data, later over earlier.
+
+    Raises:
+        UsageError: one line saying what cannot be.
+    """
+    layers: list[Mapping[str, Any]] = []
+    where = "config"
+    known = presets()
+    if start in known:
+        layers.append(known[start].run)
+    elif start is not None and start.endswith(".toml"):
+        layers += [known[DEFAULT_PRESET].run, read_toml(Path(start))]
+        where = start
+    else:
+        _require_text_or_preset(start, known)
+        layers += [known[DEFAULT_PRESET].run, {"corpus": {"source": start or "sample"}}]
+    if init_from is not None:
+        inherited = RunFolder.open(init_from).config
+        layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
+    if corpus is not None:
+        layers.append({"corpus": {"source": corpus}})
+    return RunConfig.parse(merge(*layers, *overrides), where)
+
+
+def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:
+    """Refuse a bare word that is neither a preset, nor a corpus, nor anything on disk, offering the nearest."""
+    if start is None or start in corpus_names() or Path(start).exists() or len(Path(start).parts) > 1 or "." in start:
+        return
+    names = {*known, *corpus_names()}
+    raise UsageError(f"{start!r} is no preset, no known text and no file; {nearest(start, names)}")
+
+
+def free_folder(name: str) -> Path:
+    """A folder for a new run that nothing has taken: `runs/NAME`, `runs/NAME-2`, …"""
+    stem = Path("runs") / (Path(name).stem or "run")
+    number = 1
+    while (candidate := stem if number == 1 else stem.with_name(f"{stem.name}-{number}")).exists():
+        number += 1
+    return candidate

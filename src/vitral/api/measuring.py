@@ -1,0 +1,82 @@
+"""What a run achieves, for `vitral evaluate`."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.core.devices import DtypeName
+from vitral.evaluation import Copy, NgramLines, PartLoss, longest_copy, novel_share, standing, training_text
+
+from vitral.api.run import Run
+
+SAMPLE_TOKENS = 1000
+SAMPLE_TEMPERATURE = 0.8
+NOVEL_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What a sample of the model has word for word from the training text.
+
+    Attributes:
+        characters: length of the sample.
+        longest: its longest copied piece.
+        novel_share: share of its pieces of `NOVEL_LENGTH` characters that the training text does not have.
+    """
+
+    characters: int
+    longest: Copy
+    novel_share: float
+
+
+@dataclass(frozen=True)
+class Measures:
+    """A run, measured.
+
+    Attributes:
+        run: its folder.
+        step: optimizer steps of the checkpoint measured.
+        parts: loss of each part, full pass.
+        lines: the n-gram lines of its text.
+        copying: of one sample, unless left out.
+    """
+
+    run: str
+    step: int
+    parts: dict[str, PartLoss]
+    lines: NgramLines
+    copying: Copying | None
+
+    @property
+    def standing(self) -> str:
+        """Where the test loss stands among the n-gram lines."""
+        return standing(self.parts["test"].loss, self.lines)
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "run": self.run,
+            "step": self.step,
+            "parts": {name: part.plain() for name, part in self.parts.items()},
+            "ngrams": self.lines.plain(),
+            "standing": self.standing,
+            "copying": None if self.copying is None else asdict(self.copying),
+        }
+
+
+def measure(path: Path, which: str, *, device: str, dtype: DtypeName, copying: bool) -> Measures:
+    """Full passes over validation and test, and the copying meter on one sample.
+
+    Raises:
+        UsageError: not a run, or its text is not to be found or has changed.
+    """
+    run = Run(path, which, device=device, dtype=dtype)
+    parts = run.evaluate("validation", "test")
+    return Measures(str(path), run.step, parts, run.ngram_lines(), _copying(run) if copying else None)
+
+
+def _copying(run: Run) -> Copying:
+    sample = run.samples([""], max_tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE)[0].text
+    trained_on = training_text(run.dataset())
+    novel = novel_share(sample, trained_on, NOVEL_LENGTH) if len(sample) >= NOVEL_LENGTH else 0.0
+    return Copying(len(sample), longest_copy(sample, trained_on), novel)

@@ -1,0 +1,192 @@
+"""A run in the hand: the model with its tokenizer and its folder, and what one does with them."""
+
+import html
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
+from vitral.core.errors import UsageError
+from vitral.core.names import require_known
+from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
+from vitral.evaluation import NgramLines, PartLoss, evaluate_part
+from vitral.explain import Walkthrough, walk_attention
+from vitral.model import Row, parameter_table
+from vitral.model.selfcheck import check_device
+from vitral.runs import load_run
+
+
+class Run:
+    """A trained model, loaded.
+
+    Attributes:
+        path: the run's folder.
+        model: the Transformer, in evaluation mode.
+        tokenizer: the run's tokenizer.
+        config: the whole configuration as plain data.
+        step: optimizer steps the weights have seen.
+    """
+
+    def __init__(
+        self, path: str | Path, which: str = "best", *, device: str = "cpu", dtype: DtypeName = "float32"
+    ) -> None:
+        """Load the "best" or "last" checkpoint of the run at `path`.
+
+        Raises:
+            UsageError: not a run, nothing whole in it, or a device that is not there or computes wrong numbers.
+        """
+        loaded = load_run(Path(path), which)
+        self.path, self.folder = Path(path), loaded.folder
+        self.tokenizer, self.config, self.step = loaded.tokenizer, loaded.config, loaded.step
+        where = resolve_device(device)
+        if where.type != "cpu":
+            check_device(loaded.model, where)
+        self.model = loaded.model.to(device=where, dtype=weight_dtype(dtype))
+        self._precision = (where, dtype)
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 200,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        crop: bool = False,
+        **sampling: Any,
+    ) -> str:
+        """The prompt and its continuation.
+
+        Args:
+            prompt: text to continue; an empty one means the beginning of a line.
+            max_tokens: tokens to write.
+            seed: of the choices.
+            stop: the text ends before the first of these strings.
+            crop: keep the last tokens of a prompt longer than the context, instead of refusing it.
+            sampling: temperature, top_k, top_p, min_p, repetition_penalty (`vitral.decoding.Sampling`).
+
+        Raises:
+            UsageError: a value that cannot be, a character the model has never seen, a prompt that is too long.
+        """
+        options = GenerateOptions(crop=crop)
+        return prompt + self.samples([prompt], max_tokens=max_tokens, seed=seed, stop=stop, options=options, **sampling)[0].text
+
+    def samples(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int = 200,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        options: GenerateOptions | None = None,
+        **sampling: Any,
+    ) -> list[Sample]:
+        """Several continuations at once; see `vitral.decoding.generate`."""
+        how = Sampling.parse(sampling, "sampling")
+        with precision(*self._precision):
+            return generate(
+                self.model,
+                self.tokenizer,
+                prompts,
+                max_tokens=max_tokens,
+                sampling=how,
+                seed=seed,
+                stop=stop,
+                options=options or GenerateOptions(),
+            )
+
+    def stream(
+        self, prompt: str = "", *, max_tokens: int = 200, seed: int = 0, stop: Sequence[str] = (), **sampling: Any
+    ) -> Iterator[str]:
+        """The continuation piece by piece; joined, what `generate` gives after the prompt."""
+        how = Sampling.parse(sampling, "sampling")
+        return stream(self.model, self.tokenizer, prompt, max_tokens=max_tokens, sampling=how, seed=seed, stop=stop)
+
+    def beam(self, prompt: str = "", *, max_tokens: int = 100, num_beams: int = 4, **options: Any) -> list[Sample]:
+        """The likeliest continuations that beam search finds; see `vitral.decoding.beam_search`."""
+        return beam_search(self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options)
+
+    def evaluate(self, *parts: str) -> dict[str, PartLoss]:
+        """Loss, perplexity, bits per character and per byte on whole parts ("validation" and "test" if none named).
+
+        Raises:
+            UsageError: an unknown part, or the text is no longer the one the model was trained on.
+        """
+        dataset = self.dataset()
+        chosen = parts or ("validation", "test")
+        for part in chosen:
+            if part not in dataset.parts:
+                raise UsageError(f"part {part!r} is not one of {', '.join(dataset.parts)}")
+        with precision(*self._precision):
+            return {part: evaluate_part(self.model, dataset.parts[part], self.tokenizer) for part in chosen}
+
+    def dataset(self) -> Dataset:
+        """The run's text, tokenized and split as it was in training.
+
+        Raises:
+            UsageError: it cannot be found, or has changed since.
+        """
+        config = CorpusConfig.parse(self.config["corpus"], f"{self.path}/config.toml")
+        dataset = prepare(config, tokenizer=self.tokenizer)
+        if dataset.describe()["sha256"] != self.folder.document("corpus")["sha256"]:
+            raise UsageError(f"{self.path}: the text {config.source!r} is not the one this run was trained on")
+        return dataset
+
+    def ngram_lines(self) -> NgramLines:
+        """What counting alone achieves on the run's test part."""
+        return NgramLines.from_plain(self.folder.document("corpus")["ngrams"])
+
+    def encode(self, text: str) -> Tensor:
+        """The text as a batch of one, [1, time], on the model's device."""
+        ids = torch.from_numpy(self.tokenizer.encode(text))
+        return ids[None, :].to(self.model.token_embedding.weight.device)
+
+    def trace(self, text: str, names: Sequence[str] | None = None) -> dict[str, Tensor]:
+        """Every named activation of one forward pass over `text` (or only `names`), each with a leading batch of 1.
+
+        Raises:
+            UsageError: a name no activation has, an unseen character, or a text longer than the context.
+        """
+        if names is not None:
+            require_known(list(names), self.model.config.num_layers)
+        tokens = self.encode(text)
+        if not 1 <= tokens.shape[1] <= self.model.config.context_length:
+            raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
+        return self.model.trace(tokens, None if names is None else list(names))
+
+    def explain(self, text: str, *, layer: int = 0, head: int = 0) -> Walkthrough:
+        """One attention computation on `text` in numbers; see `vitral.explain`."""
+        return walk_attention(self.model, self.tokenizer, text, layer=layer, head=head)
+
+    def parameters(self) -> list[Row]:
+        """Every learned tensor with its formula and count."""
+        return parameter_table(self.model.config, self.model.vocab_size)
+
+    def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
+        """What was measured while training, all or one kind of event."""
+        return self.folder.metrics(event)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        measured = [event for event in self.metrics("evaluation") if event["step"] <= self.step]
+        config = self.model.config
+        facts = [
+            ("parameters", f"{sum(row.count for row in self.parameters()):,}"),
+            ("shape", f"{config.num_layers} layers, {config.num_heads} heads, d_model {config.d_model}"),
+            ("context", f"{config.context_length} tokens of {self.model.vocab_size} ({self.tokenizer.name})"),
+            ("step", f"{self.step:,}"),
+        ]
+        if measured:
+            facts.append(("test loss", f"{measured[-1]['test_loss']:.3f} nats per token"))
+        return facts
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"Run({str(self.path)!r}: " + "; ".join(f"{name} {value}" for name, value in self._facts()) + ")"
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
+        return f"<table><caption>{html.escape(str(self.path))}</caption>{rows}</table>"

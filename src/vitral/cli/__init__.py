@@ -1,0 +1,62 @@
+"""The command line: parses, prints, exits. Everything heavy is imported inside the commands."""
+
+import sys
+
+import typer
+
+from vitral.cli import building, experimenting, using
+from vitral.core.errors import VitralError
+
+app = typer.Typer(
+    name="vitral",
+    help="Vitral: a small-Transformer laboratory with glass walls.\n\nFrom any text to a trained language model "
+    "that can be sampled, measured, taken apart and explained. Start with: vitral demo",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+
+for command in (experimenting.demo, building.corpus, building.train, building.resume, building.count):
+    app.command()(command)
+for command in (using.evaluate, using.generate, using.explain, experimenting.study):
+    app.command()(command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; an error is one line on stderr and the exit code that belongs to it.
+
+    0 done, 2 something given cannot be used, 3 training met a number that is not finite, 4 the disk failed, 130
+    interrupted before there was anything to save.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command and give its exit code."""
+    try:
+        return int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
+    except VitralError as error:
+        _complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt as interruption:
+        _complain(str(interruption) or "interrupted")
+        return 130
+    except typer.Abort:
+        _complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; nothing is left to say
+        return 0
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        # What the argument parser refuses.
+        _complain(f"{error.format_message()} (vitral COMMAND --help tells more)")  # pyright: ignore[reportAttributeAccessIssue]
+        return int(getattr(error, "exit_code", 2))
+
+
+def _complain(message: str) -> None:
+    """One line on stderr, with nothing in it that could steer a terminal."""
+    line = " ".join(message.split())
+    print(f"vitral: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in line)}", file=sys.stderr)

@@ -1,0 +1,197 @@
+"""Training as one watches it: a live panel on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from vitral.cli.screen import console, say
+from vitral.core.errors import UsageError
+from vitral.evaluation import NgramLines, standing
+from vitral.figures.text import visible
+from vitral.training import Event, Reporter
+
+SPARKS = "▁▂▃▄▅▆▇█"
+PLAIN_EVERY = 10.0
+"""Seconds between plain lines of progress."""
+
+
+class View:
+    """What is known of a training that goes on: the latest of each event."""
+
+    def __init__(self) -> None:
+        """Nothing has happened."""
+        self.start: dict[str, Any] = {}
+        self.step: dict[str, Any] = {}
+        self.evaluation: dict[str, Any] = {}
+        self.losses: list[float] = []
+        self.began = time.monotonic()
+        self.first_step = 0
+        self.run: dict[str, Any] = {}
+
+    def take(self, event: Event) -> None:
+        """Remember an event."""
+        kind = event["event"]
+        if kind == "start":
+            self.__init__()
+            self.start, self.first_step = dict(event), event["step"]
+            self.lines = NgramLines.from_plain(event["ngrams"])
+        elif kind == "step":
+            self.step = dict(event)
+            self.losses.append(event["loss"])
+        elif kind == "evaluation":
+            self.evaluation = dict(event)
+        self.run = {key: event[key] for key in ("arm", "seed", "run", "runs") if key in event}
+
+    def headline(self) -> str:
+        """What is being trained."""
+        start = self.start
+        which = f"arm {self.run['arm']}, seed {self.run['seed']} (run {self.run['run']} of {self.run['runs']}) · " if self.run else ""
+        return (
+            f"{which}{start['parameters']:,} parameters · {start['vocab_size']} tokens · "
+            f"{start['tokens']['train']:,} to train on · {start['device']}, {start['dtype']}"
+        )
+
+    def progress(self) -> str:
+        """Step, losses, learning rate, speed, time left, the line passed, in one line."""
+        if not self.step:
+            return "starting"
+        done, total = self.step["step"], self.start["steps"]
+        parts = [
+            f"step {done:,}/{total:,}",
+            f"loss {self.step['loss']:.3f}",
+            f"rate {self.step['learning_rate']:.2e}",
+            f"{self.step['tokens_per_second']:,.0f} tokens/s",
+            f"{self._left(done, total)} left",
+        ]
+        return " · ".join(parts)
+
+    def measured(self) -> str:
+        """The last evaluation and where it stands."""
+        if not self.evaluation:
+            return "not evaluated yet"
+        evaluation = self.evaluation
+        where = standing(evaluation["test_loss"], self.lines)
+        return (
+            f"step {evaluation['step']:,}: validation {evaluation['validation_loss']:.3f} · "
+            f"test {evaluation['test_loss']:.3f} nats per token, {where}"
+        )
+
+    def curve(self, width: int = 60) -> str:
+        """The training losses so far as a line of bars, high to low."""
+        if len(self.losses) < 2:
+            return ""
+        stride = max(1, -(-len(self.losses) // width))
+        means = [sum(c) / len(c) for c in (self.losses[i : i + stride] for i in range(0, len(self.losses), stride))]
+        low, high = min(means), max(means)
+        levels = [round((mean - low) / ((high - low) or 1) * (len(SPARKS) - 1)) for mean in means]
+        return f"{high:.2f} " + "".join(SPARKS[level] for level in levels) + f" {means[-1]:.2f}"
+
+    def _left(self, done: int, total: int) -> str:
+        elapsed, steps = time.monotonic() - self.began, done - self.first_step
+        seconds = round(elapsed / max(1, steps) * (total - done))
+        return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def drawn(view: View) -> Panel:
+    """The live panel."""
+    bar = ProgressBar(total=view.start["steps"], completed=view.step.get("step", view.first_step), width=60)
+    rows = Table.grid(padding=(0, 1))
+    rows.add_row(Text("training", style="bold"), Text(view.progress()))
+    rows.add_row(Text("losses", style="bold"), Text(view.curve(), style="cyan"))
+    rows.add_row(Text("measured", style="bold"), Text(view.measured()))
+    return Panel(Group(bar, rows), title=Text(view.headline()), title_align="left")
+
+
+@contextmanager
+def live_reporter() -> Iterator[Reporter]:
+    """A reporter for the terminal that there is; the panel lives inside the block."""
+    screen = console()
+    if screen.is_terminal:
+        with Live(console=screen, refresh_per_second=4, transient=False) as live:
+            yield _Panel(live)
+    else:
+        yield _Lines()
+
+
+class _Panel:
+    """Reports on a terminal: a panel that changes in place, and what should stay above it."""
+
+    def __init__(self, live: Live) -> None:
+        self.live, self.view = live, View()
+
+    def __call__(self, event: Event) -> None:
+        self.view.take(event)
+        for line in _lasting(event):
+            self.live.console.print(Text(visible(line)))
+        if self.view.start:
+            self.live.update(drawn(self.view))
+
+
+class _Lines:
+    """Reports as plain lines: progress now and then, and every evaluation."""
+
+    def __init__(self) -> None:
+        self.view, self.said = View(), 0.0
+
+    def __call__(self, event: Event) -> None:
+        self.view.take(event)
+        kind = event["event"]
+        if kind == "start":
+            say(self.view.headline())
+        elif kind == "step" and time.monotonic() - self.said >= PLAIN_EVERY:
+            self.said = time.monotonic()
+            say(self.view.progress())
+        elif kind == "evaluation":
+            say(self.view.measured())
+        for line in _lasting(event):
+            say(line)
+
+
+def _lasting(event: Event) -> list[str]:
+    """Lines that should stay on the screen."""
+    kind = event["event"]
+    if kind == "sample":
+        return [f"--- written after step {event['step']:,}", event["text"], "---"]
+    if kind == "note":
+        return [f"note: {event['text']}"]
+    if kind == "stopped":
+        return [f"stopped: {event['reason']}"]
+    if kind == "end" and event["finished"]:
+        return [f"done: {event['step']:,} steps in {event['seconds']:.0f} s"]
+    if kind == "end":
+        return [f"stopped after step {event['step']:,}, all saved; go on with: vitral resume {event.get('out', 'RUN')}"]
+    return []
+
+
+def tensorboard_reporter(folder: Path) -> Reporter:
+    """A reporter that writes TensorBoard events into the run's folder.
+
+    Raises:
+        UsageError: TensorBoard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError("--tensorboard: TensorBoard is not installed; pip install 'vitral[track]'") from None
+    writers: list[Any] = []
+
+    def report(event: Event) -> None:
+        if event["event"] == "start":
+            writers.append(SummaryWriter(str(folder / "tensorboard")))
+        if event["event"] in ("step", "evaluation"):
+            for name, value in event.items():
+                if name not in ("event", "step") and value is not None:
+                    writers[0].add_scalar(f"{event['event']}/{name}", value, event["step"])
+        if event["event"] == "end":
+            writers[0].close()
+
+    return report

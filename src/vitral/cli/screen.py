@@ -1,0 +1,38 @@
+"""What commands print: tables, lines, JSON. Colour and width are rich's business."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from vitral.figures.text import visible
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that neither guesses colours into text nor reads markup from it; wide where it is no terminal."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=120)
+
+
+def say(text: str = "") -> None:
+    """Print text, with what could steer a terminal made visible."""
+    sys.stdout.write(visible(text) + "\n")
+
+
+def print_json(data: Any) -> None:
+    """Print plain data as JSON."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> Table:
+    """A table whose first `words` columns stand left and whose others, numbers, stand right."""
+    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="left" if index < words else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(visible(cell) for cell in row))
+    return made

@@ -1,0 +1,1 @@
+"""Configurations by name, one TOML file each: `description`, `vocabulary` to count with, and `[run]`."""
