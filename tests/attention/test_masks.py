@@ -11,6 +11,8 @@ from torch import Tensor
 
 from vitral.attention import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window
 from vitral.attention.masks import as_mask
+from vitral.attention.steps import mask as put_fill
+from vitral.attention.steps import normalise
 from vitral.core.errors import UsageError
 
 
@@ -172,11 +174,9 @@ def test_names_that_are_no_mask_are_refused_in_one_line(name: str) -> None:
 
 
 def test_a_finite_fill_is_not_a_mask() -> None:
-    from vitral.attention.steps import mask, normalise
-
     scores = torch.tensor([[3.0, 5.0, 2.0], [1.0, 2.0, 7.0]])
     allowed = torch.tensor([[True, True, False], [False, False, False]])
-    hidden, habit = (normalise(mask(scores, allowed, fill)) for fill in (-math.inf, -1e9))
+    hidden, habit = (normalise(put_fill(scores, allowed, fill)) for fill in (-math.inf, -1e9))
     torch.testing.assert_close(hidden[0], habit[0])
     assert hidden[1].tolist() == [0, 0, 0]
     torch.testing.assert_close(habit[1], torch.full((3,), 1 / 3))

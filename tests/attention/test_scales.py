@@ -66,8 +66,6 @@ def test_adaptive_never_sees_the_future(chosen: Causal | Window | Prefix, normal
     before, after = adaptive_factor(q, k, allowed), adaptive_factor(q, changed, allowed)
     assert torch.equal(before[..., :4, :], after[..., :4, :])
     assert not torch.equal(before[..., 4:, :], after[..., 4:, :])
-    for one, other in zip(*(attend(q, keys, v, mask=chosen, scale="adaptive").unbind(-2) for keys in (k, changed)), strict=True):
-        assert torch.equal(one, other) == (one is None or bool((one - other).abs().max() == 0))
     z, z_changed = (attend(q, keys, v, mask=chosen, scale="adaptive") for keys in (k, changed))
     assert torch.equal(z[..., :4, :], z_changed[..., :4, :])
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vitral.api.configuring import configure
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.studies import Report, Study, read_study, run_study, study_named, write_report
 from vitral.training import Reporter, RunConfig, silent
-
-from vitral.api.configuring import configure
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,12 @@ def study_at(
     base = configure(start, corpus=corpus, overrides=[assignment(setting) for setting in settings])
     chosen = study.seeds if seeds is None else _seeds(seeds)
     given = [("--base", start), ("--corpus", corpus), ("--seeds", seeds), *(("--set", setting) for setting in settings)]
-    words = ["vitral", "study", name, *(word for option, value in given if value is not None for word in (option, value))]
+    words = [
+        "vitral",
+        "study",
+        name,
+        *(word for option, value in given if value is not None for word in (option, value)),
+    ]
     return PlannedStudy(study, base, tuple(chosen), out or Path("studies") / study.name, shlex.join(words))
 
 

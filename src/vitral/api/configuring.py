@@ -89,7 +89,7 @@ def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> N
 
 
 def free_folder(name: str) -> Path:
-    """A folder for a new run that nothing has taken: `runs/NAME`, `runs/NAME-2`, …"""
+    """A folder for a new run that nothing has taken: `runs/NAME`, then `runs/NAME-2` and so on."""
     stem = Path("runs") / (Path(name).stem or "run")
     number = 1
     while (candidate := stem if number == 1 else stem.with_name(f"{stem.name}-{number}")).exists():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.api.configuring import DEFAULT_PRESET, presets
 from vitral.data import CorpusConfig, CorpusReport, Dataset, corpus_report, load_corpus, prepare
 from vitral.evaluation import NgramLines, line_name, ngram_lines
 from vitral.figures.bars import alphabet_bars
@@ -12,8 +13,6 @@ from vitral.figures.html import page
 from vitral.figures.sections import Figure, Heading, Listing, Paragraph, Section, Table
 from vitral.figures.style import save
 from vitral.runs.files import replace_durably, storage
-
-from vitral.api.configuring import DEFAULT_PRESET, presets
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,10 @@ def survey(corpus: Mapping[str, Any]) -> Survey:
     dataset = prepare(config, corpus=text)
     default = presets()[DEFAULT_PRESET].run
     return survey_dataset(
-        dataset, text.text, context_length=default["model"]["context_length"], batch_size=default["training"]["batch_size"]
+        dataset,
+        text.text,
+        context_length=default["model"]["context_length"],
+        batch_size=default["training"]["batch_size"],
     )
 
 
@@ -105,7 +107,9 @@ def survey_sections(surveyed: Survey, folder: Path) -> list[Section]:
         f"{len(counts)} characters; the commonest is {commonest.label} with {commonest.count:,} occurrences.",
         saved.svg.name,
     )
-    problems: list[Section] = [Listing(tuple(report.problems))] if report.problems else [Paragraph("Nothing was found.")]
+    problems: list[Section] = (
+        [Listing(tuple(report.problems))] if report.problems else [Paragraph("Nothing was found.")]
+    )
     notes: list[Section] = [Paragraph("On reading: " + " ".join(report.notes))] if report.notes else []
     return [
         Table("The text in numbers", ("", ""), tuple(facts(report)), prose=(1,)),

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vitral.api.configuring import DEFAULT_PRESET, configure, presets
 from vitral.core.config import assignment
 from vitral.data import prepare
 from vitral.model import Cost, ModelConfig, Row, cost, parameter_table
-
-from vitral.api.configuring import DEFAULT_PRESET, configure, presets
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,17 @@ def cost_rows(counted: Count) -> list[tuple[str, str, str]]:
     """The totals as (what, number, how it is counted)."""
     costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
     return [
-        ("forward", f"{costs.forward_flops:,} FLOPs per token", "2 per matrix number, 4 context · d_model per attention"),
+        (
+            "forward",
+            f"{costs.forward_flops:,} FLOPs per token",
+            "2 per matrix number, 4 context · d_model per attention",
+        ),
         ("backward", f"{costs.backward_flops:,} FLOPs per token", "twice the forward pass"),
-        ("one training step", f"{(costs.forward_flops + costs.backward_flops) * tokens:.3g} FLOPs", f"{tokens:,} tokens"),
+        (
+            "one training step",
+            f"{(costs.forward_flops + costs.backward_flops) * tokens:.3g} FLOPs",
+            f"{tokens:,} tokens",
+        ),
         ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
         ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
         ("optimizer", _bytes(costs.optimizer_bytes), "AdamW: two averages of 4 bytes each"),

@@ -4,6 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vitral.api.configuring import configure
+from vitral.api.corpora import Survey, survey_dataset, survey_sections
+from vitral.api.counting import Count, count_model
+from vitral.api.reporting import loss_sections, parameter_section
+from vitral.api.run import Run
 from vitral.core.config import assignment
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.explain import Walkthrough, to_sections
@@ -15,12 +20,6 @@ from vitral.runs import RunFolder, refuse_existing
 from vitral.runs.files import replace_durably, storage
 from vitral.studies import Study, StudyResult, run_study, study_named, study_sections, verdict
 from vitral.training import Reporter, RunConfig
-
-from vitral.api.configuring import configure
-from vitral.api.corpora import Survey, survey_dataset, survey_sections
-from vitral.api.counting import Count, count_model
-from vitral.api.reporting import loss_sections, parameter_section
-from vitral.api.run import Run
 
 PRESET = "demo"
 SENTENCE = "The light"
@@ -104,7 +103,9 @@ def write_page(planned: Demonstration, result: StudyResult, walkthrough: Walkthr
     ]
     target = planned.out / "report.html"
     lead = "A small language model, trained from nothing on the bundled play, taken apart."
-    replace_durably(target, page("Vitral: a demonstration", sections, lead=lead, footer="Made by vitral demo.").encode())
+    replace_durably(
+        target, page("Vitral: a demonstration", sections, lead=lead, footer="Made by vitral demo.").encode()
+    )
     return target
 
 
@@ -121,7 +122,7 @@ def _attention(run: Run, folder: Path) -> list[Section]:
     drawn = attention_maps(weights.numpy(), labels, title=f"Attention weights of block {last}, every head")
     saved = save(drawn, folder, "attention")
     caption = (
-        f"Rows ask, columns are asked: how much of each earlier character's value goes into a position of {SENTENCE!r}. "
+        f"Rows ask, columns are asked: how much of each earlier character goes into a position of {SENTENCE!r}. "
         "Each row adds up to one; nothing lies right of the diagonal, for no position sees the future."
     )
     alt = f"Attention weights of {weights.shape[0]} heads over {len(labels)} characters, lower triangular."

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.api.run import Run
 from vitral.core.devices import DtypeName
 from vitral.evaluation import Copy, NgramLines, PartLoss, longest_copy, novel_share, standing, training_text
-
-from vitral.api.run import Run
 
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8

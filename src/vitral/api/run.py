@@ -72,7 +72,10 @@ class Run:
             UsageError: a value that cannot be, a character the model has never seen, a prompt that is too long.
         """
         options = GenerateOptions(crop=crop)
-        return prompt + self.samples([prompt], max_tokens=max_tokens, seed=seed, stop=stop, options=options, **sampling)[0].text
+        return (
+            prompt
+            + self.samples([prompt], max_tokens=max_tokens, seed=seed, stop=stop, options=options, **sampling)[0].text
+        )
 
     def samples(
         self,

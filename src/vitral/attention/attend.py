@@ -8,11 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from vitral.core.errors import UsageError
-from vitral.core.taps import SILENT, Tap
-
 from vitral.attention import masks, scales, steps
 from vitral.attention.masks import Mask
+from vitral.core.errors import UsageError
+from vitral.core.taps import SILENT, Tap
 
 
 @dataclass(frozen=True)

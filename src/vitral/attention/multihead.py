@@ -6,13 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitral.core.errors import UsageError
-from vitral.core.taps import SILENT, Tap
-
 from vitral.attention import steps
 from vitral.attention.attend import attend, attend_traced
 from vitral.attention.masks import Mask
 from vitral.attention.scales import ScaleConfig, build_scale
+from vitral.core.errors import UsageError
+from vitral.core.taps import SILENT, Tap
 
 Past = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Takes the new keys and values, gives all keys and values so far: what a cache does for one layer."""

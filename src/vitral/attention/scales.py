@@ -18,10 +18,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from vitral.attention import steps
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-
-from vitral.attention import steps
 
 ScaleName = Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
 ScaleConfig = ScaleName | float

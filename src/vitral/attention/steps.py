@@ -25,9 +25,7 @@ def project(
     return torch.nn.functional.linear(x, weight, bias)
 
 
-def split_heads(
-    x: Float[Tensor, "*batch time width"], num_heads: int
-) -> Float[Tensor, "*batch heads time d_head"]:
+def split_heads(x: Float[Tensor, "*batch time width"], num_heads: int) -> Float[Tensor, "*batch heads time d_head"]:
     """Cut the last axis into heads of equal width and bring the heads forward."""
     return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).transpose(-2, -3)
 

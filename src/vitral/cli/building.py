@@ -18,7 +18,9 @@ from vitral.cli.options import (
 
 
 def corpus(
-    text: Annotated[str, typer.Argument(metavar="PATH|NAME", help="A file, a folder, or a known text's name.")] = "sample",
+    text: Annotated[
+        str, typer.Argument(metavar="PATH|NAME", help="A file, a folder, or a known text's name.")
+    ] = "sample",
     tokenizer: Annotated[str, typer.Option(help="char, byte or bpe.")] = "char",
     split: Annotated[str, typer.Option(help="blocks or tail.")] = "blocks",
     out: Annotated[Path | None, typer.Option(help="Write the report there too, as a page with figures.")] = None,
@@ -88,7 +90,7 @@ def finish(run: Path) -> None:
 
     page = write_run_report(run)
     say(f"report: {page}")
-    say(f"next:   vitral generate {run}    vitral evaluate {run}    vitral explain {run} --text \"…\"")
+    say(f'next:   vitral generate {run}    vitral evaluate {run}    vitral explain {run} --text "…"')
 
 
 def count(

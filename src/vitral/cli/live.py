@@ -54,7 +54,11 @@ class View:
     def headline(self) -> str:
         """What is being trained."""
         start = self.start
-        which = f"arm {self.run['arm']}, seed {self.run['seed']} (run {self.run['run']} of {self.run['runs']}) · " if self.run else ""
+        which = (
+            f"arm {self.run['arm']}, seed {self.run['seed']} (run {self.run['run']} of {self.run['runs']}) · "
+            if self.run
+            else ""
+        )
         return (
             f"{which}{start['parameters']:,} parameters · {start['vocab_size']} tokens · "
             f"{start['tokens']['train']:,} to train on · {start['device']}, {start['dtype']}"

@@ -21,12 +21,14 @@ def print_measures(measures: Measures) -> None:
     columns = ("part", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
     screen = console()
     screen.print(table(f"{measures.run} at step {measures.step:,}", columns, rows))
-    screen.print(table("What counting alone achieves on the test part", ("", "nats per token"), ngram_rows(measures.lines)))
+    screen.print(
+        table("What counting alone achieves on the test part", ("", "nats per token"), ngram_rows(measures.lines))
+    )
     say(f"The test loss stands {measures.standing}.")
     if measures.copying is not None:
         copied = measures.copying
         say(
             f"Of a sample of {copied.characters:,} characters the longest piece that stands in the training text has "
-            f"{copied.longest.length}: {copied.longest.text!r}. {copied.novel_share:.0%} of its pieces of {NOVEL_LENGTH} "
-            "characters are new."
+            f"{copied.longest.length}: {copied.longest.text!r}. {copied.novel_share:.0%} of its pieces of "
+            f"{NOVEL_LENGTH} characters are new."
         )

@@ -43,7 +43,8 @@ DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
 DtypeOption = Annotated[Dtype, typer.Option(help="In which precision the model runs.")]
 WhichOption = Annotated[Which, typer.Option("--checkpoint", help="The best on validation, or the last.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one value, as in model.d_model=64; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one value, as in model.d_model=64; repeatable."),
 ]
 OutOption = Annotated[Path | None, typer.Option(help="The folder to make; a free one under runs/ if left out.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]

@@ -22,7 +22,9 @@ def evaluate(
     checkpoint: WhichOption = Which.best,
     device: DeviceOption = Device.cpu,
     dtype: DtypeOption = Dtype.float32,
-    copying: Annotated[bool, typer.Option(help="Also look how much of a sample is copied from the training text.")] = True,
+    copying: Annotated[
+        bool, typer.Option(help="Also look how much of a sample is copied from the training text.")
+    ] = True,
     format: FormatOption = Format.text,
 ) -> None:
     """Measure a run: loss, perplexity, bits, the n-gram lines, copying."""
@@ -44,10 +46,16 @@ def generate(
     samples: Annotated[int, typer.Option(help="How many texts.")] = 1,
     temperature: Annotated[float, typer.Option(help="0 is greedy; below 1 surer, above 1 wilder.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Choose among the k likeliest.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Choose among the likeliest that make up this probability.")] = None,
-    min_p: Annotated[float | None, typer.Option(help="Choose among those at least this share as likely as the first.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Choose among the likeliest that make up this probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Choose among those at least this share as likely as the first.")
+    ] = None,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: less of what has been said.")] = 1.0,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest; the same as --temperature 0.")] = False,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Always the likeliest; the same as --temperature 0.")
+    ] = False,
     beams: Annotated[int | None, typer.Option(help="Beam search with so many beams.")] = None,
     length_penalty: Annotated[float, typer.Option(help="Beam search: above 0 favours longer texts.")] = 0.0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this string; repeatable.")] = None,

@@ -58,7 +58,12 @@ def write(path: Path, which: str, request: Request, *, device: str, dtype: Dtype
             {"num_samples": request.num_samples, "crop": request.crop, "use_cache": request.use_cache}, "generate"
         )
         samples = run.samples(
-            [prompt], max_tokens=request.max_tokens, seed=request.seed, stop=request.stop, options=options, **request.sampling
+            [prompt],
+            max_tokens=request.max_tokens,
+            seed=request.seed,
+            stop=request.stop,
+            options=options,
+            **request.sampling,
         )
     _print_samples(samples, request)
 
@@ -72,14 +77,12 @@ def readable_prompt(run: Run, request: Request) -> str:
     try:
         ids = run.tokenizer.encode(request.prompt, replacement=request.replacement)
     except UnseenCharacter as error:
-        raise UsageError(f"--prompt: {error}; or --replace \" \" puts a space in its place") from None
+        raise UsageError(f'--prompt: {error}; or --replace " " puts a space in its place') from None
     return request.prompt if request.replacement is None else run.tokenizer.decode(ids)
 
 
 def _stream(run: Run, prompt: str, request: Request) -> None:
-    pieces = run.stream(
-        prompt, max_tokens=request.max_tokens, seed=request.seed, stop=request.stop, **request.sampling
-    )
+    pieces = run.stream(prompt, max_tokens=request.max_tokens, seed=request.seed, stop=request.stop, **request.sampling)
     sys.stdout.write(visible(prompt))
     for piece in pieces:
         sys.stdout.write(visible(piece))

@@ -1,10 +1,9 @@
 """A walkthrough as text for a terminal and as sections for a page."""
 
-from vitral.figures.sections import Details, Paragraph, Preformatted, Section, Table
-from vitral.figures.text import visible
-
 from vitral.explain.arithmetic import number
 from vitral.explain.walkthrough import Step, Walkthrough
+from vitral.figures.sections import Details, Paragraph, Preformatted, Section, Table
+from vitral.figures.text import visible
 
 MOST_COLUMNS = 10
 
@@ -14,7 +13,9 @@ def to_text(walkthrough: Walkthrough, *, digits: int = 3) -> str:
     parts = [walkthrough.title, walkthrough.intro]
     for index, step in enumerate(walkthrough.steps, start=1):
         heading = f"{index}. {step.title}    {step.formula}    {step.shapes}"
-        parts.append("\n".join([heading, f"   {step.sentence}", *_aligned(step, digits), f"   {step.arithmetic.line()}"]))
+        parts.append(
+            "\n".join([heading, f"   {step.sentence}", *_aligned(step, digits), f"   {step.arithmetic.line()}"])
+        )
     return visible("\n\n".join(parts))
 
 

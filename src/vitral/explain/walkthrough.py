@@ -10,9 +10,8 @@ from vitral.attention.multihead import MultiHeadAttention, head_matrices
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
-from vitral.model import Transformer
-
 from vitral.explain.arithmetic import Arithmetic, dot, number, product, softmax_cell, weighted
+from vitral.model import Transformer
 
 MOST_POSITIONS = 10
 """Of a longer text the last this many positions are shown."""
@@ -94,7 +93,13 @@ class _Scene:
 
 
 def walk_attention(
-    model: Transformer, tokenizer: Tokenizer, text: str, *, layer: int = 0, head: int = 0, cell: tuple[int, int] | None = None
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    cell: tuple[int, int] | None = None,
 ) -> Walkthrough:
     """One head's attention on `text`, step by step, in the model's own numbers.
 
@@ -161,7 +166,12 @@ def _projection(scene: _Scene, name: str, row: int, sentence: str) -> Step:
     matrix = head_matrices(attention)[f"w_{name}"].detach().double().cpu()
     group = attention.num_heads // attention.num_kv_heads
     column = matrix[scene.head if name == "q" else scene.head // group][:, 0]
-    told = dot(f"{name}[{row}, 0] = x[{row}] · W_{name.upper()}[:, 0] + b", scene.trace["x"][0, row], column, float(values[row, 0]))
+    told = dot(
+        f"{name}[{row}, 0] = x[{row}] · W_{name.upper()}[:, 0] + b",
+        scene.trace["x"][0, row],
+        column,
+        float(values[row, 0]),
+    )
     if scene.turned and name != "v":
         told = Arithmetic(f"{name}[{row}, 0]", f"x[{row}] W_{name.upper()} + b, turned by its position", told.value)
     return Step(
@@ -201,7 +211,9 @@ def _scaled(scene: _Scene) -> Step:
     i, j, value = _chosen(scene, "scaled")
     score = float(scene.of("scores")[i, j])
     factor = value / score if score else float("nan")
-    sentence = f"The scores of {scene.asking} times {number(factor, 4)}; √d_k keeps their spread from growing with d_head."
+    sentence = (
+        f"The scores of {scene.asking} times {number(factor, 4)}; √d_k keeps their spread from growing with d_head."
+    )
     told = product(f"scaled[{i}, {j}]", score, factor, value)
     return _square(scene, "scaled", ("Scaling", "scaled = scores · s"), sentence, told)
 
@@ -210,7 +222,9 @@ def _masked(scene: _Scene) -> Step:
     i, j, value = _chosen(scene, "masked")
     before, masked = float(scene.of("scaled")[i, j]), scene.of("masked")
     hidden = int(torch.isinf(masked[i]).sum())
-    sentence = f"−∞ stands where looking is not allowed; {scene.asking} may not see {hidden} of {masked.shape[1]} positions."
+    sentence = (
+        f"−∞ stands where looking is not allowed; {scene.asking} may not see {hidden} of {masked.shape[1]} positions."
+    )
     biased = f"{number(before, 4)} + bias {number(value - before, 4)}"
     working = "as before" if value == before else "not allowed" if value == float("-inf") else biased
     told = Arithmetic(f"masked[{i}, {j}]", working, value)
@@ -219,7 +233,9 @@ def _masked(scene: _Scene) -> Step:
 
 def _weights(scene: _Scene) -> Step:
     i, j, share = _chosen(scene, "weights")
-    sentence = f"{scene.asking.capitalize()} takes {share:.1%} of what it gathers from {scene.asked}; a row adds up to one."
+    sentence = (
+        f"{scene.asking.capitalize()} takes {share:.1%} of what it gathers from {scene.asked}; a row adds up to one."
+    )
     told = softmax_cell(f"weights[{i}, {j}]", scene.of("masked")[i], j, share)
     return _square(scene, "weights", ("Softmax", "weights = exp(masked) / Σ exp(masked), row by row"), sentence, told)
 
@@ -240,7 +256,12 @@ def _weighted(scene: _Scene) -> Step:
 def _out(scene: _Scene) -> Step:
     out, row, projection = scene.of("out"), scene.ask, scene.attention.out_proj
     heads = scene.trace["z"][0].transpose(0, 1).flatten(1)[row]
-    told = dot(f"out[{row}, 0] = z of every head · W_O[:, 0] + b", heads, projection.weight[0].detach().double().cpu(), float(out[row, 0]))
+    told = dot(
+        f"out[{row}, 0] = z of every head · W_O[:, 0] + b",
+        heads,
+        projection.weight[0].detach().double().cpu(),
+        float(out[row, 0]),
+    )
     return Step(
         name="out",
         title="Concatenation and output projection",

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
 from vitral.core.taps import SILENT, Tap
-
 from vitral.model.config import ModelConfig
 from vitral.model.feedforward import build_feed_forward
 from vitral.model.norms import WIRINGS, build_norm, with_residual, without_residual

@@ -5,7 +5,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-
 from vitral.model.config import ModelConfig
 
 
@@ -49,7 +48,9 @@ class KVCache:
         if self.keys and len(self.keys[0]) != batch:
             raise UsageError(f"cache: made for {len(self.keys[0])} sequences side by side, given {batch}")
         if self.length + time > self.capacity:
-            raise UsageError(f"cache: room for {self.capacity} tokens, {self.length + time} needed; restart it with clear()")
+            raise UsageError(
+                f"cache: room for {self.capacity} tokens, {self.length + time} needed; restart it with clear()"
+            )
 
     def advance(self, time: int) -> None:
         """Count `time` tokens as held, once every layer has written them."""

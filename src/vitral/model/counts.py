@@ -80,12 +80,14 @@ def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each number of each matrix it
-    is multiplied with (Kaplan et al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting, the
-    whole square being computed. Backward: twice the forward pass.
+    is multiplied with (Kaplan et al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting,
+    the whole square being computed. Backward: twice the forward pass.
     """
     parameters = count_parameters(config, vocab_size)
     matrices = sum(
-        row.count for row in parameter_table(config, vocab_size) if row.part in ("attention", "feed-forward", "head") and len(row.shape) == 2
+        row.count
+        for row in parameter_table(config, vocab_size)
+        if row.part in ("attention", "feed-forward", "head") and len(row.shape) == 2
     )
     tied = vocab_size * config.d_model if config.tie_head else 0
     attends = config.attention != "none"
@@ -147,9 +149,7 @@ def _feed_forward_rows(config: ModelConfig, block: str) -> list[Row]:
     return rows + _linear_rows(config, "feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"))
 
 
-def _linear_rows(
-    config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]
-) -> list[Row]:
+def _linear_rows(config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]) -> list[Row]:
     rows = [_row(part, f"{name}.weight", shape, f"{axes[0]} · {axes[1]}")]
     return [*rows, _row(part, f"{name}.bias", shape[:1], axes[0])] if config.bias else rows
 

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from vitral.core.taps import SILENT, Tap
-
 from vitral.model.config import ModelConfig
 
 

@@ -1,9 +1,9 @@
 """Normalisation of each position's vector, and where it stands in a block.
 
-    LayerNorm  g · (x - mean(x)) / √(var(x) + ε) + b       Ba et al. 2016, eq. 4
-    RMSNorm    g · x / √(mean(x²) + ε)                     Zhang & Sennrich 2019, eq. 4
-    pre-norm   x + f(norm(x))                              Xiong et al. 2020
-    post-norm  norm(x + f(x))                              Vaswani et al. 2017, §3.1
+LayerNorm  g · (x - mean(x)) / √(var(x) + ε) + b       Ba et al. 2016, eq. 4
+RMSNorm    g · x / √(mean(x²) + ε)                     Zhang & Sennrich 2019, eq. 4
+pre-norm   x + f(norm(x))                              Xiong et al. 2020
+post-norm  norm(x + f(x))                              Vaswani et al. 2017, §3.1
 """
 
 from collections.abc import Callable

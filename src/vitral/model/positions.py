@@ -4,14 +4,11 @@ Each kind answers in one of three places and is silent in the others: a vector a
 rotation of queries and keys, or a bias on the scaled scores.
 """
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vitral.core.errors import UsageError
-
 from vitral.model.config import ModelConfig
 
 
@@ -22,7 +19,9 @@ class Positions(nn.Module):
         """What is added to the token embeddings at positions start … start + time - 1."""
         return None
 
-    def rotate(self, x: Float[Tensor, "batch heads time d_head"], start: int) -> Float[Tensor, "batch heads time d_head"]:
+    def rotate(
+        self, x: Float[Tensor, "batch heads time d_head"], start: int
+    ) -> Float[Tensor, "batch heads time d_head"]:
         """Queries or keys at positions start …, turned by position."""
         return x
 
@@ -47,7 +46,8 @@ class Learned(Positions):
         """
         if start + time > len(self.weight):
             raise UsageError(
-                f"model: position {start + time} asked for, but learned positions end at context_length = {len(self.weight)}"
+                f"model: position {start + time} asked for, but learned positions end at "
+                f"context_length = {len(self.weight)}"
             )
         return self.weight[start : start + time]
 
@@ -88,7 +88,9 @@ class Rotary(Positions):
 
     frequencies: Tensor
 
-    def rotate(self, x: Float[Tensor, "batch heads time d_head"], start: int) -> Float[Tensor, "batch heads time d_head"]:
+    def rotate(
+        self, x: Float[Tensor, "batch heads time d_head"], start: int
+    ) -> Float[Tensor, "batch heads time d_head"]:
         """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
         positions = torch.arange(start, start + x.shape[-2], device=x.device, dtype=self.frequencies.dtype)
         angles = torch.outer(positions, self.frequencies)

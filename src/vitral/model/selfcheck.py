@@ -6,7 +6,6 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
-
 from vitral.model.transformer import Transformer
 
 TOLERANCE = 1e-2

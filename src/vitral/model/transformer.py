@@ -10,7 +10,6 @@ from torch.nn import functional
 from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Recorder, Tap
-
 from vitral.model.block import Block
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig

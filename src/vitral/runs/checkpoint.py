@@ -18,7 +18,6 @@ import safetensors.torch
 from torch import Tensor
 
 from vitral.core.errors import StorageError, UsageError
-
 from vitral.runs.files import as_json, sha256, storage, sync_folder, write_durably
 
 FORMAT = 1
@@ -142,7 +141,9 @@ def _verified(folder: Path, names: tuple[str, ...]) -> dict[str, bytes]:
         listed, format_ = manifest["files"], manifest["format"]
         content = {name: (folder / name).read_bytes() for name in names}
     except FileNotFoundError as error:
-        raise UsageError(f"{folder}: {Path(str(error.filename)).name} is missing, the checkpoint is not whole") from None
+        raise UsageError(
+            f"{folder}: {Path(str(error.filename)).name} is missing, the checkpoint is not whole"
+        ) from None
     except OSError as error:
         raise StorageError(f"{folder}: cannot be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError):

@@ -1,13 +1,13 @@
 """The run folder: the only place that knows how a run lies on disk.
 
-    config.toml        the whole configuration
-    environment.json   versions and machine
-    corpus.json        the text: bytes, hash, split
-    tokenizer.json     the tokenizer, complete
-    metrics.jsonl      one JSON object a line: everything that was measured
-    steps/step-…/      checkpoints
-    best, last         one line each: the name of a checkpoint
-    samples/  report/  texts written while training; figures and pages
+config.toml        the whole configuration
+environment.json   versions and machine
+corpus.json        the text: bytes, hash, split
+tokenizer.json     the tokenizer, complete
+metrics.jsonl      one JSON object a line: everything that was measured
+steps/step-…/      checkpoints
+best, last         one line each: the name of a checkpoint
+samples/  report/  texts written while training; figures and pages
 """
 
 import json
@@ -19,7 +19,6 @@ import tomli_w
 
 from vitral.core.config import read_toml
 from vitral.core.errors import StorageError, UsageError
-
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.files import as_json, replace_durably, storage

@@ -11,7 +11,6 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.model import ModelConfig, Transformer
-
 from vitral.runs.folder import RunFolder
 
 

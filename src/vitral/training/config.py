@@ -1,6 +1,6 @@
 """The configuration of a run: corpus, model and training, one frozen object."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -66,11 +66,12 @@ class RunConfig(Config):
         if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
             raise ValueError(
                 "model.attention.mask: under a bidirectional mask each position already sees its next token, so the "
-                "loss means nothing; use mask = \"causal\", or training.allow_leak = true to see it happen"
+                'loss means nothing; use mask = "causal", or training.allow_leak = true to see it happen'
             )
         first = 0 if attention == "none" else attention.mask.first_target() or 0
         if first >= self.model.context_length:
             raise ValueError(
-                f"model.attention.mask: a prefix of {first + 1} leaves no target in a context of {self.model.context_length}"
+                f"model.attention.mask: a prefix of {first + 1} leaves no target in a context of "
+                f"{self.model.context_length}"
             )
         return self

@@ -17,7 +17,6 @@ from vitral.decoding import Sampling, generate
 from vitral.evaluation import evaluate_part
 from vitral.model import Transformer, next_token_loss
 from vitral.runs import Checkpoint, RunFolder
-
 from vitral.training.config import RunConfig
 from vitral.training.events import Event, Reporter
 from vitral.training.optimizers import optimizer_tensors

@@ -78,6 +78,8 @@ def load_optimizer_tensors(
             raise UsageError(f"{where}: optimizer state for {name}, which this model does not have")
         parameter = parameters[name]
         if quantity != "step" and value.shape != parameter.shape:
-            raise UsageError(f"{where}: optimizer state {key} has shape {tuple(value.shape)}, not {tuple(parameter.shape)}")
+            raise UsageError(
+                f"{where}: optimizer state {key} has shape {tuple(value.shape)}, not {tuple(parameter.shape)}"
+            )
         device = parameter.device if quantity != "step" or optimizer.param_groups[0].get("fused") else "cpu"
         optimizer.state[parameter][quantity] = value.to(device)

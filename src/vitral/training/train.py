@@ -16,7 +16,6 @@ from vitral.runs import RunFolder, load_run, refuse_existing
 from vitral.runs.checkpoint import sweep
 from vitral.runs.environment import describe_environment
 from vitral.runs.loading import load_weights
-
 from vitral.training.config import RunConfig
 from vitral.training.events import Reporter, silent
 from vitral.training.loop import Progress, Session, run_steps
@@ -94,9 +93,7 @@ def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
     load_optimizer_tensors(model, optimizer, checkpoint.optimizer, str(path))
     remembered = {key: checkpoint.state[key] for key in Progress().plain()}
     folder.rewind(checkpoint.step, remembered["best_step"])
-    session = Session(
-        config, dataset, model, optimizer, folder, reporter, Progress(step=checkpoint.step, **remembered)
-    )
+    session = Session(config, dataset, model, optimizer, folder, reporter, Progress(step=checkpoint.step, **remembered))
     return _go(session, NgramLines.from_plain(folder.document("corpus")["ngrams"]))
 
 

@@ -1,0 +1,154 @@
+"""Every command end to end, as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SETTINGS = [
+    *("--set", "model.d_model=12", "--set", "model.num_layers=1", "--set", "model.num_heads=3"),
+    *("--set", "model.context_length=11", "--set", "training.steps=4", "--set", "training.evaluate_every=2"),
+    *("--set", "training.batch_size=5"),
+]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "torch numpy pydantic matplotlib scipy tokenizers pooch jinja2"
+    code = (
+        "import sys, vitral.cli\n"
+        "assert vitral.cli.run(['--help']) == 0\n"
+        f"print([name for name in {heavy.split()!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for command in ("demo", "corpus", "train", "resume", "count", "evaluate", "generate", "explain", "study"):
+        assert f"  {command}" in done.stdout
+
+
+def test_the_surface_of_the_command_line(vitral) -> None:
+    """A snapshot: whoever changes a command or an option changes this list knowingly."""
+    expected = {
+        "demo": "--out --set",
+        "corpus": "--tokenizer --split --out --format",
+        "train": "--corpus --out --init-from --set --seed --device --dtype --tensorboard",
+        "resume": "",
+        "count": "--corpus --vocabulary --set --format",
+        "evaluate": "--checkpoint --device --dtype --copying --format",
+        "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
+        "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
+        "--format",
+        "explain": "--text --layer --head --digits --checkpoint",
+        "study": "--base --corpus --out --seeds --set",
+    }
+    for command, options in expected.items():
+        told = vitral(command, "--help").out
+        found = [word for line in told.splitlines() if line.startswith("  --") for word in line.split()[:1]]
+        assert [option.split("/")[0] for option in found if option != "--help"] == options.split(), command
+
+
+def test_a_run_folder_has_all_its_files(trained: Path) -> None:
+    names = {path.name for path in trained.iterdir()}
+    wanted = {"config.toml", "environment.json", "corpus.json", "tokenizer.json", "metrics.jsonl"}
+    assert names == wanted | {"steps", "best", "last", "samples", "report"}
+    assert {path.name for path in (trained / "report").iterdir()} == {"run.html", "losses.svg", "losses.png"}
+    events = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {"step", "evaluation", "sample", "end"} == {event["event"] for event in events}
+
+
+def test_evaluate(vitral, trained: Path) -> None:
+    told = vitral("evaluate", str(trained), "--format", "json")
+    measures = json.loads(told.out)
+    assert told.code == 0
+    assert measures["parts"]["test"]["num_targets"] > 10_000
+    assert measures["parts"]["test"]["bits_per_character"] == pytest.approx(
+        measures["parts"]["test"]["loss"] / 0.693147, rel=1e-4
+    )
+    assert 0 < measures["copying"]["longest"]["length"] < 100
+    shown = vitral("evaluate", str(trained), "--no-copying").out
+    assert "perplexity" in shown
+    assert "The test loss stands" in shown
+
+
+def test_generate_streams_what_the_library_gives(vitral, trained: Path) -> None:
+    import vitral as library
+
+    text = library.load(trained).generate("WREN", max_tokens=37, temperature=0.8, seed=5)
+    assert vitral("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5").out == text + "\n"
+    uncached = vitral("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5", "--no-cache")
+    assert uncached.out == text + "\n"
+
+
+def test_generate_in_other_ways(vitral, trained: Path) -> None:
+    several = json.loads(
+        vitral("generate", str(trained), "--samples", "3", "--max-tokens", "5", "--format", "json").out
+    )
+    assert [len(sample["tokens"]) for sample in several] == [5, 5, 5]
+    assert len({sample["text"] for sample in several}) > 1
+    greedy = [vitral("generate", str(trained), "--greedy", "--max-tokens", "9", "--seed", seed).out for seed in "12"]
+    assert greedy[0] == greedy[1]
+    beams = vitral("generate", str(trained), "--beams", "3", "--samples", "2", "--max-tokens", "4")
+    assert beams.out.count("log-probability") == 2
+    assert vitral("generate", str(trained), "--prompt", "é", "--replace", "e", "--max-tokens", "0").out == "e\n"
+    assert vitral("generate", str(trained), "--prompt", "a" * 99, "--crop", "--max-tokens", "1").code == 0
+
+
+def test_explain_names_every_step(vitral, trained: Path) -> None:
+    told = vitral("explain", str(trained), "--text", "WREN", "--head", "2").out
+    for title in (
+        "queries",
+        "keys",
+        "values",
+        "Scoring",
+        "Scaling",
+        "Masking",
+        "Softmax",
+        "Weighting",
+        "Concatenation",
+    ):
+        assert title in told
+
+
+def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:
+    told = vitral("corpus", "sample", "--out", "report")
+    assert "154," in told.out
+    assert "bigram" in told.out
+    page = (tmp_path / "report" / "corpus.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert json.loads(vitral("corpus", "sample", "--format", "json").out)["ngrams"]["orders"]
+
+
+def test_count_of_the_source_model(vitral) -> None:
+    told = vitral("count", "shakespeare")
+    assert "Parameters of shakespeare with 109 tokens: 431,104" in told.out
+    counted = json.loads(vitral("count", "shakespeare", "--format", "json").out)
+    assert counted["cost"]["parameters"] == sum(row["count"] for row in counted["rows"]) == 431_104
+    assert json.loads(vitral("count", "shakespeare", "--corpus", "sample", "--format", "json").out)["vocab_size"] == 68
+
+
+def test_fine_tuning_starts_from_the_other_run(vitral, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("WREN. The light is late. " * 900, encoding="utf-8")
+    tuned = vitral("train", "more.txt", "--init-from", str(trained), "--out", "tuned", *SETTINGS)
+    assert tuned.code == 0, tuned.err
+    other = vitral("train", "more.txt", "--init-from", str(trained), "--out", "wider", "--set", "model.d_model=24")
+    assert other.code == 2
+    assert "has shape" in other.err
+
+
+def test_a_study_in_small(vitral, tmp_path: Path) -> None:
+    told = vitral("study", "no-attention", "--base", "demo", "--seeds", "1,2", "--out", "s", *SETTINGS)
+    assert told.code == 0, told.err
+    assert "verdict" in told.out
+    assert (tmp_path / "s" / "report" / "study.html").is_file()
+    assert "no-attention" in vitral("study", "list").out
+
+
+def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
+    told = vitral("demo", "--out", "d", *SETTINGS)
+    assert told.code == 0, told.err
+    page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
+    for heading in ("The text", "The model", "Training", "One attention computation", "without attention"):
+        assert heading in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page

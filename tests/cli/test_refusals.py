@@ -1,0 +1,85 @@
+"""Whatever cannot be is refused in one line with exit code 2, and nothing is written or lost."""
+
+from pathlib import Path
+
+import pytest
+
+MISTAKES = [
+    ("train nosuch", "no preset, no known text and no file"),
+    ("train shakespear", "did you mean 'shakespeare'"),
+    ("train missing.txt", "missing.txt"),
+    ("train empty.txt", "empty"),
+    ("train latin1.txt", "UTF-8"),
+    ("train short.txt", "characters"),
+    ("train short.txt --set corpus.split=tail", "context_length"),
+    ("train nothing", "nothing"),
+    ("train wrong.toml", "TOML"),
+    ("train unknown.toml", "did you mean 'd_model'"),
+    ("train sample --set model.num_heads=3", "do not divide d_model"),
+    ("train sample --set model.dmodel=3", "did you mean 'd_model'"),
+    ("train sample --set model.norm=per", "did you mean 'pre'"),
+    ("train sample --set model", "KEY=VALUE"),
+    ("train sample --set model.attention.mask=bidirectional", "already sees its next token"),
+    ("train sample --set training.optimizer.learning_rate=nan", "finite"),
+    ("train sample --device tpu", "tpu"),
+    ("train sample --device cuda", "--device cpu"),
+    ("train sample --out taken", "exists already"),
+    ("corpus sample --tokenizer chars", "did you mean 'char'"),
+    ("count sample --vocabulary 0", "greater than or equal to 1"),
+    ("study no-attenton", "did you mean 'no-attention'"),
+    ("study no-attention --seeds a", "whole numbers"),
+    ("study no-attention --seeds 1,1", "twice"),
+    ("evaluate taken", "not a run"),
+    ("resume missing", "not a run"),
+    ("generate RUN --temperature -1", "temperature"),
+    ("generate RUN --temperature nan", "temperature"),
+    ("generate RUN --top-k 0", "top_k"),
+    ("generate RUN --top-k 69", "68"),
+    ("generate RUN --top-p 1.5", "top_p"),
+    ("generate RUN --prompt é", "U+00E9"),
+    ("generate RUN --prompt aaaaaaaaaaaaaaaaaaaaaaaaaa", "26 tokens"),
+    ("generate RUN --beams 0", "num_beams"),
+    ("generate RUN --max-tokens -5", "max_tokens"),
+    ("generate RUN --samples 0", "num_samples"),
+    ("explain RUN --text é", "U+00E9"),
+    ("explain RUN --text To --layer 9", "no block 9"),
+    ("explain RUN --text To --head 9", "no head 9"),
+    ("resume RUN", "finished"),
+    ("tran sample", "Did you mean 'train'"),
+    ("train --unknown", "--unknown"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Things that commands should refuse."""
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "latin1.txt").write_bytes("coração ".encode("latin-1") * 9000)
+    (tmp_path / "short.txt").write_bytes(b"To be, or not; a line of light.")
+    (tmp_path / "wrong.toml").write_bytes(b"[model\n")
+    (tmp_path / "unknown.toml").write_bytes(b"[model]\ndmodel = 3\n")
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "precious.txt").write_bytes(b"do not lose me")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "told"), MISTAKES)
+def test_a_mistake_is_one_line_and_changes_nothing(
+    vitral, folder: Path, trained: Path, command: str, told: str
+) -> None:
+    before = {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
+    outcome = vitral(*(str(trained) if word == "RUN" else word for word in command.split()))
+    assert outcome.code == 2, outcome
+    assert outcome.err.count("\n") == 1
+    assert outcome.err.startswith("vitral: ")
+    assert told in outcome.err
+    assert "Traceback" not in outcome.out + outcome.err
+    assert before == {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
+
+
+def test_terminal_escapes_never_reach_the_terminal_raw(vitral, trained: Path) -> None:
+    outcome = vitral("generate", str(trained), "--prompt", "\x1b[31mred")
+    assert outcome.code == 2
+    assert "\x1b" not in outcome.err
+    assert "\x1b" not in vitral("train", "\x1b[31mred").err

@@ -1,0 +1,160 @@
+"""Strict configuration: closed, frozen, one line for every mistake."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field, ValidationError
+
+from vitral.core.config import Config, assignment, merge, nearest, read_toml
+from vitral.core.errors import StorageError, TrainingStopped, UsageError, VitralError
+
+
+class Round(Config):
+    name: Literal["round"] = "round"
+    radius: float
+
+
+class Square(Config):
+    name: Literal["square"] = "square"
+    side: int = 2
+
+
+class Glass(Config):
+    colour: Literal["red", "blue"] = "red"
+    width: Annotated[int, Field(ge=1)] = 3
+    shape: Annotated[Round | Square, Field(discriminator="name")] = Square()
+    lead: Literal["none"] | Square = "none"
+    panes: list[Square] = []
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        ({"widht": 3}, "window: unknown key 'widht', did you mean 'width'?"),
+        ({"zzz": 3}, "window: unknown key 'zzz', known: colour, lead, panes, shape, width"),
+        ({"width": 0}, "window: width: input should be greater than or equal to 1, not 0"),
+        ({"width": "3"}, "window: width: input should be a valid integer, not '3'"),
+        ({"width": True}, "window: width: input should be a valid integer, not True"),
+        ({"colour": "blu"}, "window: colour: 'blu' is not one of red, blue; did you mean 'blue'?"),
+        ({"shape": {"name": "squar"}}, "window: shape: 'squar' is not one of round, square; did you mean 'square'?"),
+        ({"shape": {"side": 3}}, "window: shape: the table needs a name"),
+        ({"shape": {"name": "round"}}, "window: shape.radius: is required here"),
+        ({"shape": {"name": "round", "radius": float("nan")}}, "window: shape.radius: input should be a finite number"),
+        ({"shape": {"name": "round", "raduis": 1.0}}, "window: shape: unknown key 'raduis', did you mean 'radius'?"),
+        ({"shape": "round"}, "window: shape: expected a name or a table, not 'round'"),
+        ({"lead": "nome"}, "window: lead: 'nome' is not one of none; did you mean 'none'?"),
+        ({"lead": {"sid": 3}}, "window: lead: unknown key 'sid', did you mean 'side'?"),
+        ({"lead": {"side": 3.5}}, "window: lead.side: input should be a valid integer, not 3.5"),
+        ({"lead": 7}, "window: lead: expected a table, not 7"),
+        ({"panes": [{"side": 1}, {"side": "x"}]}, "window: panes.1.side: input should be a valid integer, not 'x'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key(data: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Glass.parse(data, "window")
+    assert str(refused.value).startswith(complaint)
+    assert "\n" not in str(refused.value)
+
+
+@given(st.dictionaries(st.text(max_size=8), st.none() | st.integers() | st.text(max_size=5) | st.lists(st.integers())))
+def test_no_data_gets_through_otherwise(data: dict[str, Any]) -> None:
+    try:
+        Glass.parse(data)
+    except UsageError as refused:
+        assert refused.exit_code == 2
+
+
+def test_parse_gives_its_own_class_and_plain_gives_the_data_back() -> None:
+    glass = Glass.parse({"shape": {"name": "round", "radius": 2.5}, "lead": {"side": 3}})
+    assert isinstance(glass, Glass)
+    assert glass.plain() == {
+        "colour": "red",
+        "width": 3,
+        "shape": {"name": "round", "radius": 2.5},
+        "lead": {"name": "square", "side": 3},
+        "panes": [],
+    }
+    assert Glass.parse(glass.plain()) == glass
+
+
+def test_a_config_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Glass().width = 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_layers_win_over_those_below() -> None:
+    low = {"a": 1, "t": {"x": 1, "y": {"z": 1, "w": 2}}}
+    assert merge(low, {"t": {"y": {"z": 5}}}, {"a": 7}) == {"a": 7, "t": {"x": 1, "y": {"z": 5, "w": 2}}}
+    assert low == {"a": 1, "t": {"x": 1, "y": {"z": 1, "w": 2}}}
+    assert merge({"t": 3}, {"t": {"x": 1}}) == {"t": {"x": 1}}
+    assert merge({"t": {"x": 1}}, {"t": 3}) == {"t": 3}
+
+
+def test_another_part_replaces_the_one_below() -> None:
+    below = {"mask": {"name": "window", "size": 3}}
+    assert merge(below, {"mask": {"name": "prefix", "length": 2}}) == {"mask": {"name": "prefix", "length": 2}}
+    assert merge(below, {"mask": {"name": "window", "size": 5}}) == {"mask": {"name": "window", "size": 5}}
+    assert merge(below, {"mask": {"size": 5}}) == {"mask": {"name": "window", "size": 5}}
+
+
+def test_merging_gives_new_tables() -> None:
+    below = {"t": {"x": 1}}
+    merge(below)["t"]["x"] = 2
+    assert below == {"t": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=3", {"a": 3}),
+        ("a.b=1e-3", {"a": {"b": 1e-3}}),
+        ("a=true", {"a": True}),
+        ("a=pre", {"a": "pre"}),
+        ('a="x y"', {"a": "x y"}),
+        ("a={name = 'w', size = 3}", {"a": {"name": "w", "size": 3}}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a=", {"a": ""}),
+        ("a = [1, 2]", {"a": [1, 2]}),
+    ],
+)
+def test_assignments(text: str, expected: dict[str, Any]) -> None:
+    assert assignment(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a", "=3", "a..b=3", ".a=3", ""])
+def test_what_assigns_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected KEY=VALUE"):
+        assignment(text)
+
+
+def test_toml_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    with pytest.raises(UsageError, match=r"cannot be read \(No such file") as refused:
+        read_toml(path)
+    assert "\n" not in str(refused.value)
+    path.write_bytes(b'a = "\xff"')
+    with pytest.raises(UsageError, match="not UTF-8 at byte 5"):
+        read_toml(path)
+    path.write_text("a = 1\nb = =\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"not TOML: .*line 2") as refused:
+        read_toml(path)
+    assert "\n" not in str(refused.value)
+    path.write_text("a = 1\n[b]\nc = 'é'\n", encoding="utf-8")
+    assert read_toml(path) == {"a": 1, "b": {"c": "é"}}
+
+
+def test_nearest() -> None:
+    assert nearest("casual", ["causal", "window"]) == "did you mean 'causal'?"
+    assert nearest("zzz", ["window", "causal"]) == "known: causal, window"
+
+
+def test_errors_have_their_exit_codes() -> None:
+    assert {error: error.exit_code for error in (UsageError, TrainingStopped, StorageError)} == {
+        UsageError: 2,
+        TrainingStopped: 3,
+        StorageError: 4,
+    }
+    assert all(issubclass(error, VitralError) for error in (UsageError, TrainingStopped, StorageError))

@@ -1,0 +1,76 @@
+"""Taps see names in full, from however deep; names are those of the plan."""
+
+import pytest
+import torch
+
+from vitral.core.devices import precision, resolve_device, weight_dtype
+from vitral.core.errors import UsageError
+from vitral.core.names import ATTENTION_STEPS, AXES, activation_names
+from vitral.core.taps import SILENT, Editor, Recorder
+
+ONE = torch.ones(1)
+
+
+def test_the_silent_tap_changes_nothing() -> None:
+    assert SILENT("x", ONE) is ONE
+    assert SILENT.within("a").within("b")("x", ONE) is ONE
+    assert not SILENT.wants_any(["x"])
+
+
+def test_a_recorder_keeps_what_was_asked_for() -> None:
+    everything, some = Recorder(), Recorder(["a.b.x"])
+    for recorder in (everything, some):
+        inner = recorder.within("a").within("b")
+        assert inner("x", ONE) is ONE
+        inner("y", ONE * 2)
+        recorder("x", ONE * 3)
+    assert list(everything.kept) == ["a.b.x", "a.b.y", "x"]
+    assert list(some.kept) == ["a.b.x"]
+    assert everything.within("q").wants_any(["z"])
+    assert some.within("a").wants_any(["b.x"])
+    assert not some.within("a").wants_any(["x", "y"])
+    assert not Recorder([]).wants_any(["x"])
+
+
+def test_an_editor_replaces_what_it_names() -> None:
+    editor = Editor({"a.x": lambda value: value + 1})
+    assert editor.within("a")("x", ONE).item() == 2
+    assert editor("x", ONE) is ONE
+    assert editor.within("a").wants_any(["y", "x"])
+    assert not editor.wants_any(["x"])
+
+
+def test_names_are_those_of_the_plan() -> None:
+    assert list(ATTENTION_STEPS) == ["q", "k", "v", "scores", "scaled", "masked", "weights", "z", "out"]
+    assert list(AXES) == ["batch", "time", "source", "heads", "d_model", "d_head", "d_ff", "vocab", "layers"]
+    names = activation_names(2)
+    assert names[0] == "embed"
+    assert names[-2:] == ["final_norm", "logits"]
+    steps = [f"blocks.1.attn.{step}" for step in ATTENTION_STEPS]
+    ends = ["blocks.1.resid_mid", "blocks.1.mlp.hidden", "blocks.1.mlp.out", "blocks.1.resid_post"]
+    assert names[15:-2] == [*steps, *ends][0:0] + ["blocks.1.resid_pre", *steps, *ends][1:]
+    assert len(names) == len(set(names)) == 1 + 2 * 14 + 2
+
+
+def test_devices_and_precision() -> None:
+    assert resolve_device("cpu") == torch.device("cpu")
+    assert resolve_device("auto").type in ("cuda", "mps", "cpu")
+    with pytest.raises(UsageError, match="device 'gpu' is not one of auto, cuda, mps, cpu"):
+        resolve_device("gpu")
+    assert (weight_dtype("float64"), weight_dtype("bfloat16")) == (torch.float64, torch.float32)
+    matrix = torch.eye(2)
+    with precision(torch.device("cpu"), "bfloat16"):
+        assert (matrix @ matrix).dtype == torch.bfloat16
+    with precision(torch.device("cpu"), "float32"):
+        assert (matrix @ matrix).dtype == torch.float32
+
+
+def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(
+        UsageError, match="device 'cuda': PyTorch .* finds none on this machine; use --device cpu"
+    ) as no:
+        resolve_device("cuda")
+    assert "\n" not in str(no.value)
+    assert resolve_device("auto").type == "cpu"

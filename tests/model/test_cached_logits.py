@@ -1,0 +1,115 @@
+"""With the cache or without, in whatever pieces the tokens come: the same logits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.taps import Recorder
+from vitral.model import Transformer
+
+Made = Callable[..., Transformer]
+Drawn = Callable[..., Tensor]
+POSITIONS = ["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
+PREFIX, WINDOW = {"name": "prefix", "length": 3}, {"name": "window", "size": 2}
+
+
+def in_pieces(model: Transformer, ids: Tensor, pieces: list[int], capacity: int | None = None) -> Tensor:
+    """Logits of all tokens, given to a cache a few at a time."""
+    cache, logits = model.new_cache(len(ids), capacity), []
+    with torch.inference_mode():
+        for piece in ids.split(pieces, dim=1):
+            before = cache.length
+            logits.append(model(piece, cache=cache))
+            assert cache.length == before + piece.shape[1]
+    return torch.cat(logits, dim=1)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("kv_heads", [1, 3])
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("mask", ["causal", WINDOW, PREFIX], ids=["causal", "window", "prefix"])
+def test_cached_is_uncached(mask: Any, positions: str, kv_heads: int, norm: str, lively: Made, tokens: Drawn) -> None:
+    scale = "adaptive" if kv_heads == 1 else "learned-per-head"
+    model = lively(attention={"mask": mask, "scale": scale}, positions=positions, num_kv_heads=kv_heads, norm=norm)
+    ids = tokens(2, 7)
+    with torch.inference_mode():
+        expected = model(ids)
+    for pieces in ([7], [3, 4], [5, 1, 1], [3, 1, 2, 1], [1] * 7):
+        if mask is PREFIX and pieces[0] < 3:
+            continue
+        torch.testing.assert_close(in_pieces(model, ids, pieces), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "learned"])
+def test_a_cache_may_be_longer_than_the_context(positions: str, lively: Made, tokens: Drawn) -> None:
+    model, ids = lively(positions=positions), tokens(2, 11)
+    with torch.inference_mode():
+        expected = model(ids)
+    torch.testing.assert_close(in_pieces(model, ids, [5, 1, 1, 4], 11), expected, rtol=0, atol=1e-12)
+
+
+def test_without_attention_there_is_nothing_to_keep(lively: Made, tokens: Drawn) -> None:
+    model, ids = lively(attention="none"), tokens(2, 7)
+    with torch.inference_mode():
+        torch.testing.assert_close(in_pieces(model, ids, [3, 1, 3]), model(ids), rtol=0, atol=1e-12)
+    assert model.new_cache(2).keys == []
+
+
+def test_traced_through_the_cache(lively: Made, tokens: Drawn) -> None:
+    model, ids = lively(positions="rotary"), tokens(2, 7)
+    cache, recorder = model.new_cache(2), Recorder()
+    with torch.inference_mode():
+        model(ids[:, :5], cache=cache)
+        logits = model(ids[:, 5:], cache=cache, tap=recorder)
+        whole = Recorder()
+        torch.testing.assert_close(logits, model(ids, tap=whole)[:, 5:], rtol=0, atol=1e-12)
+    weights = recorder.kept["blocks.1.attn.weights"]
+    assert weights.shape == (2, 3, 2, 7)
+    torch.testing.assert_close(weights, whole.kept["blocks.1.attn.weights"][:, :, 5:], rtol=0, atol=1e-12)
+
+
+def test_clear_forgets(lively: Made, tokens: Drawn) -> None:
+    model, ids = lively(), tokens(2, 7)
+    cache = model.new_cache(2)
+    with torch.inference_mode():
+        model(tokens(2, 5), cache=cache)
+        cache.clear()
+        assert cache.length == 0
+        torch.testing.assert_close(model(ids, cache=cache), model(ids), rtol=0, atol=1e-12)
+
+
+def test_select_reorders_repeats_and_drops(lively: Made, tokens: Drawn) -> None:
+    model, ids = lively(), tokens(3, 7)
+    cache, rows = model.new_cache(3), torch.tensor([2, 0, 0, 2, 1])
+    with torch.inference_mode():
+        model(ids[:, :5], cache=cache)
+        cache.select(rows)
+        found = model(ids[rows, 5:], cache=cache)
+        torch.testing.assert_close(found, model(ids[rows])[:, 5:], rtol=0, atol=1e-12)
+
+
+def refusal(action: Callable[[], object]) -> str:
+    with pytest.raises(UsageError) as refused:
+        action()
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_what_a_cache_cannot_do_is_refused_in_one_line(lively: Made, tokens: Drawn) -> None:
+    model, prefixed = lively(), lively(attention={"mask": PREFIX})
+    both_ways = lively(attention={"mask": "bidirectional"})
+    assert "under a bidirectional mask" in refusal(lambda: both_ways.new_cache(2))
+    cache = model.new_cache(2)
+    model(tokens(2, 5), cache=cache)
+    assert "room for 7 tokens, 8 needed" in refusal(lambda: model(tokens(2, 3), cache=cache))
+    assert "made for 2 sequences side by side, given 1" in refusal(lambda: model(tokens(1, 1), cache=cache))
+    assert cache.length == 5
+    first = refusal(lambda: prefixed(tokens(2, 2), cache=prefixed.new_cache(2)))
+    assert "the first 3 tokens (the prefix) must be given at once, not 2" in first
+    longer = model.new_cache(2, 11)
+    assert "learned positions end at context_length = 7" in refusal(lambda: model(tokens(2, 11), cache=longer))
+    assert "position 8 asked for" in refusal(lambda: model(tokens(2, 8)))

@@ -1,0 +1,170 @@
+"""What a new model is made of: numbers that depend on their own name and seed, and on nothing else."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitral.attention import Bidirectional, Causal, Prefix
+from vitral.core.errors import UsageError
+from vitral.model import ModelConfig, Transformer, next_token_loss
+
+SIZES: dict[str, Any] = {"context_length": 11, "d_model": 30, "num_heads": 3, "num_layers": 2}
+Drawn = Callable[..., Tensor]
+
+
+def made(vocab_size: int = 53, seed: int = 1, **chosen: Any) -> Transformer:
+    return Transformer(ModelConfig.parse({**SIZES, **chosen}), vocab_size, seed=seed)
+
+
+def test_models_that_share_a_part_share_its_numbers() -> None:
+    whole = made().state_dict()
+    others: list[dict[str, Any]] = [
+        {"attention": "none"},
+        {"feed_forward": "none"},
+        {"positions": "rotary"},
+        {"norm_type": "rmsnorm", "norm": "post"},
+        {"tie_head": True},
+        {"residual": False},
+        {"attention": {"mask": "bidirectional", "scale": "learned"}},
+    ]
+    for other in others:
+        shared = made(**other).state_dict()
+        names = shared.keys() & whole.keys()
+        assert {"token_embedding.weight"} < names
+        assert all(torch.equal(shared[name], whole[name]) for name in names), other
+
+
+def test_the_seed_and_the_name_decide() -> None:
+    one, same, other = made(seed=1).state_dict(), made(seed=1).state_dict(), made(seed=2).state_dict()
+    drawn = [name for name, value in one.items() if value.dim() == 2]
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert all(not torch.equal(one[name], other[name]) for name in drawn)
+    assert not torch.equal(one["blocks.0.attn.in_proj.weight"], one["blocks.1.attn.in_proj.weight"])
+
+
+def test_the_global_generator_is_left_as_it_was() -> None:
+    before = torch.random.get_rng_state()
+    made()
+    assert torch.equal(torch.random.get_rng_state(), before)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(99)
+        elsewhere = made().state_dict()
+    assert all(torch.equal(value, elsewhere[name]) for name, value in made().state_dict().items())
+
+
+def test_gpt2_numbers() -> None:
+    state = made(d_model=120, num_layers=3).state_dict()
+    for name, value in state.items():
+        if name.endswith("norm.weight"):
+            assert value.eq(1).all()
+        elif name.endswith("bias"):
+            assert value.eq(0).all()
+        else:
+            to_stream = name.endswith(("out_proj.weight", "down.weight"))
+            expected = 0.02 / math.sqrt(2 * 3) if to_stream else 0.02
+            sampling_error = 5 / math.sqrt(2 * value.numel())
+            assert float(value.std()) == pytest.approx(expected, rel=sampling_error), name
+            assert abs(float(value.mean())) < 5 * expected / math.sqrt(value.numel())
+
+
+def test_pytorch_numbers() -> None:
+    state = made(d_model=120, initialisation="pytorch").state_dict()
+    for name, value in state.items():
+        if name in ("token_embedding.weight", "positions.weight"):
+            assert float(value.std()) == pytest.approx(1, rel=0.1)
+        elif name.endswith(".weight") and value.dim() == 2:
+            bound = 1 / math.sqrt(value.shape[1])
+            assert float(value.abs().max()) <= bound
+            assert float(value.std()) == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
+def test_learned_scales_and_relative_positions_begin_as_the_usual() -> None:
+    model = made(positions="relative", attention={"scale": "learned-per-head"})
+    numbers = dict(model.named_parameters())
+    assert numbers["positions.by_distance"].eq(0).all()
+    torch.testing.assert_close(numbers["blocks.1.attn.scale.factor"].flatten(), torch.full((3,), 1 / math.sqrt(10)))
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+@pytest.mark.parametrize("tie_head", [True, False])
+def test_a_new_model_is_as_unsure_as_the_vocabulary(positions: str, tie_head: bool, tokens: Drawn) -> None:
+    ids = tokens(31, 12, 53)
+    model = made(positions=positions, tie_head=tie_head)
+    with torch.inference_mode():
+        loss = next_token_loss(model(ids[:, :-1]), ids[:, 1:], model.mask)
+    assert float(loss) == pytest.approx(math.log(53), abs=0.05)
+
+
+def test_the_loss_by_hand() -> None:
+    # Probabilities of the two tokens: 3/4 and 1/4, then 1/2 and 1/2.
+    logits = torch.tensor([[[math.log(3), 0.0], [7.0, 7.0]]], dtype=torch.float64)
+    targets = torch.tensor([[1, 0]])
+    loss = next_token_loss(logits, targets, Causal())
+    assert loss.dtype == torch.float64
+    assert float(loss) == pytest.approx((math.log(4) + math.log(2)) / 2, rel=1e-15)
+    assert float(next_token_loss(logits, targets, None)) == float(loss)
+    assert float(next_token_loss(logits, targets, Bidirectional())) == float(loss)
+    assert next_token_loss(logits.bfloat16(), targets, None).dtype == torch.float32
+
+
+def test_a_prefix_counts_only_what_comes_after_it() -> None:
+    logits = torch.zeros(1, 5, 3, dtype=torch.float64)
+    logits[0, :2] = 99.0 * torch.eye(3)[:2]  # would be a huge loss if the prefix's own tokens counted
+    logits[0, 2, 1] = math.log(2)  # the prefix's last position predicts the first token after it: 1/2
+    targets = torch.tensor([[2, 2, 1, 0, 0]])
+    loss = float(next_token_loss(logits, targets, Prefix(length=3)))
+    assert loss == pytest.approx((math.log(2) + 2 * math.log(3)) / 3, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "complaint"),
+    [
+        ({"d_modl": 3}, "model: unknown key 'd_modl', did you mean 'd_model'?"),
+        ({"d_model": 0}, "model: d_model: input should be greater than or equal to 1, not 0"),
+        ({"d_model": "5"}, "model: d_model: input should be a valid integer, not '5'"),
+        ({"d_model": 7, "num_heads": 2}, "model: num_heads: 2 heads do not divide d_model = 7 into equal widths"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "model: num_kv_heads: 3 do not divide num_heads = 4 into equal groups"),
+        ({"norm": "per"}, "model: norm: 'per' is not one of pre, post, none; did you mean 'pre'?"),
+        ({"norm_type": "rms"}, "model: norm_type: 'rms' is not one of layernorm, rmsnorm; did you mean 'rmsnorm'?"),
+        ({"feed_forward": "gellu"}, "did you mean 'gelu'?"),
+        ({"positions": "rotery"}, "did you mean 'rotary'?"),
+        ({"positions": "rotary", "d_model": 6}, "rotary turns pairs, so d_model / num_heads = 3 must be even"),
+        ({"attention": "non"}, "did you mean 'none'?"),
+        ({"attention": 3}, "model: attention: expected a table, not 3"),
+        ({"attention": {"msk": "causal"}}, "model: attention: unknown key 'msk', did you mean 'mask'?"),
+        ({"attention": {"mask": "casual"}}, "model: attention.mask: 'casual' is not one of causal, bidirectional"),
+        ({"attention": {"mask": "prefix"}}, "model: attention.mask.length: is required here"),
+        ({"attention": {"mask": {"name": "prefix", "length": 0}}}, "model: attention.mask.length: input should be"),
+        (
+            {"attention": {"mask": {"name": "window", "sise": 3}}},
+            "attention.mask: unknown key 'sise', did you mean 'size'?",
+        ),
+        ({"attention": {"mask": {"size": 3}}}, "model: attention.mask: the table needs a name"),
+        ({"attention": {"mask": 3}}, "model: attention.mask: expected a name or a table, not 3"),
+        ({"attention": {"scale": "sqr"}}, "did you mean 'sqrt'?"),
+        ({"attention": {"scale": math.inf}}, "model: attention.scale: input should be a finite number, not inf"),
+        ({"attention": {"scale": True}}, "model: attention.scale: input should be a valid number, not True"),
+        ({"dropout": 1.0}, "model: dropout: input should be less than 1, not 1.0"),
+        ({"dropout": {"weight": 0.1}}, "model: dropout: unknown key 'weight', did you mean 'weights'?"),
+        ({"initialisation": "gpt3"}, "did you mean 'gpt2'?"),
+        ({"residual": 1}, "model: residual: input should be a valid boolean, not 1"),
+        ({"num_layers": 2.0}, "model: num_layers: input should be a valid integer, not 2.0"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_key(chosen: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        ModelConfig.parse(chosen, "model")
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_config_comes_back_from_plain_data() -> None:
+    chosen = {"attention": {"mask": {"name": "window", "size": 3}, "scale": 0.5}, "dropout": {"weights": 0.1}}
+    for config in (ModelConfig(), ModelConfig.parse(chosen), ModelConfig.parse({"attention": "none", "dropout": 0.2})):
+        assert ModelConfig.parse(config.plain()) == config
+    assert ModelConfig.parse({"dropout": 0.2}).dropout.feed_forward == 0.2
+    assert ModelConfig.parse({"attention": {"mask": "causal"}}) == ModelConfig()

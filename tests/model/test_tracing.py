@@ -1,0 +1,143 @@
+"""Looking inside changes nothing, shows everything by name, and lets anything be replaced."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitral.core.names import activation_names, require_known
+from vitral.core.taps import Editor, Recorder
+from vitral.model import Transformer
+
+Made = Callable[..., Transformer]
+Drawn = Callable[..., Tensor]
+PREFIX, WINDOW = {"name": "prefix", "length": 3}, {"name": "window", "size": 2}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post", "none"])
+@pytest.mark.parametrize("mask", ["causal", "bidirectional", WINDOW, PREFIX], ids=["c", "b", "w", "p"])
+def test_traced_logits_are_plain_logits(mask: Any, norm: str, lively: Made, tokens: Drawn) -> None:
+    scales = ["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head", 0.3]
+    positions = ["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
+    for scale, position in itertools.product(scales, positions):
+        model = lively(attention={"mask": mask, "scale": scale}, positions=position, norm=norm, num_layers=1)
+        with torch.inference_mode():
+            plain, traced = model(tokens()), model(tokens(), tap=Recorder())
+        torch.testing.assert_close(traced, plain, rtol=0, atol=1e-11, msg=f"{scale} {position}")
+
+
+@pytest.mark.parametrize("num_layers", [0, 1, 3])
+@pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
+def test_every_name_is_recorded_in_order_and_no_other(
+    num_layers: int, feed_forward: str, lively: Made, tokens: Drawn
+) -> None:
+    model = lively(num_layers=num_layers, feed_forward=feed_forward)
+    assert list(model.trace(tokens())) == activation_names(num_layers)
+
+
+@pytest.mark.parametrize(
+    ("config", "without"), [({"attention": "none"}, ".attn."), ({"feed_forward": "none"}, ".mlp.")]
+)
+def test_a_part_left_out_leaves_its_names_out(
+    config: dict[str, str], without: str, lively: Made, tokens: Drawn
+) -> None:
+    expected = [name for name in activation_names(2) if without not in name]
+    assert list(lively(**config).trace(tokens())) == expected
+
+
+def test_shapes_by_the_axis_legend(lively: Made, tokens: Drawn) -> None:
+    kept = lively(num_kv_heads=1).trace(tokens(2, 5))
+    stream, square = (2, 5, 12), (2, 3, 5, 5)
+    shapes = {"q": (2, 3, 5, 4), "k": (2, 1, 5, 4), "v": (2, 1, 5, 4), "z": (2, 3, 5, 4), "out": stream}
+    for step in ("scores", "scaled", "masked", "weights"):
+        shapes[step] = square
+    expected = {f"blocks.1.attn.{step}": shape for step, shape in shapes.items()}
+    expected |= {"blocks.1.mlp.hidden": (2, 5, 11), "blocks.1.mlp.out": stream, "embed": stream, "logits": (2, 5, 13)}
+    assert {name: tuple(kept[name].shape) for name in expected} == expected
+
+
+def test_names_mean_what_they_say(lively: Made, tokens: Drawn) -> None:
+    model, ids = lively(), tokens(2, 5)
+    kept = model.trace(ids)
+    with torch.inference_mode():
+        embedded = model.token_embedding.weight[ids] + model.get_parameter("positions.weight")[:5]
+        torch.testing.assert_close(kept["embed"], embedded)
+        for layer in range(2):
+            at = {name: kept[f"blocks.{layer}.{name}"] for name in ("resid_pre", "resid_mid", "resid_post")}
+            torch.testing.assert_close(at["resid_mid"], at["resid_pre"] + kept[f"blocks.{layer}.attn.out"])
+            torch.testing.assert_close(at["resid_post"], at["resid_mid"] + kept[f"blocks.{layer}.mlp.out"])
+        assert torch.equal(kept["blocks.0.resid_pre"], kept["embed"])
+        assert torch.equal(kept["blocks.1.resid_pre"], kept["blocks.0.resid_post"])
+        torch.testing.assert_close(kept["final_norm"], model.final_norm(kept["blocks.1.resid_post"]))
+        torch.testing.assert_close(kept["logits"], kept["final_norm"] @ model.head_weight.T)
+        torch.testing.assert_close(kept["blocks.0.attn.weights"].sum(-1), torch.ones(2, 3, 5).double())
+
+
+def test_a_few_names_are_kept_alone(lively: Made, tokens: Drawn) -> None:
+    model = lively()
+    assert list(model.trace(tokens(), ["logits", "blocks.0.attn.weights"])) == ["blocks.0.attn.weights", "logits"]
+    assert model.trace(tokens(), []) == {}
+    with torch.inference_mode():
+        assert torch.equal(model.trace(tokens(), ["logits"])["logits"], model(tokens()))
+
+
+def test_every_activation_may_be_replaced(lively: Made, tokens: Drawn) -> None:
+    model = lively()
+    kept = model.trace(tokens())
+    with torch.inference_mode():
+        plain = model(tokens())
+        for name, value in kept.items():
+            same = model(tokens(), tap=Editor({name: lambda _, v=value: v}))
+            torch.testing.assert_close(same, plain, rtol=0, atol=1e-12, msg=name)
+            other = model(tokens(), tap=Editor({name: lambda x: 0.5 * x}))
+            assert float((other - plain).abs().max()) > 1e-6, name
+
+
+def test_an_edit_reaches_only_what_comes_after(lively: Made, tokens: Drawn) -> None:
+    model = lively()
+    plain = model.trace(tokens())
+    edited: dict[str, Tensor] = {}
+
+    class Watching(Editor):
+        def __call__(self, name: str, value: Tensor) -> Tensor:
+            edited[name] = super().__call__(name, value)
+            return edited[name]
+
+        def wants_any(self, names: Any) -> bool:
+            return True
+
+    with torch.inference_mode():
+        model(tokens(), tap=Watching({"blocks.1.attn.z": torch.zeros_like}))
+    order = activation_names(2)
+    for name in order[: order.index("blocks.1.attn.z")]:
+        assert torch.equal(edited[name], plain[name])
+    torch.testing.assert_close(edited["blocks.1.attn.out"][0, 0], model.get_parameter("blocks.1.attn.out_proj.bias"))
+
+
+def test_nothing_is_left_behind(lively: Made, tokens: Drawn) -> None:
+    model = lively()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.trace(tokens())
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not model._forward_hooks
+
+
+def test_gradients_reach_a_recorded_activation(lively: Made, tokens: Drawn) -> None:
+    recorder = Recorder(["blocks.0.resid_mid"])
+    logits = lively()(tokens(), tap=recorder)
+    (gradient,) = torch.autograd.grad(logits.sum(), [recorder.kept["blocks.0.resid_mid"]])
+    assert float(gradient.abs().max()) > 0
+
+
+def test_unknown_names_are_refused_with_the_nearest() -> None:
+    require_known(["blocks.1.attn.q"], 2)
+    with pytest.raises(
+        ValueError, match=r"no activation is called 'blocks\.0\.atn\.q', did you mean 'blocks\.0\.attn\.q'"
+    ):
+        require_known(["blocks.0.atn.q"], 2)
+    with pytest.raises(ValueError, match=r"no activation is called 'blocks\.2\.attn\.q'"):
+        require_known(["blocks.2.attn.q"], 2)
