@@ -1,5 +1,6 @@
 """Strict configuration: closed, frozen, one line for every mistake."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +28,7 @@ class Glass(Config):
     width: Annotated[int, Field(ge=1)] = 3
     shape: Annotated[Round | Square, Field(discriminator="name")] = Square()
     lead: Literal["none"] | Square = "none"
-    panes: list[Square] = []
+    panes: list[Square] = Field(default_factory=list)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +62,8 @@ def test_a_mistake_is_one_line_that_names_the_key(data: dict[str, Any], complain
 
 @given(st.dictionaries(st.text(max_size=8), st.none() | st.integers() | st.text(max_size=5) | st.lists(st.integers())))
 def test_no_data_gets_through_otherwise(data: dict[str, Any]) -> None:
-    try:
-        Glass.parse(data)
-    except UsageError as refused:
-        assert refused.exit_code == 2
+    with contextlib.suppress(UsageError):
+        assert isinstance(Glass.parse(data), Glass)
 
 
 def test_parse_gives_its_own_class_and_plain_gives_the_data_back() -> None:

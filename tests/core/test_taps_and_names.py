@@ -48,7 +48,7 @@ def test_names_are_those_of_the_plan() -> None:
     assert names[-2:] == ["final_norm", "logits"]
     steps = [f"blocks.1.attn.{step}" for step in ATTENTION_STEPS]
     ends = ["blocks.1.resid_mid", "blocks.1.mlp.hidden", "blocks.1.mlp.out", "blocks.1.resid_post"]
-    assert names[15:-2] == [*steps, *ends][0:0] + ["blocks.1.resid_pre", *steps, *ends][1:]
+    assert names[15:-2] == ["blocks.1.resid_pre", *steps, *ends]
     assert len(names) == len(set(names)) == 1 + 2 * 14 + 2
 
 
@@ -69,7 +69,7 @@ def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(
-        UsageError, match="device 'cuda': PyTorch .* finds none on this machine; use --device cpu"
+        UsageError, match=r"device 'cuda': PyTorch .* finds none on this machine; use --device cpu"
     ) as no:
         resolve_device("cuda")
     assert "\n" not in str(no.value)

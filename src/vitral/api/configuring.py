@@ -35,7 +35,7 @@ class Preset:
 
 def presets() -> dict[str, Preset]:
     """Every preset by name."""
-    files = [file for file in resources.files("vitral.presets").iterdir() if file.name.endswith(".toml")]
+    files = [file for file in (resources.files("vitral.api") / "presets").iterdir() if file.name.endswith(".toml")]
     found = {}
     for file in sorted(files, key=lambda file: file.name):
         name = file.name.removesuffix(".toml")

@@ -106,11 +106,24 @@ class Run:
     ) -> Iterator[str]:
         """The continuation piece by piece; joined, what `generate` gives after the prompt."""
         how = Sampling.parse(sampling, "sampling")
-        return stream(self.model, self.tokenizer, prompt, max_tokens=max_tokens, sampling=how, seed=seed, stop=stop)
+        pieces = stream(self.model, self.tokenizer, prompt, max_tokens=max_tokens, sampling=how, seed=seed, stop=stop)
+        return self._precisely(pieces)
+
+    def _precisely(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Each piece computed in the run's precision, which is not left on between them."""
+        while True:
+            with precision(*self._precision):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
 
     def beam(self, prompt: str = "", *, max_tokens: int = 100, num_beams: int = 4, **options: Any) -> list[Sample]:
         """The likeliest continuations that beam search finds; see `vitral.decoding.beam_search`."""
-        return beam_search(self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options)
+        with precision(*self._precision):
+            return beam_search(
+                self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options
+            )
 
     def evaluate(self, *parts: str) -> dict[str, PartLoss]:
         """Loss, perplexity, bits per character and per byte on whole parts ("validation" and "test" if none named).

@@ -1,12 +1,11 @@
 """Training as one watches it: a live panel on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -107,12 +106,13 @@ class View:
 
 def drawn(view: View) -> Panel:
     """The live panel."""
-    bar = ProgressBar(total=view.start["steps"], completed=view.step.get("step", view.first_step), width=60)
     rows = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=view.start["steps"], completed=view.step.get("step", view.first_step), width=60)
+    rows.add_row(Text("progress", style="bold"), bar)
     rows.add_row(Text("training", style="bold"), Text(view.progress()))
     rows.add_row(Text("losses", style="bold"), Text(view.curve(), style="cyan"))
     rows.add_row(Text("measured", style="bold"), Text(view.measured()))
-    return Panel(Group(bar, rows), title=Text(view.headline()), title_align="left")
+    return Panel(rows, title=Text(view.headline()), title_align="left")
 
 
 @contextmanager
@@ -134,7 +134,7 @@ class _Panel:
 
     def __call__(self, event: Event) -> None:
         self.view.take(event)
-        for line in _lasting(event):
+        for line in _lasting(event, self.view.start):
             self.live.console.print(Text(visible(line)))
         if self.view.start:
             self.live.update(drawn(self.view))
@@ -156,12 +156,12 @@ class _Lines:
             say(self.view.progress())
         elif kind == "evaluation":
             say(self.view.measured())
-        for line in _lasting(event):
+        for line in _lasting(event, self.view.start):
             say(line)
 
 
-def _lasting(event: Event) -> list[str]:
-    """Lines that should stay on the screen."""
+def _lasting(event: Event, start: Mapping[str, Any]) -> list[str]:
+    """Lines that should stay on the screen; `start` is the event the training began with."""
     kind = event["event"]
     if kind == "sample":
         return [f"--- written after step {event['step']:,}", event["text"], "---"]
@@ -172,7 +172,7 @@ def _lasting(event: Event) -> list[str]:
     if kind == "end" and event["finished"]:
         return [f"done: {event['step']:,} steps in {event['seconds']:.0f} s"]
     if kind == "end":
-        return [f"stopped after step {event['step']:,}, all saved; go on with: vitral resume {event.get('out', 'RUN')}"]
+        return [f"stopped after step {event['step']:,}, all saved; go on with: vitral resume {start['out']}"]
     return []
 
 

@@ -1,1 +1,0 @@
-"""Configurations by name, one TOML file each: `description`, `vocabulary` to count with, and `[run]`."""

@@ -1,0 +1,188 @@
+"""A checkpoint comes back bit for bit, or not at all."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.runs.checkpoint import (
+    FILES,
+    MANIFEST,
+    Checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+    set_aside,
+    step_name,
+    sweep,
+)
+
+Made = Callable[[int], Checkpoint]
+
+
+def assert_same(one: Checkpoint, other: Checkpoint) -> None:
+    assert one.step == other.step
+    for tensors, others in ((one.model, other.model), (one.optimizer, other.optimizer)):
+        assert tensors.keys() == others.keys()
+        for name, tensor in tensors.items():
+            assert tensor.dtype == others[name].dtype
+            assert tensor.shape == others[name].shape
+            as_bytes = [t.contiguous().reshape(-1).view(torch.uint8) for t in (tensor, others[name])]
+            assert torch.equal(*as_bytes)
+    assert one.state.items() <= other.state.items()
+
+
+def refusal(folder: Path, **options: bool) -> str:
+    with pytest.raises(UsageError) as refused:
+        load_checkpoint(folder, **options)
+    assert "\n" not in str(refused.value)
+    assert str(folder) in str(refused.value)
+    return str(refused.value)
+
+
+def test_what_is_saved_comes_back(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path / "steps", checkpoint(10))
+    assert folder.name == "step-00000010"
+    assert sorted(path.name for path in folder.iterdir()) == sorted((*FILES, MANIFEST))
+    assert_same(checkpoint(10), load_checkpoint(folder))
+    assert load_checkpoint(folder, with_optimizer=False).optimizer == {}
+
+
+def test_unusual_tensors_come_back(tmp_path: Path) -> None:
+    model = {
+        "turned": torch.arange(6.0).view(2, 3).T,
+        "every other": torch.arange(10.0)[::2],
+        "empty": torch.zeros(0, 5),
+        "number": torch.tensor(math.pi),
+        "odd numbers": torch.tensor([math.nan, -math.inf, -0.0, 1e-45]),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+    }
+    found = load_checkpoint(save_checkpoint(tmp_path, Checkpoint(3, model, {}, {})))
+    assert_same(Checkpoint(3, {name: tensor.detach() for name, tensor in model.items()}, {}, {}), found)
+
+
+def test_everything_is_plain(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    assert manifest["format"] == 1
+    assert {name: entry["bytes"] for name, entry in manifest["files"].items()} == {
+        name: (folder / name).stat().st_size for name in FILES
+    }
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    assert state == {"format": 1, "step": 10, "seed": 7, "loss_sum": 10.1, "best_loss": None}
+
+
+def test_a_state_that_json_cannot_hold_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        save_checkpoint(tmp_path, Checkpoint(3, {}, {}, {"loss": math.nan}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_no_flipped_bit_gets_through(name: str, tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    whole = (folder / name).read_bytes()
+    for position in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[position] ^= 1 << position % 8
+        (folder / name).write_bytes(flipped)
+        with pytest.raises(UsageError) as refused:
+            load_checkpoint(folder)
+        assert "\n" not in str(refused.value), position
+    (folder / name).write_bytes(whole)
+    assert_same(checkpoint(10), load_checkpoint(folder))
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_no_file_of_another_length_gets_through(name: str, tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    whole = (folder / name).read_bytes()
+    for length in (*range(0, len(whole) - 1, 7), len(whole) - 2):
+        (folder / name).write_bytes(whole[:length])
+        refusal(folder)
+    for more in (b"\0", b"x", whole):
+        (folder / name).write_bytes(whole + more)
+        refusal(folder)
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_a_missing_file_is_named(name: str, tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    (folder / name).unlink()
+    assert f"{name} is missing, the checkpoint is not whole" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_two_steps_do_not_mix(name: str, tmp_path: Path, checkpoint: Made) -> None:
+    one, other = (save_checkpoint(tmp_path, checkpoint(step)) for step in (10, 20))
+    shutil.copyfile(other / name, one / name)
+    assert f"{name} does not agree with {MANIFEST}, the checkpoint is damaged" in refusal(one)
+
+
+def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    (folder / "optimizer.safetensors").write_bytes(b"")
+    refusal(folder)
+    assert load_checkpoint(folder, with_optimizer=False).step == 10
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "{}", '{"files": []}', '{"format": 1, "files": []}', "", "nul"])
+def test_a_manifest_of_another_kind_is_refused(content: str, tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    (folder / MANIFEST).write_text(content, encoding="utf-8")
+    refusal(folder)
+
+
+def test_another_format_is_named(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": 2}), encoding="utf-8")
+    assert "format 2, this Vitral reads 1" in refusal(folder)
+
+
+def test_a_second_save_of_a_step_keeps_the_first(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    save_checkpoint(tmp_path, Checkpoint(10, {}, {}, {}))
+    assert_same(checkpoint(10), load_checkpoint(folder))
+
+
+def test_checkpoints_are_listed_in_the_order_of_steps(tmp_path: Path, checkpoint: Made) -> None:
+    for step in (20, 3, 100):
+        save_checkpoint(tmp_path, checkpoint(step))
+    (tmp_path / ".tmp-77-step-00000200").mkdir()
+    (tmp_path / "step-00000300").write_text("no folder", encoding="utf-8")
+    assert [path.name for path in list_checkpoints(tmp_path)] == [step_name(step) for step in (3, 20, 100)]
+
+
+def test_what_a_kill_left_behind_is_swept(tmp_path: Path, checkpoint: Made) -> None:
+    kept, leftover = save_checkpoint(tmp_path, checkpoint(3)), tmp_path / ".tmp-77-step-00000200"
+    leftover.mkdir()
+    (leftover / FILES[0]).write_bytes(b"half")
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_pruning_waits_until_the_newest_verifies(tmp_path: Path, checkpoint: Made) -> None:
+    folders = [save_checkpoint(tmp_path, checkpoint(step)) for step in (1, 2, 3, 4)]
+    weights = folders[-1] / FILES[0]
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    prune(tmp_path, keep=2, also=set())
+    assert list_checkpoints(tmp_path) == folders
+    weights.write_bytes(whole)
+    prune(tmp_path, keep=2, also={folders[0].name})
+    assert list_checkpoints(tmp_path) == [folders[0], *folders[2:]]
+
+
+def test_a_checkpoint_set_aside_makes_room(tmp_path: Path, checkpoint: Made) -> None:
+    for content in (checkpoint(10), Checkpoint(10, {}, {}, {})):
+        folder = save_checkpoint(tmp_path, content)
+        set_aside(folder)
+        assert list_checkpoints(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["damaged-step-00000010"]

@@ -1,0 +1,314 @@
+"""The run folder: made once, appended to, rewound, and intact whatever the disk does."""
+
+import errno
+import itertools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import StorageError, UsageError
+from vitral.runs import Checkpoint, RunFolder, refuse_existing
+from vitral.runs.checkpoint import FILES
+
+Made = Callable[[int], Checkpoint]
+
+
+def one_line(error: type[Exception], action: Callable[[], object]) -> str:
+    with pytest.raises(error) as refused:
+        action()
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def load_silently(folder: RunFolder, which: str = "last") -> int:
+    """The loaded step; any warning is a failure."""
+    return folder.load(which, warn=pytest.fail).step
+
+
+def damage(folder: RunFolder, step: int) -> None:
+    path = folder.steps / f"step-{step:08d}" / FILES[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def steps_in(folder: RunFolder) -> list[int]:
+    return sorted(int(path.name[5:]) for path in folder.steps.glob("step-*"))
+
+
+class TestMaking:
+    """Creating and opening."""
+
+    def test_what_is_written_is_read(self, folder: RunFolder) -> None:
+        opened = RunFolder.open(folder.path)
+        assert opened.config == {"seed": 7, "model": {"d_model": 3}}
+        assert opened.document("corpus") == {"source": "é.txt"}
+        assert {path.name for path in folder.path.iterdir()} == {
+            "config.toml",
+            "corpus.json",
+            "tokenizer.json",
+            "steps",
+        }
+        assert (folder.path / "config.toml").read_text(encoding="utf-8") == "seed = 7\n\n[model]\nd_model = 3\n"
+
+    def test_nothing_is_overwritten(self, folder: RunFolder, tmp_path: Path) -> None:
+        before = (folder.path / "config.toml").read_bytes()
+        assert "exists already" in one_line(UsageError, lambda: RunFolder.create(folder.path, {}, {}))
+        assert (folder.path / "config.toml").read_bytes() == before
+        (tmp_path / "file").write_text("mine", encoding="utf-8")
+        assert "exists already" in one_line(UsageError, lambda: refuse_existing(tmp_path / "file"))
+
+    def test_an_empty_folder_may_be_used(self, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        assert RunFolder.create(tmp_path / "empty", {"a": 1}, {}).config == {"a": 1}
+        assert RunFolder.create(tmp_path / "deep" / "er", {"a": 1}, {}).config == {"a": 1}
+
+    def test_what_is_no_run_is_refused(self, folder: RunFolder, tmp_path: Path) -> None:
+        assert "not a run" in one_line(UsageError, lambda: RunFolder.open(tmp_path / "nowhere"))
+        assert "not a run" in one_line(UsageError, lambda: RunFolder.open(folder.path / "steps"))
+        (folder.path / "config.toml").unlink()
+        assert "not a run" in one_line(UsageError, lambda: RunFolder.open(folder.path))
+
+    def test_a_document_that_cannot_be_read_is_one_line(self, folder: RunFolder) -> None:
+        assert "environment.json: cannot be read" in one_line(UsageError, lambda: folder.document("environment"))
+        (folder.path / "corpus.json").write_text("{", encoding="utf-8")
+        assert "corpus.json: cannot be read" in one_line(UsageError, lambda: folder.document("corpus"))
+
+    def test_samples_and_report_have_their_places(self, folder: RunFolder) -> None:
+        folder.write_sample(30, "to be\u2028or not")
+        assert (folder.path / "samples" / "step-00000030.txt").read_bytes() == "to be\u2028or not\n".encode()
+        assert folder.report.is_dir()
+
+
+class TestMetrics:
+    """metrics.jsonl."""
+
+    EVENTS: tuple[dict[str, Any], ...] = (
+        {"event": "step", "step": 1, "loss": 4.625},
+        {"event": "sample", "step": 1, "text": "a\u2028b\u0085c\x0bd\r\ne\x1df é"},
+        {"event": "step", "step": 2, "loss": 0.1 + 0.2},
+        {"event": "evaluation", "step": 2, "train_loss": None, "test_loss": 1e-300},
+        {"event": "step", "step": 3, "loss": 3.5},
+        {"event": "end", "step": 3, "finished": False, "seconds": 1.0},
+    )
+
+    @pytest.fixture
+    def measured(self, folder: RunFolder) -> RunFolder:
+        for event in self.EVENTS:
+            folder.append_metric(event)
+        return folder
+
+    def test_they_come_back_exactly(self, measured: RunFolder) -> None:
+        assert measured.metrics() == list(self.EVENTS)
+        assert measured.metrics("step") == [event for event in self.EVENTS if event["event"] == "step"]
+
+    def test_there_are_none_at_first(self, folder: RunFolder) -> None:
+        assert folder.metrics() == []
+        (folder.path / "metrics.jsonl").write_bytes(b"")
+        assert folder.metrics() == []
+
+    def test_a_line_is_an_event(self, measured: RunFolder) -> None:
+        lines = (measured.path / "metrics.jsonl").read_bytes().split(b"\n")
+        assert [json.loads(line) for line in lines[:-1]] == list(self.EVENTS)
+        assert lines[-1] == b""
+
+    def test_a_torn_last_line_is_left_out_wherever_it_was_torn(self, folder: RunFolder) -> None:
+        for event in self.EVENTS[:2]:
+            folder.append_metric(event)
+        path = folder.path / "metrics.jsonl"
+        whole = path.read_bytes()
+        first = whole.index(b"\n") + 1
+        for end in range(first, len(whole) - 1):
+            path.write_bytes(whole[:end])
+            assert folder.metrics() == [self.EVENTS[0]], end
+        path.write_bytes(whole[:-1])
+        assert folder.metrics() == list(self.EVENTS[:2])
+
+    def test_a_damaged_line_among_others_is_named(self, measured: RunFolder) -> None:
+        path = measured.path / "metrics.jsonl"
+        lines = path.read_bytes().split(b"\n")
+        lines[2] = lines[2][:-3]
+        path.write_bytes(b"\n".join(lines))
+        assert "metrics.jsonl: line 3 is not JSON" in one_line(UsageError, measured.metrics)
+
+    @pytest.mark.parametrize(("step", "kept"), [(0, 0), (1, 2), (2, 4), (3, 5)])
+    def test_rewinding_drops_what_came_later(self, step: int, kept: int, measured: RunFolder) -> None:
+        measured.rewind(step, None)
+        assert measured.metrics() == list(self.EVENTS[:kept])
+
+    def test_rewinding_mends_a_torn_line(self, measured: RunFolder) -> None:
+        with open(measured.path / "metrics.jsonl", "ab") as file:
+            file.write('{"event": "sample", "text": "é'.encode()[:-1])
+        measured.rewind(3, None)
+        measured.append_metric({"event": "step", "step": 4})
+        assert [event["step"] for event in measured.metrics("step")] == [1, 2, 3, 4]
+
+    def test_a_line_the_disk_does_not_take_is_a_storage_error(self, folder: RunFolder) -> None:
+        (folder.path / "metrics.jsonl").mkdir()
+        assert "metrics.jsonl: cannot be written" in one_line(
+            StorageError, lambda: folder.append_metric({"event": "x"})
+        )
+
+
+class TestCheckpoints:
+    """Which are kept, which is the best, and what happens to damaged ones."""
+
+    @pytest.fixture
+    def saved(self, folder: RunFolder, checkpoint: Made) -> RunFolder:
+        """Steps 1 to 4, of which 2 is the best; two newest kept."""
+        for step in (1, 2, 3, 4):
+            folder.save(checkpoint(step), best=step <= 2, keep=2)
+        return folder
+
+    def test_the_best_and_the_newest_are_kept(self, saved: RunFolder, checkpoint: Made) -> None:
+        assert steps_in(saved) == [2, 3, 4]
+        assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
+        assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000004\n"
+        saved.save(checkpoint(5), best=True, keep=2)
+        assert steps_in(saved) == [4, 5]
+        assert load_silently(saved, "best") == 5
+
+    def test_without_a_best_the_last_is_taken(self, folder: RunFolder, checkpoint: Made) -> None:
+        folder.save(checkpoint(3), best=False, keep=2)
+        assert load_silently(folder, "best") == 3
+
+    def test_a_damaged_newest_falls_back_loudly(self, saved: RunFolder) -> None:
+        damage(saved, 4)
+        warnings: list[str] = []
+        assert saved.load("last", warn=warnings.append).step == 3
+        assert len(warnings) == 1
+        assert "step-00000004: model.safetensors does not agree" in warnings[0]
+        assert warnings[0].endswith("taking the one before")
+        assert "\n" not in warnings[0]
+
+    def test_a_damaged_best_falls_back_loudly(self, saved: RunFolder) -> None:
+        damage(saved, 2)
+        warnings: list[str] = []
+        assert saved.load("best", warn=warnings.append).step == 4
+        assert len(warnings) == 1
+        assert "taking the last one instead" in warnings[0]
+
+    def test_nothing_whole_is_refused(self, saved: RunFolder, folder: RunFolder) -> None:
+        for step in steps_in(saved):
+            damage(saved, step)
+        warnings: list[str] = []
+        assert "no whole checkpoint" in one_line(UsageError, lambda: saved.load("last", warn=warnings.append))
+        assert len(warnings) == 3
+
+    def test_a_run_without_checkpoints_is_refused(self, folder: RunFolder) -> None:
+        assert "no whole checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
+
+    @pytest.mark.parametrize("pointer", ["../../elsewhere", "", "step-99999999", "a/b", ".."])
+    def test_a_pointer_never_leads_out(self, pointer: str, saved: RunFolder) -> None:
+        (saved.path / "best").write_text(pointer, encoding="utf-8")
+        assert saved.load("best", warn=lambda line: None).step == 4
+
+    def test_after_a_fallback_the_step_can_be_saved_again(self, saved: RunFolder, checkpoint: Made) -> None:
+        damage(saved, 4)
+        step = saved.load("last", warn=lambda line: None).step
+        saved.rewind(step, 2)
+        assert steps_in(saved) == [2, 3]
+        saved.save(checkpoint(4), best=False, keep=2)
+        assert load_silently(saved) == 4
+        assert steps_in(saved) == [2, 3, 4]
+        assert (saved.steps / "damaged-step-00000004").is_dir()
+
+    def test_rewinding_leaves_whole_checkpoints_alone(self, saved: RunFolder) -> None:
+        saved.rewind(4, 2)
+        assert steps_in(saved) == [2, 3, 4]
+        assert load_silently(saved, "best") == 2
+
+    def test_rewinding_puts_the_best_pointer_right(self, saved: RunFolder) -> None:
+        # A kill between a checkpoint and the pointer to it leaves the pointer behind the state.
+        saved.rewind(4, 3)
+        assert load_silently(saved, "best") == 3
+        saved.rewind(4, 1)  # no longer there: the pointer stays
+        assert load_silently(saved, "best") == 3
+        saved.rewind(4, None)
+        assert load_silently(saved, "best") == 3
+
+
+class TestAFailingDisk:
+    """Every call that can fail, failing in turn."""
+
+    CALLS = ("fsync", "replace", "rename")
+
+    def failing(self, monkeypatch: pytest.MonkeyPatch, name: str, at: int, number: int) -> list[int]:
+        """Let the call `at` of os.`name` raise; gives a list that grows with each call."""
+        calls: list[int] = []
+        real = getattr(os, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            calls.append(len(calls))
+            if calls[-1] == at:
+                raise OSError(number, os.strerror(number))
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, call)
+        return calls
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+    @pytest.mark.parametrize("name", CALLS)
+    def test_saving(
+        self, name: str, number: int, tmp_path: Path, checkpoint: Made, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for at in itertools.count():
+            folder = RunFolder.create(tmp_path / f"{name}-{at}", {"seed": 1}, {})
+            folder.save(checkpoint(1), best=True, keep=2)
+            folder.save(checkpoint(2), best=False, keep=2)
+            message = ""
+            with monkeypatch.context() as patch:
+                calls = self.failing(patch, name, at, number)
+                try:
+                    folder.save(checkpoint(3), best=True, keep=2)
+                except StorageError as error:
+                    message = str(error)
+            if len(calls) <= at:
+                break
+            assert "cannot be written" in message
+            assert ("the disk is full" in message) == (number == errno.ENOSPC)
+            assert "\n" not in message
+            # Whatever failed: one of the two newest states, whole, without a word of warning, and no leftovers.
+            assert load_silently(folder) in (2, 3)
+            assert load_silently(folder, "best") in (1, 3)
+            assert {1, 2} <= set(steps_in(folder))
+            assert not [path for path in folder.path.rglob("*") if "tmp" in path.name]
+            folder.save(checkpoint(4), best=False, keep=2)
+            assert load_silently(folder) == 4
+        assert at > 0
+        assert message == ""
+
+    @pytest.mark.parametrize("name", ["fsync", "replace"])
+    def test_replacing_a_document(self, name: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+        for at in range(2 if name == "fsync" and os.name != "nt" else 1):
+            folder.write_document("corpus", {"source": "old"})
+            with monkeypatch.context() as patch:
+                self.failing(patch, name, at, errno.ENOSPC)
+                message = one_line(StorageError, lambda: folder.write_document("corpus", {"source": "new"}))
+            assert "corpus.json: cannot be written (No space left on device); the disk is full" in message
+            # The second flush is that of the folder's list of names: the new content is already in place.
+            assert folder.document("corpus") == {"source": "old" if at == 0 else "new"}
+            assert not list(folder.path.glob(".*"))
+
+    def test_an_interrupted_save_leaves_no_half_checkpoint(
+        self, folder: RunFolder, checkpoint: Made, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder.save(checkpoint(1), best=True, keep=2)
+
+        def interrupt(descriptor: int) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                folder.save(checkpoint(2), best=True, keep=2)
+        assert [path.name for path in folder.steps.iterdir()] == ["step-00000001"]
+
+    def test_making_a_run_where_nothing_can_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("mine", encoding="utf-8")
+        message = one_line(StorageError, lambda: RunFolder.create(tmp_path / "file" / "run", {}, {}))
+        assert "cannot be written" in message
