@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitral.attention import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window, attend, attend_traced
-from vitral.attention.steps import attend_one
+from vitral.attention.steps import attend_one, normalise
 from vitral.core.streams import torch_stream
 from vitral.core.taps import Editor, Recorder
 
@@ -141,6 +141,14 @@ def test_a_row_without_keys_gives_zeros_and_finite_gradients(
         assert all(gradient.isfinite().all() for gradient in gradients)
         assert gradients[0][1].tolist() == [0] * 5  # nothing reaches the query that sees nothing
         assert gradients[2][1].tolist() == [0] * 7  # nor a value that nobody sees
+
+
+def test_the_softmax_of_nothing_has_no_gradient() -> None:
+    masked = torch.tensor([[-math.inf] * 3, [0.0, math.log(3), -math.inf]], requires_grad=True)
+    weights = normalise(masked)
+    torch.testing.assert_close(weights.detach(), torch.tensor([[0.0, 0.0, 0.0], [0.25, 0.75, 0.0]]))
+    (gradient,) = torch.autograd.grad(weights[:, 1].sum(), masked)
+    torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0, 0.0], [-0.1875, 0.1875, 0.0]]))
 
 
 @pytest.mark.parametrize("execution", [attend, lambda *a, **k: attend_traced(*a, **k).z], ids=["fused", "traced"])

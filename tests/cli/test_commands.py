@@ -152,3 +152,9 @@ def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
         assert heading in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
+
+
+def test_tensorboard_on_request(vitral, tmp_path: Path) -> None:
+    told = vitral("train", "sample", "--out", "watched", "--tensorboard", *SETTINGS)
+    assert told.code == 0, told.err
+    assert list((tmp_path / "watched" / "tensorboard").glob("events.out*"))

@@ -71,8 +71,12 @@ def table() -> Callable[..., Transformer]:
 def attentive() -> Callable[..., Transformer]:
     """A small Transformer with numbers large enough that its past matters."""
 
-    def make(vocab_size: int = 11, seed: int = 3, **config: Any) -> Transformer:
-        sizes = {"context_length": 7, "d_model": 12, "num_heads": 2, "num_layers": 2, "init_std": 0.5}
-        return Transformer(ModelConfig.parse({**sizes, **config}), vocab_size, seed=seed).double()
+    def make(vocab_size: int = 11, seed: int = 3, *, std: float = 0.5, **config: Any) -> Transformer:
+        sizes = {"context_length": 7, "d_model": 12, "num_heads": 2, "num_layers": 2}
+        model = Transformer(ModelConfig.parse({**sizes, **config}), vocab_size, seed=seed).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(std / 0.02 if parameter.dim() == 2 else 1)
+        return model
 
     return make

@@ -59,7 +59,7 @@ def test_wide_enough_it_is_brute_force(
     seed: int, stop: list[str], length_penalty: float, attentive: Make, letters: Make
 ) -> None:
     for vocab, max_tokens, specials in ((2, 4, ()), (5, 3, (0,)), (5, 2, ()), (4, 4, (3,)), (3, 1, ())):
-        model, tokenizer = attentive(vocab, seed, init_std=0.3), letters(vocab, specials=specials)
+        model, tokenizer = attentive(vocab, seed, std=0.3), letters(vocab, specials=specials)
         expected = brute_force(
             chain(model, [1, 0], specials),
             tokenizer,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
@@ -26,8 +26,9 @@ def test_frequencies_follow_the_probabilities() -> None:
         assert chi2.sf(statistic, int(possible.sum()) - 1) > 1e-4
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=9).filter(any), st.sampled_from([0.0, 0.5, ALMOST_ONE]))
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.sampled_from([0.0, 0.5, ALMOST_ONE]))
 def test_a_token_of_probability_zero_is_never_chosen(masses: list[float], number: float) -> None:
+    assume(sum(masses) > 1e-300)  # below, float64 has too few digits left
     token = int(choose(torch.tensor([masses], dtype=torch.float64), torch.tensor([number], dtype=torch.float64)))
     assert masses[token] > 0
 

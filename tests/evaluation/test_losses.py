@@ -20,8 +20,9 @@ STRETCHES = ([1, 2, 0, 3, 4, 6, 6, 1, 2, 3, 0, 4], [3], [6, 0, 0, 1, 2], [4, 4, 
 
 def small(seed: int = 2, **config: Any) -> Transformer:
     """A small Transformer with dropout, in double precision."""
-    sizes = {"context_length": CONTEXT, "d_model": 6, "num_heads": 2, "num_layers": 1, "dropout": 0.5, "init_std": 0.5}
-    return Transformer(ModelConfig.parse({**sizes, **config}), len(PIECES), seed=seed).double()
+    sizes = {"context_length": CONTEXT, "d_model": 6, "num_heads": 2, "num_layers": 1, "dropout": 0.5}
+    chosen = ModelConfig.parse({**sizes, "initialisation": "pytorch", **config})
+    return Transformer(chosen, len(PIECES), seed=seed).double()
 
 
 def by_the_definition(model: Transformer, first: int) -> tuple[list[float], list[int]]:

@@ -23,7 +23,9 @@ def test_sizes_are_watched(source: Path) -> None:
 
 
 def test_nothing_reads_pickle_or_runs_what_it_reads() -> None:
-    forbidden = re.compile(r"\bpickle\b|(?<!safetensors\.)torch\.(load|save)\(|(?<![.\w])(eval|exec)\(|yaml\.load|allow_pickle=True")
+    forbidden = re.compile(
+        r"\bpickle\b|(?<!safetensors\.)torch\.(load|save)\(|(?<![.\w])(eval|exec)\(|yaml\.load|allow_pickle=True"
+    )
     for source in SOURCES:
         assert not forbidden.search(source.read_text(encoding="utf-8")), source
 

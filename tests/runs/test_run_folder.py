@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,8 +203,9 @@ class TestCheckpoints:
     def test_a_run_without_checkpoints_is_refused(self, folder: RunFolder) -> None:
         assert "no whole checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
 
-    @pytest.mark.parametrize("pointer", ["../../elsewhere", "", "step-99999999", "a/b", ".."])
+    @pytest.mark.parametrize("pointer", ["../elsewhere", "", "step-99999999", "../elsewhere/", ".."])
     def test_a_pointer_never_leads_out(self, pointer: str, saved: RunFolder) -> None:
+        shutil.copytree(saved.steps / "step-00000002", saved.path / "elsewhere")
         (saved.path / "best").write_text(pointer, encoding="utf-8")
         assert saved.load("best", warn=lambda line: None).step == 4
 
@@ -256,6 +258,7 @@ class TestAFailingDisk:
     def test_saving(
         self, name: str, number: int, tmp_path: Path, checkpoint: Made, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        at, message = 0, ""
         for at in itertools.count():
             folder = RunFolder.create(tmp_path / f"{name}-{at}", {"seed": 1}, {})
             folder.save(checkpoint(1), best=True, keep=2)

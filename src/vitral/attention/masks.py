@@ -101,9 +101,9 @@ class Prefix(Config, Mask):
     length: Annotated[int, Field(ge=1)]
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "time source"]:
-        """Key j at or before query i, or both inside the prefix."""
+        """Key j at or before query i, or inside the prefix (which a query outside it has behind it)."""
         query, key = _positions(time, source, device)
-        return (key <= query) | ((key < self.length) & (query < self.length))
+        return (key <= query) | (key < self.length)
 
     def settled(self) -> int | None:
         """The prefix is read as a whole."""

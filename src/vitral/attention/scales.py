@@ -46,7 +46,7 @@ def adaptive_factor(
     mean = visible.sum(dim=-1, keepdim=True) / count.clamp(min=1)
     variance = (scores - mean).square().masked_fill(~seen, 0.0).sum(dim=-1, keepdim=True) / count.clamp(min=1)
     usual = 1 / math.sqrt(q.shape[-1])
-    spread = (count >= 2) & (variance >= ADAPTIVE_EPSILON**2)
+    spread = variance >= ADAPTIVE_EPSILON**2  # one key alone has none
     # The root is taken of ones where it is not used: its gradient at zero is not finite.
     return torch.where(spread, variance.masked_fill(~spread, 1.0).rsqrt(), torch.full_like(variance, usual))
 

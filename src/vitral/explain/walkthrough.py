@@ -1,36 +1,33 @@
 """A computation as numbered steps: one attention head on one text, every number the traced execution's own."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch import Tensor
 
-from vitral.attention.multihead import MultiHeadAttention, head_matrices
-from vitral.core.errors import UsageError
-from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
-from vitral.explain.arithmetic import Arithmetic, dot, number, product, softmax_cell, weighted
+from vitral.explain.arithmetic import Arithmetic, Exponentials, Sum, dot, number
+from vitral.explain.scene import Scene, set_scene
 from vitral.model import Transformer
 
-MOST_POSITIONS = 10
-"""Of a longer text the last this many positions are shown."""
+DIGITS = 3
+"""Of numbers inside sentences."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a computation.
+    """One step of a computation. It holds all its numbers; how many of them are shown is up to whoever shows them.
 
     Attributes:
         name: as in `vitral.core.names`.
         title: what it is called.
         formula: how each number comes about.
-        shapes: of what goes in and comes out, with the axis legend.
+        shapes: of what goes in and comes out, with the names of the axes.
         sentence: what it means for this text.
-        matrix: the numbers, [rows, columns]; rows and columns of positions not shown are left out.
+        matrix: the numbers, [rows, columns].
         row_labels: one for each row.
-        column_labels: one for each column.
-        cell: row and column of the number whose arithmetic is written out, within `matrix`.
+        column_labels: one for each column; the same as `row_labels` where both are positions.
+        cell: row and column of the number whose arithmetic is written out.
         arithmetic: how that number comes about.
     """
 
@@ -52,44 +49,13 @@ class Walkthrough:
 
     Attributes:
         title: what is computed.
-        intro: on what, and what is left out.
+        intro: on what, and how to read it.
         steps: the computation.
     """
 
     title: str
     intro: str
     steps: tuple[Step, ...]
-
-
-@dataclass(frozen=True)
-class _Scene:
-    """What the steps are told from: the trace of one head, and the positions shown."""
-
-    attention: MultiHeadAttention
-    trace: dict[str, Tensor]
-    head: int
-    labels: tuple[str, ...]
-    first: int
-    ask: int
-    seen: int
-    turned: bool
-
-    def of(self, name: str) -> Tensor:
-        """An activation of the chosen head, [time, …] or [time, source]; keys and values of the group it shares."""
-        value = self.trace[name][0]
-        if name in ("k", "v"):
-            return value[self.head // (self.attention.num_heads // self.attention.num_kv_heads)]
-        return value if name == "out" else value[self.head]
-
-    @property
-    def asking(self) -> str:
-        """The position whose row is worked out, for sentences."""
-        return f"position {self.ask} ({self.labels[self.ask]})"
-
-    @property
-    def asked(self) -> str:
-        """The position it is worked out against, for sentences."""
-        return f"position {self.seen} ({self.labels[self.seen]})"
 
 
 def walk_attention(
@@ -102,6 +68,8 @@ def walk_attention(
     cell: tuple[int, int] | None = None,
 ) -> Walkthrough:
     """One head's attention on `text`, step by step, in the model's own numbers.
+
+    The model is traced as it is used, in evaluation mode, and left in the mode it was in.
 
     Args:
         model: whose attention it is.
@@ -116,187 +84,239 @@ def walk_attention(
         UsageError: a text that is empty, too long or has unseen characters; a layer, head or cell that does not exist;
             a model without attention.
     """
-    attention = _attention(model, layer, head)
-    tokens = torch.from_numpy(tokenizer.encode(text))[None, :]
-    time = tokens.shape[1]
-    if not 1 <= time <= model.config.context_length:
-        raise UsageError(f"explain: the text has {time} tokens, expected 1 to {model.config.context_length}")
-    prefix = f"blocks.{layer}.attn."
-    trace = _trace(model, attention, tokens.to(model.token_embedding.weight.device), prefix)
-    ask, seen = cell or (time - 1, int(trace["weights"][0, head, time - 1].argmax()))
-    if not (0 <= ask < time and 0 <= seen < time):
-        raise UsageError(f"explain: cell ({ask}, {seen}) is outside the {time} positions of the text")
-    labels = tuple(tokenizer.label(int(token)) for token in tokens[0])
-    first = min(max(0, time - MOST_POSITIONS), ask, seen)
-    rotary = model.config.positions == "rotary"
-    scene = _Scene(attention, trace, head, labels, first, ask, seen, turned=rotary)
-    left_out = f" Of its {time} positions those from {first} on are shown; all take part." if first else ""
-    turned = " Queries and keys are shown after their turning by position." if rotary else ""
-    intro = f"The model reads {text!r}; this is head {head} of block {layer}.{left_out}{turned}"
-    steps = tuple(tell(scene) for tell in _STEPS)
+    scene = set_scene(model, tokenizer, text, layer, head, cell)
+    intro = (
+        f"The model reads {text!r}, {_count(len(scene.labels), 'position')} counted from 0; this is head {head} of "
+        f"block {layer}. Worked out below: how {scene.name(scene.ask)} asks and {scene.other()} answers."
+    )
+    steps = (
+        *(_projection(scene, name) for name in _PROJECTED),
+        _scores(scene),
+        _scaled(scene),
+        _masked(scene),
+        _weights(scene),
+        _z(scene),
+        _out(scene),
+    )
     return Walkthrough(f"Attention in numbers: block {layer}, head {head}", intro, steps)
 
 
-def _trace(model: Transformer, attention: MultiHeadAttention, tokens: Tensor, prefix: str) -> dict[str, Tensor]:
-    """The steps of one block's attention, and as "x" what went into it, in float64 for writing out."""
-    entered: list[Tensor] = []
-    hook = attention.register_forward_pre_hook(lambda _, arguments: entered.append(arguments[0]))
-    try:
-        kept = model.trace(tokens, [prefix + step for step in ATTENTION_STEPS])
-    finally:
-        hook.remove()
-    steps = {name.removeprefix(prefix): value for name, value in kept.items()}
-    return {name: value.double().cpu() for name, value in {**steps, "x": entered[0]}.items()}
+_PROJECTED = {
+    "q": ("queries", "Row {row} is what {position} looks for: its question to every position it may see."),
+    "k": ("keys", "Row {row} is what {position} offers: a query that points the same way scores high on it."),
+    "v": ("values", "Row {row} is what {position} hands over to those that look at it."),
+}
 
 
-def _attention(model: Transformer, layer: int, head: int) -> MultiHeadAttention:
-    if not 0 <= layer < len(model.blocks):
-        raise UsageError(f"explain: no block {layer}; the model has {len(model.blocks)}, counted from 0")
-    attention = model.blocks[layer].attn
-    if not isinstance(attention, MultiHeadAttention):
-        raise UsageError("explain: this model was made without attention")
-    if not 0 <= head < attention.num_heads:
-        raise UsageError(f"explain: no head {head}; a block has {attention.num_heads}, counted from 0")
-    return attention
-
-
-def _projection(scene: _Scene, name: str, row: int, sentence: str) -> Step:
+def _projection(scene: Scene, name: str) -> Step:
     """Queries, keys or values: one vector per position."""
-    values, attention = scene.of(name), scene.attention
-    matrix = head_matrices(attention)[f"w_{name}"].detach().double().cpu()
-    group = attention.num_heads // attention.num_kv_heads
-    column = matrix[scene.head if name == "q" else scene.head // group][:, 0]
-    told = dot(
-        f"{name}[{row}, 0] = x[{row}] · W_{name.upper()}[:, 0] + b",
-        scene.trace["x"][0, row],
-        column,
-        float(values[row, 0]),
-    )
-    if scene.turned and name != "v":
-        told = Arithmetic(f"{name}[{row}, 0]", f"x[{row}] W_{name.upper()} + b, turned by its position", told.value)
+    title, sentence = _PROJECTED[name]
+    row = scene.ask if name == "q" else scene.seen
+    turned = scene.frequencies is not None and name != "v"
+    sentence = sentence.format(row=row, position=scene.name(row))
+    if name != "q" and len(scene.sharing) > 1:
+        first, last = scene.sharing[0], scene.sharing[-1]
+        sentence += f" Heads {first} {'and' if last == first + 1 else 'to'} {last} share these {title}."
+    if turned:
+        sentence += f" The {title} are shown after turning: the further on a position, the wider its angle."
+    values, matrix = scene.steps[name], f"W_{name.upper()}"
+    linear = f"x {matrix} + b" if scene.projections[name].bias is not None else f"x {matrix}"
     return Step(
         name=name,
-        title=f"Projection: {_PROJECTED[name]}",
-        formula=f"{name} = x W_{name.upper()} + b",
-        shapes=f"[time, d_model] → [time, d_head] = [{values.shape[0]}, {values.shape[1]}]",
+        title=f"Projection: {title}",
+        formula=f"{name} = turn({linear}, position)" if turned else f"{name} = {linear}",
+        shapes=f"[time, d_model] → [time, d_head]: {_shape(scene.x)} → {_shape(values)}",
         sentence=sentence,
-        arithmetic=told,
-        **_cut(scene, values, (row, 0)),
+        matrix=_numbers(values),
+        row_labels=_positions(scene),
+        column_labels=_features(values),
+        cell=(row, 0),
+        arithmetic=_turning(scene, name, row) if turned else _product(scene, name, row),
     )
 
 
-_PROJECTED = {"q": "queries", "k": "keys", "v": "values"}
+def _product(scene: Scene, name: str, row: int) -> Arithmetic:
+    """A projection's first column, as the matrix makes it."""
+    projection, bias = scene.projections[name], scene.projections[name].bias
+    rule, extra = f"x[{row}] · W_{name.upper()}[:, 0]", ()
+    if bias is not None:
+        rule, extra = f"{rule} + b[0]", (float(bias[0]),)
+    working = dot(scene.x[row], projection.weight[0], *extra)
+    return Arithmetic(f"{name}[{row}, 0]", rule, working, float(scene.steps[name][row, 0]))
 
 
-def _query(scene: _Scene) -> Step:
-    return _projection(scene, "q", scene.ask, "What each position looks for, as a vector.")
+def _turning(scene: Scene, name: str, row: int) -> Arithmetic:
+    """A rotary query's or key's first column: it turns together with the first of the second half."""
+    before = scene.projections[name].before[row]
+    half = len(before) // 2
+    assert scene.frequencies is not None
+    angle = row * float(scene.frequencies[0])
+    first, second = float(before[0]), float(before[half])
+    rule = f"u[0]·cos {angle:g} − u[{half}]·sin {angle:g}, u = {name}[{row}] before turning"
+    working = Sum(((first, math.cos(angle)), (second, -math.sin(angle))))
+    return Arithmetic(f"{name}[{row}, 0]", rule, working, float(scene.steps[name][row, 0]))
 
 
-def _key(scene: _Scene) -> Step:
-    return _projection(scene, "k", scene.seen, "What each position offers to be found by.")
-
-
-def _value(scene: _Scene) -> Step:
-    return _projection(scene, "v", scene.seen, "What each position hands over when it is found.")
-
-
-def _scores(scene: _Scene) -> Step:
+def _scores(scene: Scene) -> Step:
     i, j, value = _chosen(scene, "scores")
-    agree = f"How well what {scene.asking} looks for agrees with what {scene.asked} offers: {number(value, 3)}."
-    told = dot(f"scores[{i}, {j}] = q[{i}]·k[{j}]", scene.of("q")[i], scene.of("k")[j], value)
-    return _square(scene, "scores", ("Scoring", "scores = q kᵀ"), agree, told)
+    agrees = "points the same way as" if value > 0 else "points away from" if value < 0 else "is at right angles to"
+    sentence = (
+        f"What {scene.name(i)} looks for {agrees} what {scene.other()} offers: their dot product is "
+        f"{number(value, DIGITS)}."
+    )
+    told = Arithmetic(f"scores[{i}, {j}]", f"q[{i}] · k[{j}]", dot(scene.steps["q"][i], scene.steps["k"][j]), value)
+    return _square(scene, "scores", "Scoring", "scores = q kᵀ", sentence, told)
 
 
-def _scaled(scene: _Scene) -> Step:
+_SCALES = {
+    "none": ("1", "This model does not scale: the scores go on as they are."),
+    "sqrt": ("1/√d_k", "1/√d_k = 1/√{d_head} = {factor} keeps the scores' spread from growing with the head's width."),
+    "linear": ("1/d_k", "1/d_k = 1/{d_head} = {factor} makes of each score a mean over the head's columns."),
+    "adaptive": (
+        "1/σ of the row",
+        "{asking} multiplies its scores by {factor}: 1/σ of those it may see (1/√d_k where that is one alone, or all "
+        "are equal).",
+    ),
+    "learned": ("a learned factor", "The model has learned to multiply by {factor}; it began with 1/√d_k = {usual}."),
+    "learned-per-head": (
+        "the head's learned factor",
+        "This head has learned to multiply by {factor}; it began with 1/√d_k = {usual}.",
+    ),
+}
+_GIVEN = ("a given factor", "The configuration says to multiply every score by {factor}.")
+
+
+def _scaled(scene: Scene) -> Step:
     i, j, value = _chosen(scene, "scaled")
-    score = float(scene.of("scores")[i, j])
-    factor = value / score if score else float("nan")
-    sentence = (
-        f"The scores of {scene.asking} times {number(factor, 4)}; √d_k keeps their spread from growing with d_head."
+    d_head = scene.attention.d_head
+    factor, sentence = _SCALES.get(str(scene.scale), _GIVEN)
+    sentence = sentence.format(
+        d_head=d_head,
+        factor=number(scene.factor, DIGITS),
+        usual=number(1 / math.sqrt(d_head), DIGITS),
+        asking=_begin(scene.name(i)),
     )
-    told = product(f"scaled[{i}, {j}]", score, factor, value)
-    return _square(scene, "scaled", ("Scaling", "scaled = scores · s"), sentence, told)
+    working = Sum(((float(scene.steps["scores"][i, j]), scene.factor),))
+    told = Arithmetic(f"scaled[{i}, {j}]", f"scores[{i}, {j}] · s", working, value)
+    return _square(scene, "scaled", "Scaling", f"scaled = scores · s, s = {factor}", sentence, told)
 
 
-def _masked(scene: _Scene) -> Step:
+_BIASES = {"alibi": "ALiBi's penalty", "relative": "the bias this head has learned"}
+
+
+def _masked(scene: Scene) -> Step:
     i, j, value = _chosen(scene, "masked")
-    before, masked = float(scene.of("scaled")[i, j]), scene.of("masked")
-    hidden = int(torch.isinf(masked[i]).sum())
-    sentence = (
-        f"−∞ stands where looking is not allowed; {scene.asking} may not see {hidden} of {masked.shape[1]} positions."
-    )
-    biased = f"{number(before, 4)} + bias {number(value - before, 4)}"
-    working = "as before" if value == before else "not allowed" if value == float("-inf") else biased
-    told = Arithmetic(f"masked[{i}, {j}]", working, value)
-    return _square(scene, "masked", ("Masking", "masked = scaled + bias, −∞ where not allowed"), sentence, told)
+    time = len(scene.labels)
+    hidden = int((scene.steps["masked"][i] == -math.inf).sum())
+    sees = f"{time - hidden} of {_count(time, 'position')}" if hidden else f"all {time}" if time > 1 else "itself alone"
+    sentence = f"{_begin(scene.name(i))} may see {sees}."
+    if hidden:
+        sentence += " −∞ stands where it may not look."
+    terms, rule, formula = [(float(scene.steps["scaled"][i, j]),)], f"scaled[{i}, {j}]", "masked = scaled"
+    if scene.bias is not None:
+        bias = float(scene.bias[i, j])
+        kind = _BIASES[scene.positions]
+        sentence += f" For a distance of {abs(i - j)}, {kind} adds {number(bias, DIGITS)}."
+        terms, rule, formula = [*terms, (bias,)], f"{rule} + bias[{i}, {j}]", f"{formula} + bias"
+    if value == -math.inf:
+        terms, rule = [*terms, (value,)], f"{rule} − ∞, not allowed"
+    told = Arithmetic(f"masked[{i}, {j}]", rule, Sum(tuple(terms)), value)
+    return _square(scene, "masked", "Masking", f"{formula}, −∞ where looking is not allowed", sentence, told)
 
 
-def _weights(scene: _Scene) -> Step:
+def _weights(scene: Scene) -> Step:
     i, j, share = _chosen(scene, "weights")
-    sentence = (
-        f"{scene.asking.capitalize()} takes {share:.1%} of what it gathers from {scene.asked}; a row adds up to one."
-    )
-    told = softmax_cell(f"weights[{i}, {j}]", scene.of("masked")[i], j, share)
-    return _square(scene, "weights", ("Softmax", "weights = exp(masked) / Σ exp(masked), row by row"), sentence, told)
+    row = scene.steps["masked"][i]
+    taken = "nothing" if row[j] == -math.inf else f"{share:.1%} of what it gathers"
+    sentence = f"{_begin(scene.name(i))} takes {taken} from {scene.other('itself')}; each row adds up to one."
+    working = Exponentials(float(row[j]), tuple(map(float, row)))
+    rule = f"exp(masked[{i}, {j}] − m) / Σ_j exp(masked[{i}, j] − m), m = the row's largest"
+    told = Arithmetic(f"weights[{i}, {j}]", rule, working, share)
+    return _square(scene, "weights", "Softmax", "weights = exp(masked) / Σ exp(masked), row by row", sentence, told)
 
 
-def _weighted(scene: _Scene) -> Step:
-    weights, v, z, row = scene.of("weights"), scene.of("v"), scene.of("z"), scene.ask
+def _z(scene: Scene) -> Step:
+    """The weighted values; keys of weight zero add nothing, and are not written."""
+    weights, v, z, row = scene.steps["weights"], scene.steps["v"], scene.steps["z"], scene.ask
+    order = [int(j) for j in weights[row].argsort(descending=True, stable=True) if weights[row, j] > 0]
+    met = "itself alone" if order == [row] else _count(len(order), "position")
+    sentence = f"{_begin(scene.name(row))} gathers the values of {met}, each by its weight."
     return Step(
         name="z",
         title="Weighting",
         formula="z = weights v",
-        shapes=f"[time, d_head] = [{z.shape[0]}, {z.shape[1]}]",
-        sentence=f"The mean of all values {scene.asking} may see, weighted by its row of weights.",
-        arithmetic=weighted(f"z[{row}, 0] = Σ_j weights[{row}, j] · v[j, 0]", weights[row], v[:, 0], float(z[row, 0])),
-        **_cut(scene, z, (row, 0)),
+        shapes=f"[time, source] · [source, d_head] → [time, d_head]: {_shape(weights)} · {_shape(v)} → {_shape(z)}",
+        sentence=sentence,
+        matrix=_numbers(z),
+        row_labels=_positions(scene),
+        column_labels=_features(z),
+        cell=(row, 0),
+        arithmetic=Arithmetic(
+            f"z[{row}, 0]",
+            f"Σ_j weights[{row}, j]·v[j, 0], largest weights first" if len(order) > 1 else f"weights[{row}]·v[:, 0]",
+            dot(weights[row, order], v[order, 0]),
+            float(z[row, 0]),
+        ),
     )
 
 
-def _out(scene: _Scene) -> Step:
-    out, row, projection = scene.of("out"), scene.ask, scene.attention.out_proj
-    heads = scene.trace["z"][0].transpose(0, 1).flatten(1)[row]
-    told = dot(
-        f"out[{row}, 0] = z of every head · W_O[:, 0] + b",
-        heads,
-        projection.weight[0].detach().double().cpu(),
-        float(out[row, 0]),
-    )
+def _out(scene: Scene) -> Step:
+    out, row, projection, num_heads = scene.steps["out"], scene.ask, scene.attention.out_proj, scene.attention.num_heads
+    weight, bias = projection.weight.detach().cpu().double(), projection.bias
+    together = f"Concat(z of {_count(num_heads, 'head')})" if num_heads > 1 else "z"
+    rule, extra = f"{together}[{row}] · W_O[:, 0]", ()
+    if bias is not None:
+        rule, extra = f"{rule} + b[0]", (float(bias.detach()[0]),)
+    heads = f"The {num_heads} heads side by side are" if num_heads > 1 else "The one head's z is"
     return Step(
         name="out",
         title="Concatenation and output projection",
-        formula="out = Concat(z of every head) W_O + b",
-        shapes=f"[time, heads · d_head] → [time, d_model] = [{out.shape[0]}, {out.shape[1]}]",
-        sentence=f"All {scene.attention.num_heads} heads side by side, mixed into what joins the residual stream.",
-        arithmetic=told,
-        **_cut(scene, out, (row, 0)),
+        formula=f"out = {together} W_O + b" if extra else f"out = {together} W_O",
+        shapes=f"[time, heads · d_head] → [time, d_model]: {_shape(scene.side_by_side)} → {_shape(out)}",
+        sentence=f"{heads} mixed by W_O into what {scene.name(row)} takes away from this block's attention.",
+        matrix=_numbers(out),
+        row_labels=_positions(scene),
+        column_labels=_features(out),
+        cell=(row, 0),
+        arithmetic=Arithmetic(
+            f"out[{row}, 0]", rule, dot(scene.side_by_side[row], weight[0], *extra), float(out[row, 0])
+        ),
     )
 
 
-def _chosen(scene: _Scene, name: str) -> tuple[int, int, float]:
-    """The cell that is worked out, and its number."""
-    return scene.ask, scene.seen, float(scene.of(name)[scene.ask, scene.seen])
-
-
-def _square(scene: _Scene, name: str, titles: tuple[str, str], sentence: str, told: Arithmetic) -> Step:
+def _square(scene: Scene, name: str, title: str, formula: str, sentence: str, told: Arithmetic) -> Step:
     """A step with a number for every query and key."""
-    values = scene.of(name)
-    cut = _cut(scene, values, (scene.ask, scene.seen), by_position=True)
-    shapes = f"[time, source] = [{values.shape[0]}, {values.shape[1]}]"
-    return Step(name, *titles, shapes=shapes, sentence=sentence, arithmetic=told, **cut)
+    values, labels = scene.steps[name], _positions(scene)
+    shapes = f"[time, source]: {_shape(values)}"
+    cell = (scene.ask, scene.seen)
+    return Step(name, title, formula, shapes, sentence, _numbers(values), labels, labels, cell, told)
 
 
-def _cut(scene: _Scene, values: Tensor, cell: tuple[int, int], *, by_position: bool = False) -> dict[str, Any]:
-    """A step's numbers, labels and cell, cut to the positions shown."""
-    first = scene.first
-    rows = tuple(f"{index} {label}" for index, label in enumerate(scene.labels))[first:]
-    shown = values[first:, first:] if by_position else values[first:]
-    return {
-        "matrix": tuple(tuple(float(entry) for entry in row) for row in shown),
-        "row_labels": rows,
-        "column_labels": rows if by_position else tuple(str(column) for column in range(values.shape[1])),
-        "cell": (cell[0] - first, cell[1] - first if by_position else cell[1]),
-    }
+def _chosen(scene: Scene, name: str) -> tuple[int, int, float]:
+    """The query and the key that are worked out, and their number."""
+    return scene.ask, scene.seen, float(scene.steps[name][scene.ask, scene.seen])
 
 
-_STEPS = (_query, _key, _value, _scores, _scaled, _masked, _weights, _weighted, _out)
+def _numbers(values: Tensor) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in values.tolist())
+
+
+def _positions(scene: Scene) -> tuple[str, ...]:
+    return tuple(f"{index} {label}" for index, label in enumerate(scene.labels))
+
+
+def _features(values: Tensor) -> tuple[str, ...]:
+    return tuple(str(column) for column in range(values.shape[1]))
+
+
+def _shape(values: Tensor) -> str:
+    return f"[{values.shape[0]}, {values.shape[1]}]"
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def _begin(words: str) -> str:
+    """The words at the beginning of a sentence; a token's own letters stay as they are."""
+    return words[:1].upper() + words[1:]

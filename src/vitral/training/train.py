@@ -121,21 +121,21 @@ def complete(config: RunConfig) -> dict[str, Any]:
 def _go(session: Session, lines: NgramLines) -> RunFolder:
     """Announce, train, and give the folder."""
     config = session.config
-    session.reporter(
-        {
-            "event": "start",
-            "step": session.progress.step,
-            "steps": config.training.steps,
-            "parameters": count_parameters(config.model, session.dataset.tokenizer.vocab_size),
-            "vocab_size": session.dataset.tokenizer.vocab_size,
-            "tokens": {name: len(part.tokens) for name, part in session.dataset.parts.items()},
-            "device": session.device.type,
-            "dtype": config.training.dtype,
-            "threads": torch.get_num_threads(),
-            "ngrams": lines.plain(),
-            "out": str(session.folder.path),
-        }
-    )
     with stop_on_signals() as request:
+        session.reporter(
+            {
+                "event": "start",
+                "step": session.progress.step,
+                "steps": config.training.steps,
+                "parameters": count_parameters(config.model, session.dataset.tokenizer.vocab_size),
+                "vocab_size": session.dataset.tokenizer.vocab_size,
+                "tokens": {name: len(part.tokens) for name, part in session.dataset.parts.items()},
+                "device": session.device.type,
+                "dtype": config.training.dtype,
+                "threads": torch.get_num_threads(),
+                "ngrams": lines.plain(),
+                "out": str(session.folder.path),
+            }
+        )
         run_steps(session, request)
     return session.folder

@@ -1,0 +1,92 @@
+"""A run that is trained in a moment, on a text of its own."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.config import merge
+from vitral.runs import RunFolder
+from vitral.training import RunConfig, train
+
+Configured = Callable[..., RunConfig]
+WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
+
+
+def written() -> str:
+    """Two thousand words in an order that no rule of three words tells."""
+    return " ".join(WORDS[(n * n // 7 + n // 3) % 11] for n in range(2000)) + "\n"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepared texts go to a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of some eight thousand characters."""
+    path = tmp_path_factory.mktemp("corpus") / "words.txt"
+    path.write_text(written(), encoding="utf-8", newline="\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def configured(text: Path) -> Configured:
+    """`configured(training={"steps": 3})`: twenty tiny steps with dropout and accumulation, or what is said instead."""
+
+    def make(**changes: Any) -> RunConfig:
+        base = {
+            "corpus": {"source": str(text), "tokenizer": "char", "split": "tail"},
+            "model": {"context_length": 11, "d_model": 6, "num_heads": 3, "num_layers": 1, "dropout": 0.2},
+            "training": {
+                "steps": 20,
+                "batch_size": 3,
+                "accumulation": 2,
+                "optimizer": {"learning_rate": 0.01},
+                "schedule": {"name": "cosine", "warmup_steps": 3, "final_fraction": 0.1},
+                "clip_norm": 0.5,
+                "evaluate_every": 7,
+                "log_every": 1,
+                "keep_checkpoints": 99,
+                "device": "cpu",
+            },
+        }
+        return RunConfig.parse(merge(base, changes))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def straight(configured: Configured, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The twenty steps without a stop, a checkpoint after each."""
+    config = configured(training={"checkpoint_every": 1})
+    return train(config, tmp_path_factory.mktemp("straight") / "run")
+
+
+def checkpoint_bytes(folder: RunFolder, step: int) -> dict[str, bytes]:
+    """Every file of a checkpoint."""
+    return {path.name: path.read_bytes() for path in (folder.steps / f"step-{step:08d}").iterdir()}
+
+
+def measured(folder: RunFolder) -> list[str]:
+    """What was measured, apart from times: one JSON text for each event."""
+    events = [event for event in folder.metrics() if event["event"] != "end"]
+    return [json.dumps({k: v for k, v in event.items() if k != "tokens_per_second"}) for event in events]
+
+
+@pytest.fixture(scope="session")
+def bytes_of() -> Callable[[RunFolder, int], dict[str, bytes]]:
+    """The function `checkpoint_bytes`."""
+    return checkpoint_bytes
+
+
+@pytest.fixture(scope="session")
+def measured_in() -> Callable[[RunFolder], list[str]]:
+    """The function `measured`."""
+    return measured

@@ -1,0 +1,387 @@
+"""One optimizer step: its batches, its loss, its gradients, its rate; and what stops it."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.errors import TrainingStopped, UsageError
+from vitral.data import prepare
+from vitral.data.batches import Batches
+from vitral.evaluation import PartLoss
+from vitral.model import ModelConfig, Transformer
+from vitral.model.selfcheck import check_device
+from vitral.runs import RunFolder, load_run
+from vitral.training import Event, RunConfig, resume, train
+from vitral.training.loop import Session, backward, one_step
+from vitral.training.optimizers import (
+    OptimizerConfig,
+    build_optimizer,
+    decay_groups,
+    load_optimizer_tensors,
+    optimizer_tensors,
+)
+from vitral.training.schedules import ScheduleConfig, learning_rate
+
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+
+
+def session(config: RunConfig, path: Path) -> Session:
+    """A float64 session without a folder on disk."""
+    dataset = prepare(config.corpus)
+    model = Transformer(config.model, dataset.tokenizer.vocab_size, seed=config.seed).double()
+    optimizer = build_optimizer(model, config.training.optimizer)
+    return Session(config, dataset, model, optimizer, RunFolder(path), lambda event: None)
+
+
+def gradients(model: Transformer) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+class TestGradients:
+    """What a step descends."""
+
+    PLAIN: dict[str, Any] = {"dropout": 0.0, "initialisation": "pytorch"}  # noqa: RUF012
+
+    def test_accumulated_gradients_are_the_mean(self, configured: Configured, tmp_path: Path) -> None:
+        """Of two batches of three, and of one batch of the same six windows."""
+        two = session(configured(model=self.PLAIN), tmp_path)
+        loss = sum(float(backward(two, 5, micro)) for micro in range(2))
+        found = gradients(two.model)
+        pairs = [two.batches.batch(5, micro) for micro in range(2)]
+        means: list[Tensor] = []
+        for inputs, targets in [*pairs, tuple(torch.cat(both) for both in zip(*pairs, strict=True))]:
+            two.model.zero_grad()
+            mean = functional.cross_entropy(two.model(inputs).flatten(0, 1), targets.flatten())
+            mean.backward()
+            means.append(mean.detach())
+            for name, gradient in gradients(two.model).items():
+                if len(means) == 3:
+                    torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-14)
+        assert loss == pytest.approx(float(means[0] + means[1]) / 2, rel=1e-14)
+        assert loss == pytest.approx(float(means[2]), rel=1e-14)
+
+    def test_a_steps_batches_are_those_of_its_number(self, configured: Configured, tmp_path: Path) -> None:
+        made = session(configured(model=self.PLAIN), tmp_path)
+        same = Batches(made.dataset.parts["train"], context_length=11, batch_size=3, seed=1)
+        for step, micro in ((0, 0), (0, 1), (3, 1)):
+            ours, theirs = made.batches.batch(step, micro), same.batch(step, micro)
+            assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+    def test_under_a_prefix_only_what_follows_counts(self, configured: Configured, tmp_path: Path) -> None:
+        prefix = {"attention": {"mask": {"name": "prefix", "length": 4}}}
+        made = session(configured(model=self.PLAIN | prefix, training={"accumulation": 1}), tmp_path)
+        inputs, targets = made.batches.batch(0, 0)
+        with torch.inference_mode():
+            each = made.model(inputs).log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+        loss, _, _ = one_step(made)
+        assert loss == pytest.approx(-float(each[:, 3:].mean()), rel=1e-12)
+        assert loss != pytest.approx(-float(each.mean()), rel=1e-6)
+
+    def test_clipping_shortens_what_is_too_long(self, configured: Configured, tmp_path: Path) -> None:
+        free = session(configured(model=self.PLAIN, training={"clip_norm": 1e9}), tmp_path)
+        _, norm, _ = one_step(free)
+        untouched = gradients(free.model)
+        total = math.sqrt(sum(float(gradient.square().sum()) for gradient in untouched.values()))
+        assert norm == pytest.approx(total, rel=1e-12)
+        clipped = session(configured(model=self.PLAIN, training={"clip_norm": norm / 3}), tmp_path)
+        assert one_step(clipped)[1] == pytest.approx(norm, rel=1e-12)  # the norm before clipping is told
+        for name, gradient in gradients(clipped.model).items():
+            torch.testing.assert_close(gradient, untouched[name] / 3, rtol=1e-5, atol=1e-12)
+
+    def test_the_first_adamw_step_by_hand(self, configured: Configured, tmp_path: Path) -> None:
+        """m/(1-β1) = g and v/(1-β2) = g², so the step is g/(|g| + ε); decay is apart from it, and only of matrices."""
+        chosen = {"learning_rate": 0.25, "weight_decay": 0.5, "epsilon": 0.125}
+        plain = {"optimizer": chosen, "schedule": {"name": "constant", "warmup_steps": 0}, "clip_norm": 1e9}
+        made = session(configured(model=self.PLAIN, training=plain), tmp_path)
+        before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
+        one_step(made)
+        for name, gradient in gradients(made.model).items():
+            decay = 0.5 if before[name].dim() == 2 else 0.0
+            expected = before[name] * (1 - 0.25 * decay) - 0.25 * gradient / (gradient.abs() + 0.125)
+            torch.testing.assert_close(made.model.get_parameter(name).detach(), expected, rtol=0, atol=1e-12)
+
+
+class TestOptimizer:
+    """Groups and state."""
+
+    def made(self, **chosen: Any) -> Transformer:
+        sizes = {"context_length": 5, "d_model": 6, "num_heads": 3, "num_layers": 1}
+        return Transformer(ModelConfig.parse({**sizes, **chosen}), 7)
+
+    def test_matrices_decay_and_the_rest_does_not(self) -> None:
+        model = self.made(attention={"scale": "learned-per-head"})
+        decayed, rest = decay_groups(model)
+        assert set(decayed) == {
+            "token_embedding.weight",
+            "positions.weight",
+            "blocks.0.attn.in_proj.weight",
+            "blocks.0.attn.out_proj.weight",
+            "blocks.0.mlp.up.weight",
+            "blocks.0.mlp.down.weight",
+            "head.weight",
+        }
+        assert "blocks.0.attn.scale.factor" in rest
+        assert len(decayed) + len(rest) == len(list(model.parameters()))
+        groups = build_optimizer(model, OptimizerConfig(weight_decay=0.3)).param_groups
+        assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(7, 0.3), (len(rest), 0.0)]
+
+    def test_a_model_without_biases_and_norms_has_one_group(self) -> None:
+        model = self.made(bias=False, norm="none")
+        assert len(build_optimizer(model, OptimizerConfig()).param_groups) == 1
+
+    def test_state_is_named_tensors_and_comes_back(self) -> None:
+        model = self.made()
+        optimizer = build_optimizer(model, OptimizerConfig())
+        model(torch.zeros(1, 3, dtype=torch.long)).sum().backward()
+        optimizer.step()
+        tensors = optimizer_tensors(model, optimizer)
+        assert {key.split("/")[1] for key in tensors} == {"step", "exp_avg", "exp_avg_sq"}
+        assert len(tensors) == 3 * len(list(model.parameters()))
+        other = self.made()
+        empty = build_optimizer(other, OptimizerConfig())
+        assert optimizer_tensors(other, empty) == {}
+        load_optimizer_tensors(other, empty, tensors, "here")
+        assert all(torch.equal(value, tensors[key]) for key, value in optimizer_tensors(other, empty).items())
+
+    @pytest.mark.parametrize(
+        ("tensors", "complaint"),
+        [
+            ({"nowhere/exp_avg": torch.zeros(2)}, "here: optimizer state for nowhere, which this model does not have"),
+            ({"head.weight/exp_avg": torch.zeros(2)}, "head.weight/exp_avg has shape (2,), not (7, 6)"),
+        ],
+    )
+    def test_state_that_does_not_fit_is_refused_in_one_line(self, tensors: dict[str, Tensor], complaint: str) -> None:
+        model = self.made()
+        with pytest.raises(UsageError) as refused:
+            load_optimizer_tensors(model, build_optimizer(model, OptimizerConfig()), tensors, "here")
+        assert complaint in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+class TestSchedules:
+    """The rate of each step."""
+
+    @pytest.mark.parametrize(
+        ("schedule", "rates"),
+        [
+            ({"name": "constant"}, [8, 8, 8, 8, 8]),
+            ({"name": "constant", "warmup_steps": 4}, [2, 4, 6, 8, 8]),
+            ({"name": "linear"}, [8, 6.4, 4.8, 3.2, 1.6]),
+            ({"name": "linear", "warmup_steps": 1, "final_fraction": 0.5}, [8, 8, 7, 6, 5]),
+            ({"name": "cosine", "warmup_steps": 1}, [8, 8, 4 + 4 * math.sqrt(0.5), 4, 4 - 4 * math.sqrt(0.5)]),
+            (
+                {"name": "cosine", "warmup_steps": 1, "final_fraction": 0.5},
+                [8, 8, 6 + 2 * math.sqrt(0.5), 6, 6 - 2**0.5],
+            ),
+            ({"name": "trapezoidal", "decay_fraction": 0.4}, [8, 8, 8, 8, 4]),
+            (
+                {"name": "trapezoidal", "warmup_steps": 1, "decay_fraction": 0.5, "final_fraction": 0.25},
+                [8, 8, 8, 8, 5],
+            ),
+            ({"name": "linear", "warmup_steps": 9}, [8 / 9, 16 / 9, 24 / 9, 32 / 9, 40 / 9]),
+        ],
+    )
+    def test_by_hand(self, schedule: dict[str, Any], rates: list[float]) -> None:
+        found = [learning_rate(ScheduleConfig.parse(schedule), 8.0, step, 5) for step in range(5)]
+        assert found == pytest.approx(rates, rel=1e-12)
+
+    @given(
+        st.sampled_from(["constant", "cosine", "linear", "trapezoidal"]),
+        st.integers(0, 13),
+        st.floats(0, 1),
+        st.floats(0.01, 1),
+        st.integers(1, 31),
+    )
+    def test_it_rises_then_falls_within_its_bounds(
+        self, name: Any, warmup: int, final: float, decay: float, steps: int
+    ) -> None:
+        schedule = ScheduleConfig(name=name, warmup_steps=warmup, final_fraction=final, decay_fraction=decay)
+        rates = [learning_rate(schedule, 3.0, step, steps) for step in range(steps)]
+        after = rates[warmup:]
+        assert rates[:warmup] == sorted(rates[:warmup])
+        assert after == sorted(after, reverse=True)
+        assert all(0 < rate <= 3.0 + 1e-12 for rate in rates[:warmup])
+        assert all(3.0 * final - 1e-12 <= rate <= 3.0 + 1e-12 for rate in after)
+
+    def test_the_rate_told_is_the_rate_applied(self, configured: Configured, tmp_path: Path) -> None:
+        config = configured()
+        made = session(config, tmp_path)
+        made.progress.step = 2
+        _, _, rate = one_step(made)
+        assert rate == learning_rate(config.training.schedule, 0.01, 2, 20) == 0.01
+        assert [group["lr"] for group in made.optimizer.param_groups] == [rate, rate]
+
+
+def poison(loss: Tensor, logits: Tensor, where: str) -> Tensor:
+    """A loss that is not finite, or one that is and whose gradient is not."""
+    if where == "loss":
+        return loss * math.nan
+    if where == "infinite loss":
+        return loss * math.inf
+    return loss + torch.sqrt(logits.sum() * 0)  # 0, with a gradient of 0/0
+
+
+class TestNumbersThatAreNotFinite:
+    """They stop the run before the step that would have used them."""
+
+    @pytest.mark.parametrize(
+        ("where", "culprit"),
+        [
+            ("loss", "the loss is nan"),
+            ("infinite loss", "the loss is inf"),
+            ("gradient", r"the gradient of \S+ is not finite"),
+        ],
+    )
+    def test_the_step_is_not_taken(
+        self,
+        where: str,
+        culprit: str,
+        configured: Configured,
+        straight: RunFolder,
+        tmp_path: Path,
+        bytes_of: BytesOf,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        from vitral.model import next_token_loss
+
+        calls: list[int] = []
+
+        def broken(logits: Tensor, targets: Tensor, mask: Any) -> Tensor:
+            calls.append(1)
+            loss = next_token_loss(logits, targets, mask)
+            return poison(loss, logits, where) if len(calls) == 2 * 9 else loss  # the second batch of step 9
+
+        said: list[Event] = []
+        with monkeypatch.context() as patch:
+            patch.setattr("vitral.training.loop.next_token_loss", broken)
+            with pytest.raises(TrainingStopped, match=f"stopped before step 9: {culprit}") as stopped:
+                train(configured(), tmp_path / "run", reporter=said.append)
+        assert stopped.value.exit_code == 3
+        assert "\n" not in str(stopped.value)
+        assert "batch 8 of seed 1" in str(stopped.value)
+        assert [event["step"] for event in said if event["event"] == "step"] == list(range(1, 9))
+        folder = RunFolder.open(tmp_path / "run")
+        assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
+        assert all(p.isfinite().all() for p in load_run(folder.path, "last").model.parameters())
+        assert bytes_of(folder, 7) == bytes_of(straight, 7)
+        assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)  # where the cause has gone
+
+    @pytest.mark.parametrize("part", [0, 1])
+    def test_an_evaluation_that_is_not_finite_saves_nothing(
+        self, part: int, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[int] = []
+
+        def broken(*_: Any) -> PartLoss:
+            calls.append(1)
+            return PartLoss(math.nan if len(calls) == 3 + part else 1.0, 1, 1, 1)
+
+        monkeypatch.setattr("vitral.training.loop.evaluate_part", broken)
+        name = ("validation", "test")[part]
+        with pytest.raises(TrainingStopped, match=f"stopped at step 14: the {name} loss is nan") as stopped:
+            train(configured(), tmp_path / "run")
+        assert "\n" not in str(stopped.value)
+        folder = RunFolder.open(tmp_path / "run")
+        assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
+        assert [event["step"] for event in folder.metrics("evaluation")] == [7]
+
+    def test_a_model_that_diverges_stops_by_itself(self, configured: Configured, tmp_path: Path) -> None:
+        wild = {"learning_rate": 1e30, "weight_decay": 0.0}
+        training = {"optimizer": wild, "schedule": {"warmup_steps": 0}, "evaluate_every": 1}
+        with pytest.raises(TrainingStopped):
+            train(configured(training=training), tmp_path / "run")
+
+
+class TestPrecision:
+    """Which numbers a run keeps."""
+
+    @pytest.mark.parametrize(("dtype", "kept"), [("float64", torch.float64), ("bfloat16", torch.float32)])
+    def test_weights_and_averages(self, dtype: str, kept: torch.dtype, configured: Configured, tmp_path: Path) -> None:
+        training = {"steps": 3, "evaluate_every": 2, "dtype": dtype, "sample_every": 2, "sample_tokens": 3}
+        folder = train(configured(training=training), tmp_path / "run")
+        saved = folder.load("last", warn=pytest.fail)
+        assert {tensor.dtype for tensor in saved.model.values()} == {kept}
+        averages = {key: tensor.dtype for key, tensor in saved.optimizer.items() if not key.endswith("/step")}
+        assert set(averages.values()) == {kept}
+        assert len(folder.metrics("evaluation")) == 2
+
+    def test_losses_are_near_one_another(self, configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
+        losses = {"float32": [event["loss"] for event in straight.metrics("step")]}
+        for dtype in ("float64", "bfloat16"):
+            folder = train(configured(training={"dtype": dtype}), tmp_path / dtype)
+            losses[dtype] = [event["loss"] for event in folder.metrics("step")]
+        assert losses["float64"] == pytest.approx(losses["float32"], abs=1e-3)
+        assert losses["bfloat16"] == pytest.approx(losses["float32"], abs=0.05)
+        assert losses["float64"] != losses["float32"] != losses["bfloat16"]
+
+
+class TestDevices:
+    """A device is believed only after it has computed what the CPU computes."""
+
+    @pytest.fixture
+    def model(self) -> Transformer:
+        sizes = {"context_length": 5, "d_model": 6, "num_heads": 1, "positions": "rotary", "initialisation": "pytorch"}
+        return Transformer(ModelConfig.parse(sizes), 7)
+
+    def elsewhere(self, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor], Tensor]) -> list[Transformer]:
+        """Let every model that is moved compute `change` of its logits; gives the models that were."""
+        moved: list[Transformer] = []
+        move, forward = Transformer.to, Transformer.forward
+
+        def to(self: Transformer, *where: Any, **options: Any) -> Transformer:
+            moved.append(move(self, *where, **options))
+            return moved[-1]
+
+        def wrong(self: Transformer, tokens: Tensor) -> Tensor:
+            logits = forward(self, tokens)
+            return change(logits) if any(self is model for model in moved) else logits
+
+        monkeypatch.setattr(Transformer, "to", to)
+        monkeypatch.setattr(Transformer, "forward", wrong)
+        return moved
+
+    def test_a_right_one_passes(self, model: Transformer) -> None:
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        assert check_device(model, torch.device("cpu")) < 1e-5
+        assert model.training
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda logits: logits + 0.1,
+            lambda logits: logits * math.nan,
+            torch.zeros_like,
+            lambda logits: logits.flip(-1),
+            lambda logits: torch.cat((logits[:, :-1], logits[:, :1]), 1),
+        ],
+    )
+    def test_a_wrong_one_is_refused_in_one_line(
+        self, change: Callable[[Tensor], Tensor], model: Transformer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.elsewhere(monkeypatch, change)
+        with pytest.raises(
+            UsageError, match=r"device cpu: logits differ from the CPU's by \S+; use --device cpu"
+        ) as no:
+            check_device(model, torch.device("cpu"))
+        assert "\n" not in str(no.value)
+
+    def test_rounding_is_let_through(self, model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.elsewhere(monkeypatch, lambda logits: logits * 1.001)
+        assert 0 < check_device(model, torch.device("cpu")) < 0.01
+
+    def test_nothing_of_float64_is_sent_where_there_may_be_none(
+        self, model: Transformer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        moved = self.elsewhere(monkeypatch, lambda logits: logits)
+        check_device(model, torch.device("cpu"))
+        assert {buffer.dtype for buffer in moved[-1].buffers()} == {torch.float32}

@@ -1,0 +1,246 @@
+"""A run is a function of its configuration, and only of what in it is about training."""
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.data import prepare
+from vitral.evaluation import NgramLines, evaluate_part
+from vitral.model import Transformer
+from vitral.runs import RunFolder, load_run
+from vitral.training import Event, RunConfig, train
+
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+MeasuredIn = Callable[[RunFolder], list[str]]
+
+GOLDEN = [2.946568, 2.9362, 2.890771, 2.886162, 2.845555, 2.841432, 2.77144, 2.736925, 2.700104, 2.63995]
+
+
+def test_two_runs_are_equal(
+    configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
+) -> None:
+    torch.rand(7)  # whatever the state of the global generator
+    again = train(configured(training={"checkpoint_every": 1}), tmp_path / "run")
+    assert all(bytes_of(again, step) == bytes_of(straight, step) for step in range(1, 21))
+    assert measured_in(again) == measured_in(straight)
+    for name in ("config.toml", "tokenizer.json", "corpus.json", "environment.json"):
+        assert (again.path / name).read_bytes() == (straight.path / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"evaluate_every": 3},
+        {"evaluate_every": 10**9},
+        {"log_every": 3},
+        {"checkpoint_every": 2, "keep_checkpoints": 2},
+        {"sample_every": 6, "sample_tokens": 13},
+    ],
+)
+def test_looking_changes_nothing(
+    changes: dict[str, int], configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+) -> None:
+    watched = train(configured(training=changes), tmp_path / "run")
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert bytes_of(watched, 20)[name] == bytes_of(straight, 20)[name]
+    losses = {event["step"]: event["loss"] for event in straight.metrics("step")}
+    assert all(event["loss"] == losses[event["step"]] for event in watched.metrics("step"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 2},
+        {"training": {"batch_size": 5}},
+        {"training": {"accumulation": 1}},
+        {"training": {"optimizer": {"weight_decay": 0.0}}},
+        {"training": {"clip_norm": 0.1}},
+        {"model": {"dropout": 0.1}},
+    ],
+)
+def test_training_changes_something(
+    changes: dict[str, Any], configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+) -> None:
+    other = train(configured(**changes), tmp_path / "run")
+    assert bytes_of(other, 20)["model.safetensors"] != bytes_of(straight, 20)["model.safetensors"]
+
+
+def test_ten_losses_are_those_of_the_first_release(configured: Configured, tmp_path: Path) -> None:
+    # Without dropout, whose numbers are not the same on every kind of processor.
+    schedule = {"name": "constant", "warmup_steps": 0}
+    config = configured(model={"dropout": 0.0}, training={"steps": 10, "schedule": schedule})
+    folder = train(config, tmp_path / "run")
+    assert [event["loss"] for event in folder.metrics("step")] == pytest.approx(GOLDEN, abs=1e-4)
+
+
+def test_it_learns(configured: Configured, tmp_path: Path) -> None:
+    sizes = {"batch_size": 31, "accumulation": 1, "steps": 60, "evaluate_every": 60}
+    folder = train(configured(training=sizes, model={"dropout": 0.0, "d_model": 12}), tmp_path / "run")
+    losses = [event["loss"] for event in folder.metrics("step")]
+    assert losses[-1] < losses[0] - 0.5
+    assert folder.metrics("evaluation")[-1]["test_loss"] < losses[0] - 0.5
+
+
+def test_a_loaded_run_measures_what_training_measured(configured: Configured, straight: RunFolder) -> None:
+    """Best is the checkpoint with the lowest validation loss, and its losses are found again exactly."""
+    run, dataset = load_run(straight.path, "best"), prepare(configured().corpus)
+    evaluations = straight.metrics("evaluation")
+    best = min(evaluations, key=lambda event: event["validation_loss"])
+    assert run.step == best["step"]
+    for part in ("validation", "test"):
+        found = evaluate_part(run.model, dataset.parts[part], run.tokenizer).loss
+        assert found == best[f"{part}_loss"]
+
+
+def test_what_is_said_while_training(configured: Configured, tmp_path: Path) -> None:
+    said: list[Event] = []
+    sizes = {"steps": 5, "evaluate_every": 2, "log_every": 2, "sample_every": 3, "sample_tokens": 7}
+    folder = train(configured(training=sizes), tmp_path / "run", reporter=said.append)
+    assert [(event["event"], event["step"]) for event in said] == [
+        ("start", 0),
+        ("step", 2),
+        ("evaluation", 2),
+        ("sample", 3),
+        ("step", 4),
+        ("evaluation", 4),
+        ("step", 5),
+        ("sample", 5),
+        ("evaluation", 5),
+        ("end", 5),
+    ]
+    assert said[0]["steps"] == 5
+    assert said[0]["parameters"] == sum(p.numel() for p in load_run(folder.path).model.parameters())
+    assert folder.metrics() == said[1:]
+    assert all(len(event["text"]) == 7 for event in folder.metrics("sample"))
+    assert sorted(path.name for path in (folder.path / "samples").iterdir()) == [
+        "step-00000003.txt",
+        "step-00000005.txt",
+    ]
+
+
+def test_the_mean_training_loss_is_since_the_last_evaluation(straight: RunFolder) -> None:
+    losses = {event["step"]: event["loss"] for event in straight.metrics("step")}
+    spans = {7: range(1, 8), 14: range(8, 15), 20: range(15, 21)}
+    for event in straight.metrics("evaluation"):
+        span = [losses[step] for step in spans[event["step"]]]
+        assert event["train_loss"] == pytest.approx(sum(span) / len(span), rel=1e-12)
+
+
+def test_a_run_folder_tells_everything(configured: Configured, straight: RunFolder) -> None:
+    assert RunConfig.parse(straight.config).model.d_ff == 24  # what was left out is filled in
+    assert straight.config["model"]["num_kv_heads"] == 3
+    corpus = straight.document("corpus")
+    assert corpus["sha256"] == prepare(configured().corpus).sha256
+    assert len(NgramLines.from_plain(corpus["ngrams"]).orders) == 6
+    state = json.loads((straight.steps / "step-00000020" / "state.json").read_bytes())
+    assert state.keys() == {"format", "step", "seed", "corpus", "loss_sum", "loss_count", "best_loss", "best_step"}
+
+
+class TestInitFrom:
+    """Starting from another run's weights."""
+
+    FROZEN: ClassVar[dict[str, Any]] = {
+        "steps": 1,
+        "optimizer": {"learning_rate": 1e-30},
+        "schedule": {"warmup_steps": 0},
+    }
+
+    def test_training_starts_from_the_best_weights(
+        self, configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+    ) -> None:
+        config = configured(seed=2, training=self.FROZEN)
+        folder = train(config, tmp_path / "run", init_from=straight.path)
+        best = load_run(straight.path, "best").step
+        assert bytes_of(folder, 1)["model.safetensors"] == bytes_of(straight, best)["model.safetensors"]
+        fresh = train(config, tmp_path / "fresh")
+        assert bytes_of(fresh, 1)["model.safetensors"] != bytes_of(folder, 1)["model.safetensors"]
+        assert folder.document("tokenizer") == straight.document("tokenizer")
+
+    def test_another_text_is_read_with_the_old_tokenizer(
+        self, configured: Configured, straight: RunFolder, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other.txt"
+        other.write_text("bad cat and a mad dog " * 40, encoding="utf-8")
+        config = configured(corpus={"source": str(other)}, training=self.FROZEN)
+        folder = train(config, tmp_path / "run", init_from=straight.path)
+        assert folder.document("tokenizer") == straight.document("tokenizer")
+        other.write_text("zebra " * 100, encoding="utf-8")
+        with pytest.raises(UsageError, match="'z'"):
+            train(config, tmp_path / "zebra", init_from=straight.path)
+
+    @pytest.mark.parametrize(
+        ("model", "complaint"),
+        [
+            ({"d_model": 9}, "has shape"),
+            ({"num_layers": 2}, r"blocks\.1\..* is missing"),
+            ({"norm": "post"}, r"final_norm\..* has no place"),
+        ],
+    )
+    def test_other_shapes_are_refused_in_one_line(
+        self, model: dict[str, Any], complaint: str, configured: Configured, straight: RunFolder, tmp_path: Path
+    ) -> None:
+        with pytest.raises(UsageError, match=f"--init-from .*: .*{complaint}") as refused:
+            train(configured(model=model), tmp_path / "run", init_from=straight.path)
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "run").exists()
+
+    def test_tokens_must_mean_the_same(self, configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
+        other = tmp_path / "other.txt"
+        other.write_text("".join(chr(0x400 + n % 18) for n in range(997)), encoding="utf-8")
+        config = configured(corpus={"source": str(other)})
+        dataset = prepare(config.corpus)
+        assert dataset.tokenizer.vocab_size == load_run(straight.path).tokenizer.vocab_size
+        with pytest.raises(UsageError, match="tokens must mean the same"):
+            train(config, tmp_path / "run", dataset=dataset, init_from=straight.path)
+
+
+class TestRefusals:
+    """What is refused before anything is written."""
+
+    def test_a_folder_that_exists(self, configured: Configured, straight: RunFolder) -> None:
+        with pytest.raises(UsageError, match="exists already"):
+            train(configured(), straight.path)
+
+    def test_a_context_longer_than_the_text(self, configured: Configured, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="context_length = 9,999 needs 10,000 tokens in a row") as refused:
+            train(configured(model={"context_length": 9999}), tmp_path / "run")
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "run").exists()
+
+    def test_a_mask_that_shows_the_answer(self, configured: Configured) -> None:
+        both_ways = {"attention": {"mask": "bidirectional"}}
+        with pytest.raises(UsageError, match=r"model\.attention\.mask: under a bidirectional mask") as refused:
+            configured(model=both_ways)
+        assert "\n" not in str(refused.value)
+        assert configured(model=both_ways, training={"allow_leak": True}).training.allow_leak
+
+    def test_a_prefix_that_leaves_nothing(self, configured: Configured) -> None:
+        with pytest.raises(UsageError, match="a prefix of 12 leaves no target in a context of 11"):
+            configured(model={"attention": {"mask": {"name": "prefix", "length": 12}}})
+        configured(model={"attention": {"mask": {"name": "prefix", "length": 11}}})
+
+    def test_a_device_that_computes_something_else(
+        self, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def wrong(model: Transformer, device: torch.device) -> float:
+            raise UsageError(f"device {device}: logits differ")
+
+        module = importlib.import_module("vitral.training.train")  # the package's `train` is the function
+        monkeypatch.setattr(module, "resolve_device", lambda name: torch.device("meta"))
+        monkeypatch.setattr(module, "check_device", wrong)
+        with pytest.raises(UsageError, match="device meta: logits differ"):
+            train(configured(), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
+def test_leaking_on_purpose_runs(configured: Configured, tmp_path: Path) -> None:
+    leaky = {"steps": 3, "allow_leak": True}
+    folder = train(configured(model={"attention": {"mask": "bidirectional"}}, training=leaky), tmp_path / "run")
+    assert len(folder.metrics("step")) == 3
