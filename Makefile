@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/vitral demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

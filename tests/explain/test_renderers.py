@@ -91,6 +91,12 @@ def test_a_long_text_shows_its_end_and_what_is_worked_out() -> None:
     assert list(shown["out"].columns)[-1] == "… 10 more"
 
 
+def test_one_alone_is_shown_since_a_gap_takes_as_much_room() -> None:
+    shown = tables(walk(20, (19, 10), d_head=7))
+    assert list(shown["q"].columns) == ["", *"0123456"]
+    assert list(shown["weights"].columns)[:5] == ["", "… 10 more", "10 b", "11 ␠", "12 a"]
+
+
 def test_what_fits_is_shown_whole_and_cutting_is_said_only_where_it_happens() -> None:
     whole, cut = walk(12, d_head=3), walk(13, (12, 12), d_head=3)
     assert not any(left_out(table.columns) for table in tables(whole).values())
@@ -124,19 +130,16 @@ def test_text_holds_the_same_tables_aligned() -> None:
         assert " ".join(told.split("\n\n")[2].split()) == " ".join(step.arithmetic.line().split())
 
 
-def test_digits_are_those_asked_for_everywhere() -> None:
-    walkthrough = walk(3)
-    for digits in (0, 5):
-        for section in to_sections(walkthrough, digits=digits):
-            if isinstance(section, Details):
-                _, table, _ = section.sections
-                assert isinstance(table, Table)
-                for row in table.rows:
-                    assert all(
-                        re.fullmatch(rf"\[?−?(\d+{rf'\.\d{{{digits}}}' if digits else ''}|∞)\]?", cell)
-                        for cell in row[1:]
-                    )
-        assert walkthrough.steps[0].arithmetic.line(digits) in " ".join(to_text(walkthrough, digits=digits).split())
+@pytest.mark.parametrize(("digits", "form"), [(0, r"\[?(−?\d+|−∞)\]?"), (5, r"\[?(−?\d+\.\d{5}|−∞)\]?")])
+def test_digits_are_those_asked_for_everywhere(digits: int, form: str) -> None:
+    walkthrough = walk(3, d_head=4)
+    for section in to_sections(walkthrough, digits=digits):
+        if isinstance(section, Details):
+            _, table, _ = section.sections
+            assert isinstance(table, Table)
+            shown = [cell for row in table.rows for cell in row[1:] if cell != "…"]
+            assert all(re.fullmatch(form, cell) for cell in shown)
+    assert walkthrough.steps[0].arithmetic.line(digits) in " ".join(to_text(walkthrough, digits=digits).split())
 
 
 def test_wide_and_hidden_characters_do_not_shift_the_table() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
@@ -70,7 +71,8 @@ def test_every_matrix_is_the_traces(variant: str, layer: int, head: int) -> None
     made = model(**VARIANTS[variant])
     steps = steps_of(made, layer=layer, head=head)
     assert list(steps) == STEPS
-    trace = made.trace(torch.from_numpy(tokenizer().encode(TEXT))[None])
+    names = [f"blocks.{layer}.attn.{name}" for name in STEPS]
+    trace = made.trace(torch.from_numpy(tokenizer().encode(TEXT))[None], names)
     for name, step in steps.items():
         value = trace[f"blocks.{layer}.attn.{name}"][0]
         if name in ("k", "v"):
@@ -107,7 +109,7 @@ def test_a_model_in_single_precision_is_shown_as_it_is(cell: tuple[int, int]) ->
         assert worth(written) == pytest.approx(step.arithmetic.value, abs=1e-4)
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "relative"])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_scale_and_bias_are_those_between_the_steps(variant: str) -> None:
     for head, row in itertools.product([0, 5], [0, 3]):
         scene = set_scene(model(**VARIANTS[variant]), tokenizer(), TEXT, 0, head, (row, 0))
@@ -118,6 +120,12 @@ def test_scale_and_bias_are_those_between_the_steps(variant: str) -> None:
         np.testing.assert_allclose((scaled + bias[row])[seen], masked[seen], rtol=1e-12)
 
 
+def first_attention(made: Transformer) -> MultiHeadAttention:
+    attention = made.get_submodule("blocks.0.attn")
+    assert isinstance(attention, MultiHeadAttention)
+    return attention
+
+
 def integers() -> Transformer:
     """x of a is (1, 0) and of b (0, 1); q is (1, 2) and (0, 1), k (1, 0) and (1, 3), v (9, 0) and (0, 18)."""
     changes = {"d_model": 2, "num_layers": 1, "num_heads": 1, "context_length": 3}
@@ -126,25 +134,26 @@ def integers() -> Transformer:
     with torch.no_grad():
         made.token_embedding.weight[1:3] = torch.eye(2)
         projections = [[1, 2], [0, 1]], [[1, 0], [1, 3]], [[9, 0], [0, 18]]
-        made.blocks[0].attn.in_proj.weight.copy_(torch.cat([torch.tensor(matrix).T for matrix in projections]))
-        made.blocks[0].attn.out_proj.weight.copy_(torch.tensor([[1, 0], [1, 1]]))
+        attention = first_attention(made)
+        attention.in_proj.weight.copy_(torch.cat([torch.tensor(matrix).T for matrix in projections]))
+        attention.out_proj.weight.copy_(torch.tensor([[1, 0], [1, 1]]))
     return made
 
 
 def test_a_model_of_small_integers_can_be_followed_by_hand() -> None:
     letters = build_tokenizer(CorpusConfig(), "abcd", [])
     walk = walk_attention(integers(), letters, "ab", cell=(1, 1))
-    told = {step.name: step.arithmetic.lines(2)[1:] for step in walk.steps}
+    told = {step.name: step.arithmetic.lines(3)[1:] for step in walk.steps}
     assert told == {
-        "q": ("0.00·1.00 + 1.00·0.00", "0.00"),
-        "k": ("0.00·1.00 + 1.00·1.00", "1.00"),
-        "v": ("0.00·9.00 + 1.00·0.00", "0.00"),
-        "scores": ("0.00·1.00 + 1.00·3.00", "3.00"),
-        "scaled": ("3.00·0.69", "2.08"),  # 3 ln 2
-        "masked": ("2.08",),
-        "weights": ("exp(2.08 − 2.08) / Σ", "1.00 / (0.12 + 1.00)", "0.89"),  # 2⁰ and 2³ of 9
-        "z": ("0.89·0.00 + 0.11·9.00", "1.00"),  # (1, 16)
-        "out": ("1.00·1.00 + 16.00·0.00", "1.00"),
+        "q": ("0.000·1.000 + 1.000·0.000", "0.000"),
+        "k": ("0.000·1.000 + 1.000·1.000", "1.000"),
+        "v": ("0.000·9.000 + 1.000·0.000", "0.000"),
+        "scores": ("0.000·1.000 + 1.000·3.000", "3.000"),
+        "scaled": ("3.000·0.693", "2.079"),  # 3 ln 2
+        "masked": ("2.079",),
+        "weights": ("exp(2.079 − 2.079) / Σ", "1.000 / (0.125 + 1.000)", "0.889"),  # 2⁰ and 2³ of 9
+        "z": ("0.889·0.000 + 0.111·9.000", "1.000"),  # (1, 16)
+        "out": ("1.000·1.000 + 16.000·0.000", "1.000"),
     }
     assert walk.steps[3].matrix == ((1, 7), (0, 3))
     np.testing.assert_allclose(walk.steps[7].matrix, [[9, 0], [1, 16]], rtol=1e-12)
@@ -214,7 +223,7 @@ def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None
 
 def test_scores_of_zero_have_a_scale_too() -> None:
     made = model(bias=False)
-    torch.nn.init.zeros_(made.blocks[0].attn.in_proj.weight)
+    torch.nn.init.zeros_(first_attention(made).in_proj.weight)
     for step in steps_of(made).values():
         assert "nan" not in step.sentence + step.arithmetic.line()
     assert steps_of(made)["scaled"].arithmetic.line(2).endswith("= 0.00·0.50 = 0.00")
@@ -226,8 +235,8 @@ def test_a_model_in_training_is_shown_as_it_is_used_and_left_in_training() -> No
     made.train()
     assert walk_attention(made, tokenizer(), TEXT) == expected
     assert made.training
-    assert made.blocks[0].attn.training
-    assert not made.blocks[0].attn.in_proj._forward_hooks
+    assert first_attention(made).training
+    assert not first_attention(made).in_proj._forward_hooks
 
 
 @pytest.mark.parametrize(

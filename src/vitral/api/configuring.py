@@ -1,5 +1,6 @@
 """From what a user names to one frozen configuration: preset < TOML file < overrides."""
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def configure(
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:
     """Refuse a bare word that is neither a preset, nor a corpus, nor anything on disk, offering the nearest."""
-    if start is None or start in corpus_names() or Path(start).exists() or len(Path(start).parts) > 1 or "." in start:
+    if start is None or start in corpus_names() or os.path.lexists(start) or len(Path(start).parts) > 1 or "." in start:
         return
     names = {*known, *corpus_names()}
     raise UsageError(f"{start!r} is no preset, no known text and no file; {nearest(start, names)}")
@@ -90,7 +91,7 @@ def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> N
 
 def free_folder(name: str) -> Path:
     """A folder for a new run that nothing has taken: `runs/NAME`, then `runs/NAME-2` and so on."""
-    stem = Path("runs") / (Path(name).stem or "run")
+    stem = Path("runs") / (Path(name).resolve().stem or "run")
     number = 1
     while (candidate := stem if number == 1 else stem.with_name(f"{stem.name}-{number}")).exists():
         number += 1

@@ -74,7 +74,7 @@ def survey_dataset(dataset: Dataset, text: str, *, context_length: int, batch_si
 
 def facts(report: CorpusReport) -> list[tuple[str, str]]:
     """The text in numbers, as (what, how much)."""
-    endings = ", ".join(f"{count:,} {name!r}" for name, count in report.lines.endings.items() if count) or "none"
+    endings = ", ".join(f"{count:,} {name}" for name, count in report.lines.endings.items() if count) or "none"
     parts = ", ".join(f"{part} {count:,}" for part, count in report.tokens.items())
     return [
         ("bytes", f"{report.num_bytes:,}"),

@@ -1,5 +1,6 @@
 """The command line: parses, prints, exits. Everything heavy is imported inside the commands."""
 
+import io
 import sys
 
 import typer
@@ -29,6 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
     0 done, 2 something given cannot be used, 3 training met a number that is not finite, 4 the disk failed, 130
     interrupted before there was anything to save.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our letters shows "?", not a traceback
     sys.exit(run(arguments))
 
 

@@ -21,6 +21,7 @@ def console(*, stderr: bool = False) -> Console:
 def say(text: str = "") -> None:
     """Print text, with what could steer a terminal made visible."""
     sys.stdout.write(visible(text) + "\n")
+    sys.stdout.flush()
 
 
 def print_json(data: Any) -> None:

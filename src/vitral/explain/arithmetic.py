@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from torch import Tensor
+
 MOST_TERMS = 4
 """Of a longer sum the first this many terms are written; the line says how many are not, and what they come to."""
 

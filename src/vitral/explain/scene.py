@@ -98,8 +98,8 @@ def set_scene(
     trace, x, projected = _trace(model, attention, tokens, layer)
     time = tokens.shape[1]
     group = head // (attention.num_heads // attention.num_kv_heads)
-    of_head = {name: value[0] if name == "out" else value[0, head] for name, value in trace.items()}
-    of_head |= {name: trace[name][0, group] for name in ("k", "v")}
+    place = dict.fromkeys(ATTENTION_STEPS, head) | {"k": group, "v": group}
+    of_head = {name: value[0] if name == "out" else value[0, place[name]] for name, value in trace.items()}
     ask, seen = (time - 1, int(of_head["weights"][-1].argmax())) if cell is None else cell
     if not (0 <= ask < time and 0 <= seen < time):
         raise UsageError(f"explain: cell ({ask}, {seen}) is outside the text's {time} positions, counted from 0")
