@@ -11,7 +11,7 @@ from vitral.api.reporting import loss_sections, parameter_section
 from vitral.api.run import Run
 from vitral.core.config import assignment
 from vitral.data import Dataset, load_corpus, prepare
-from vitral.explain import Walkthrough, to_sections
+from vitral.explain import Choice, View, Walkthrough, to_sections
 from vitral.figures.html import page
 from vitral.figures.maps import attention_maps
 from vitral.figures.sections import Details, Figure, Heading, Paragraph, Section
@@ -111,7 +111,7 @@ def write_page(planned: Demonstration, result: StudyResult, walkthrough: Walkthr
 
 def walk(run: Run) -> Walkthrough:
     """The attention computation that the demonstration shows."""
-    return run.explain(SENTENCE, layer=LAYER, head=HEAD)
+    return run.explain(SENTENCE, View(layers=(LAYER,), choice=Choice(heads=(HEAD,))))
 
 
 def _attention(run: Run, folder: Path) -> list[Section]:

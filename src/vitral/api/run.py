@@ -14,7 +14,7 @@ from vitral.core.names import require_known
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
 from vitral.evaluation import NgramLines, PartLoss, evaluate_part
-from vitral.explain import Walkthrough, walk_attention
+from vitral.explain import View, Walkthrough, walk_run
 from vitral.model import Row, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
@@ -173,9 +173,10 @@ class Run:
             raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
         return self.model.trace(tokens, None if names is None else list(names))
 
-    def explain(self, text: str, *, layer: int = 0, head: int = 0) -> Walkthrough:
-        """One attention computation on `text` in numbers; see `vitral.explain`."""
-        return walk_attention(self.model, self.tokenizer, text, layer=layer, head=head)
+    def explain(self, text: str, view: View | None = None) -> Walkthrough:
+        """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`."""
+        with precision(*self._precision):
+            return walk_run(self.model, self.tokenizer, text, view, self.path.name)
 
     def parameters(self) -> list[Row]:
         """Every learned tensor with its formula and count."""

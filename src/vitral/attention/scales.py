@@ -39,13 +39,18 @@ def adaptive_factor(
     σ is the population standard deviation. Where fewer than two keys are visible, or σ is below
     `ADAPTIVE_EPSILON`, the factor is 1/√d_k.
     """
-    scores = steps.score(q, k)
+    return spread_factor(steps.score(q, k), allowed, 1 / math.sqrt(q.shape[-1]))
+
+
+def spread_factor(
+    scores: Float[Tensor, "*batch time source"], allowed: Bool[Tensor, "..."], usual: float
+) -> Float[Tensor, "*batch time 1"]:
+    """The adaptive factor of rows of scores: 1/σ of the allowed ones, `usual` where that cannot be had."""
     seen = allowed.expand(scores.shape)
     count = seen.sum(dim=-1, keepdim=True)
     visible = scores.masked_fill(~seen, 0.0)
     mean = visible.sum(dim=-1, keepdim=True) / count.clamp(min=1)
     variance = (scores - mean).square().masked_fill(~seen, 0.0).sum(dim=-1, keepdim=True) / count.clamp(min=1)
-    usual = 1 / math.sqrt(q.shape[-1])
     spread = variance >= ADAPTIVE_EPSILON**2  # one key alone has none
     # The root is taken of ones where it is not used: its gradient at zero is not finite.
     return torch.where(spread, variance.masked_fill(~spread, 1.0).rsqrt(), torch.full_like(variance, usual))

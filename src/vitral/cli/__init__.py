@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from vitral.cli import building, experimenting, using
+from vitral.cli import building, experimenting, explaining, using
 from vitral.core.errors import VitralError
 
 app = typer.Typer(
@@ -20,14 +20,14 @@ app = typer.Typer(
 
 for command in (experimenting.demo, building.corpus, building.train, building.resume, building.count):
     app.command()(command)
-for command in (using.evaluate, using.generate, using.explain, experimenting.study):
+for command in (using.evaluate, using.generate, explaining.explain, explaining.check, experimenting.study):
     app.command()(command)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error is one line on stderr and the exit code that belongs to it.
 
-    0 done, 2 something given cannot be used, 3 training met a number that is not finite, 4 the disk failed, 130
+    0 done, 1 a check found something wrong, 2 something given cannot be used, 3 training met a number that is not finite, 4 the disk failed, 130
     interrupted before there was anything to save.
     """
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""Commands that use a trained model: evaluate, generate, explain."""
+"""Commands that use a trained model: evaluate, generate."""
 
 from typing import Annotated
 
@@ -93,18 +93,3 @@ def generate(
     )
     write(run, checkpoint.value, request, device=device.value, dtype=dtype.value)
 
-
-def explain(
-    run: RunArgument,
-    text: Annotated[str, typer.Option(help="The text whose attention is shown in numbers.")] = "To be",
-    layer: Annotated[int, typer.Option(help="Which block, from 0.")] = 0,
-    head: Annotated[int, typer.Option(help="Which head, from 0.")] = 0,
-    digits: Annotated[int, typer.Option(help="Digits after the point.", min=0, max=12)] = 3,
-    checkpoint: WhichOption = Which.best,
-) -> None:
-    """Show one attention computation of a run in numbers, step by step."""
-    from vitral.api import Run
-    from vitral.cli.screen import say
-    from vitral.explain import to_text
-
-    say(to_text(Run(run, checkpoint.value).explain(text, layer=layer, head=head), digits=digits))

@@ -1,16 +1,22 @@
-"""One self-contained HTML file from sections: no script, no network, readable in light, in dark and on paper."""
+"""One self-contained HTML file from sections: no network, readable in light, in dark and on paper.
 
+Where cells can be chosen a small script comes with the page, and nothing else may run; without it the page still reads.
+"""
+
+import base64
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import resources
 from itertools import count
 from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
-from vitral.figures.sections import Figure, Heading, Section
+from vitral.figures.sections import CellTable, Details, Figure, Formula, Heading, Section
 from vitral.figures.style import GRID, INK, MUTED, PAPER
 from vitral.figures.text import visible
 
@@ -40,8 +46,52 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str
     render = _renderer(anchors)
     body = Markup("\n").join(render(section) for section in sections)
     contents = [anchor for anchor in anchors if anchor.text]
+    script = _script() if _has_cells(sections) else None
     shell = _templates().get_template("page.html")
-    return shell.render(title=title, lead=lead, body=body, footer=footer, language=language, contents=contents)
+    return shell.render(
+        title=title, lead=lead, body=body, footer=footer, language=language, contents=contents, script=script
+    )
+
+
+class Script(NamedTuple):
+    """A page's script, and the hash by which alone the page lets it run."""
+
+    source: Markup
+    hash: str
+
+
+def _script() -> Script:
+    source = (resources.files("vitral.figures") / "templates" / "cells.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    return Script(Markup(source), f"sha256-{digest}")
+
+
+def _has_cells(sections: Sequence[Section]) -> bool:
+    return any(
+        isinstance(section, CellTable) or (isinstance(section, Details) and _has_cells(section.sections))
+        for section in sections
+    )
+
+
+class _Workings(NamedTuple):
+    """The arithmetic of a table's cells: all of it, where each cell's is, and the one told at first."""
+
+    all: list[Markup]
+    places: list[list[int | None]]
+    first: Markup
+
+
+def _workings(table: CellTable) -> _Workings:
+    every: list[Markup] = []
+    places: list[list[int | None]] = []
+    for row in table.workings:
+        places.append([])
+        for working in row:
+            places[-1].append(None if working is None else len(every))
+            if working is not None:
+                every.append(Markup(working.mathml))
+    first = places[table.chosen[0]][table.chosen[1]]
+    return _Workings(every, places, Markup() if first is None else every[first])
 
 
 def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
@@ -54,6 +104,10 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["anchor"] = _note(anchors, section)
         elif isinstance(section, Figure):
             extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
+        elif isinstance(section, Formula):
+            extra["mathml"] = Markup(section.mathml)
+        elif isinstance(section, CellTable):
+            extra["workings"] = _workings(section)
         return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
 
     macros = _templates().get_template("sections.html").make_module({"render": render})

@@ -95,5 +95,20 @@ def _(section: pieces.Details) -> str:
     return f"<details>\n<summary>{escape(section.summary)}</summary>\n\n{inside}\n\n</details>"
 
 
+@_block.register
+def _(section: pieces.Formula) -> str:
+    return fence(section.text)
+
+
+@_block.register
+def _(section: pieces.CellTable) -> str:
+    row, column = section.chosen
+    told, rows = section.workings[row][column], [list(cells) for cells in section.rows]
+    if told is not None:
+        rows[row][column + 1] = f"[{rows[row][column + 1]}]"
+    table = _block(pieces.Table(section.caption, section.columns, tuple(map(tuple, rows))))
+    return table if told is None else f"{table}\n\n{fence(told.text)}"
+
+
 def _one_line(text: str) -> str:
     return " ".join(escape(text).split())

@@ -104,10 +104,63 @@ class Columns:
 
 @dataclass(frozen=True)
 class Details:
-    """Sections that are folded away until asked for; unfolded on paper."""
+    """Sections that fold away; unfolded on paper.
+
+    Attributes:
+        summary: what they are about; always seen.
+        sections: what folds.
+        unfolded: whether they are seen before they are asked for.
+    """
 
     summary: str
     sections: tuple["Section", ...]
+    unfolded: bool = False
 
 
-Section = Heading | Paragraph | Callout | Listing | Table | Figure | Preformatted | Columns | Details
+@dataclass(frozen=True)
+class Formula:
+    """A formula.
+
+    Attributes:
+        mathml: a `math` element; goes into the page as it is, so it must come from code, not from a text.
+        text: the same for files without mathematics.
+    """
+
+    mathml: str
+    text: str
+
+
+@dataclass(frozen=True)
+class CellTable:
+    """A table of numbers each of which tells, when chosen, how it comes about.
+
+    Attributes:
+        caption: what it shows.
+        columns: headings, the first of them the rows' own.
+        rows: as many cells each as there are columns.
+        workings: how each cell comes about, of the same shape less the first column; None where nothing is told.
+        chosen: row and column, in `workings`, of the one told at first.
+        heat: shares from 0 to 1 by which cells are shaded, of the shape of `workings`; empty for none.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    workings: tuple[tuple[Formula | None, ...], ...]
+    chosen: tuple[int, int]
+    heat: tuple[tuple[float, ...], ...] = ()
+
+
+Section = (
+    Heading
+    | Paragraph
+    | Callout
+    | Listing
+    | Table
+    | Figure
+    | Preformatted
+    | Columns
+    | Details
+    | Formula
+    | CellTable
+)

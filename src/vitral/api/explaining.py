@@ -1,0 +1,92 @@
+"""Worked examples by file or by name: shown, checked, made."""
+
+from importlib import resources
+from pathlib import Path
+
+from vitral.api.configuring import configure, presets
+from vitral.core.config import nearest
+from vitral.core.errors import StorageError, UsageError
+from vitral.explain import Example, Report, Tiny, check, corrected, load_example, parse_example, tiny_example
+from vitral.model import ModelConfig
+
+
+def gallery() -> dict[str, str]:
+    """The worked examples that come along: their texts by name."""
+    files = [file for file in (resources.files("vitral.explain") / "gallery").iterdir() if file.name.endswith(".toml")]
+    return {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in sorted(files, key=lambda file: file.name)
+    }
+
+
+def find_example(named: str | Path) -> Example:
+    """A worked example by the path of its file, or by its name in the gallery.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    path = Path(named)
+    if path.exists() or path.suffix == ".toml":
+        return load_example(path, preset_model)
+    known = gallery()
+    if str(named) not in known:
+        raise UsageError(f"{named}: neither a file nor an example of the gallery; {nearest(str(named), known)}")
+    return parse_example(known[str(named)], preset_model, path)
+
+
+def preset_model(name: str) -> ModelConfig:
+    """The model of a preset.
+
+    Raises:
+        UsageError: there is no such preset.
+    """
+    if name not in presets():
+        raise UsageError(f"preset {name!r}: {nearest(name, presets())}")
+    return configure(name).model
+
+
+def check_examples(named: list[str]) -> list[Report]:
+    """Check each of several examples, by file or name."""
+    return [check(find_example(one)) for one in named]
+
+
+def correct(report: Report, folder: Path | None = None) -> Path:
+    """Write the corrected example beside the author's, as NAME.fixed.toml, or into a folder; gives its path.
+
+    Raises:
+        UsageError: there is something of that name already.
+        StorageError: the disk did not take it.
+    """
+    source = report.example.path or Path("example.toml")
+    target = (folder or source.parent) / f"{source.name.removesuffix('.toml')}.fixed.toml"
+    return write_new(target, corrected(report))
+
+
+def make_tiny(tiny: Tiny, target: Path | None = None) -> Example:
+    """A case to be done by hand; written to a file to be filled in, if one is named.
+
+    Raises:
+        UsageError: sizes that cannot be, or something of that name already.
+        StorageError: the disk did not take it.
+    """
+    text = tiny_example(tiny)
+    if target is not None:
+        write_new(target, text)
+    return parse_example(text, preset_model, target)
+
+
+def write_new(target: Path, text: str) -> Path:
+    """Write a file that is not there yet.
+
+    Raises:
+        UsageError: it is there.
+        StorageError: the disk did not take it.
+    """
+    try:
+        with target.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{target}: exists already; nothing was overwritten, choose another name") from None
+    except OSError as error:
+        raise StorageError(f"{target}: cannot be written ({error.strerror})") from None
+    return target

@@ -1,0 +1,178 @@
+"""Commands that show and check computations: explain, check."""
+
+import enum
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vitral.cli.options import Device, DeviceOption, Dtype, DtypeOption, Format, FormatOption, Which, WhichOption
+from vitral.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vitral.explain import Choice, Walkthrough
+
+
+class Form(enum.StrEnum):
+    """In which form a walkthrough is written."""
+
+    text = "text"
+    markdown = "markdown"
+    html = "html"
+    json = "json"
+    latex = "latex"
+
+
+class Language(enum.StrEnum):
+    """In which language."""
+
+    en = "en"
+    pt = "pt"
+
+
+LanguageOption = Annotated[Language, typer.Option("--lang", help="English or Portuguese.")]
+
+
+def explain(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[EXAMPLE.toml | NAME | RUN]", help="A worked example, by file or name, or a run."),
+    ] = None,
+    text: Annotated[str, typer.Option(help="Of a run: what the model reads.")] = "To be",
+    layer: Annotated[str, typer.Option(help="Of a run: which blocks, as 0 or 0,1 or all.")] = "0",
+    head: Annotated[str | None, typer.Option(help="Which heads, as 0 or 0,1 or all; examples count from 1.")] = None,
+    query: Annotated[int | None, typer.Option(help="The position whose query is worked out; else the last.")] = None,
+    key: Annotated[int | None, typer.Option(help="The position it is worked out with; else the one it sees most.")] = None,
+    column: Annotated[int | None, typer.Option(help="The feature that is worked out; else the first.")] = None,
+    block: Annotated[bool, typer.Option("--block", help="Of a run: embeddings and the whole block, not attention alone.")] = False,
+    ending: Annotated[bool, typer.Option("--ending", help="Of a run: logits, probabilities and the choice, too.")] = False,
+    digits: Annotated[int, typer.Option(help="Digits after the point.", min=0, max=12)] = 3,
+    lang: LanguageOption = Language.en,
+    format: Annotated[Form, typer.Option("--format", help="In which form.")] = Form.text,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
+    tiny: Annotated[bool, typer.Option("--tiny", help="A case to be done by hand, of small whole numbers.")] = False,
+    exercise: Annotated[Path | None, typer.Option(help="With --tiny: write it here, to be filled in and checked.")] = None,
+    positions: Annotated[int, typer.Option(help="With --tiny: how many tokens.")] = 3,
+    d_model: Annotated[int, typer.Option(help="With --tiny: how wide.")] = 4,
+    num_heads: Annotated[int, typer.Option(help="With --tiny: how many heads.")] = 1,
+    mask: Annotated[str, typer.Option(help="With --tiny: causal or bidirectional.")] = "causal",
+    scale: Annotated[str, typer.Option(help="With --tiny: none, sqrt or linear.")] = "sqrt",
+    seed: Annotated[int, typer.Option(help="With --tiny: of its numbers.")] = 1,
+    checkpoint: WhichOption = Which.best,
+    device: DeviceOption = Device.cpu,
+    dtype: DtypeOption = Dtype.float32,
+) -> None:
+    """Show a computation in numbers, step by step: a worked example, a run on a text, or a tiny case."""
+    from vitral.cli.walking import print_walkthrough
+    from vitral.explain import Choice, Tiny, View, walk_example
+
+    if (what is None) != tiny:
+        raise UsageError(
+            "explain: say what: an EXAMPLE.toml, a name of the gallery (vitral check --list), a RUN with --text, or --tiny"
+        )
+    if exercise is not None and not tiny:
+        raise UsageError("explain: --exercise goes with --tiny")
+    run = what is not None and Path(what).is_dir()
+    first = 0 if run else 1
+
+    def place(number: int | None) -> int | None:
+        return None if number is None else number - first
+
+    heads = _several("--head", head if head is not None else ("0" if run else "all"), first)
+    choice = Choice(heads=heads, query=place(query), key=place(key), column=place(column) or 0)
+    if tiny:
+        from vitral.api.explaining import make_tiny
+
+        case = Tiny(positions, d_model, num_heads, mask, scale, seed)
+        example = make_tiny(case, exercise)
+        if exercise is not None:
+            from vitral.cli.screen import say
+
+            say(f"written: {exercise}\nfill in the question marks, then: vitral check {exercise}")
+            return
+        walkthrough = walk_example(example, choice, lang.value)
+    elif run:
+        from vitral.api import Run
+
+        view = View(_several("--layer", layer, 0), choice, block=block, ending=ending, language=lang.value)
+        walkthrough = Run(str(what), checkpoint.value, device=device.value, dtype=dtype.value).explain(text, view)
+    else:
+        from vitral.api.explaining import find_example
+
+        walkthrough = walk_example(find_example(str(what)), choice, lang.value)
+    if out is None and format is Form.text:
+        print_walkthrough(walkthrough, digits)
+    else:
+        _write(walkthrough, format, digits, out)
+
+
+def _several(option: str, given: str, first: int) -> tuple[int, ...] | None:
+    """Numbers from the command line, from 0; None for all."""
+    if given == "all":
+        return None
+    try:
+        return tuple(dict.fromkeys(int(part) - first for part in given.split(",")))
+    except ValueError:
+        raise UsageError(f"{option} {given}: expected numbers as 0 or 0,1, or all") from None
+
+
+def _write(walkthrough: "Walkthrough", form: Form, digits: int, out: Path | None) -> None:
+    """In one form, to the screen or to a file that is not there yet."""
+    import json
+
+    from vitral.api.explaining import write_new
+    from vitral.cli.screen import say
+    from vitral.explain import to_latex, to_markdown, to_page, to_plain, to_text
+
+    writers = {Form.text: to_text, Form.markdown: to_markdown, Form.html: to_page, Form.latex: to_latex}
+    if form is Form.json:
+        written = json.dumps(to_plain(walkthrough, digits=digits), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    else:
+        written = writers[form](walkthrough, digits=digits)
+    if out is not None:
+        say(f"written: {write_new(out, written if written.endswith(chr(10)) else written + chr(10))}")
+    else:
+        sys.stdout.write(written)
+
+
+def check(
+    examples: Annotated[
+        list[str] | None, typer.Argument(metavar="EXAMPLE.toml…", help="Worked examples, by file or name.")
+    ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Write the corrected example as NAME.fixed.toml beside it.")] = False,
+    out: Annotated[Path | None, typer.Option(help="With --fix: the folder to write to.")] = None,
+    lang: LanguageOption = Language.en,
+    format: FormatOption = Format.text,
+    list_: Annotated[bool, typer.Option("--list", help="List the worked examples that come along.")] = False,
+) -> None:
+    """Compare the numbers of worked examples with what is true: which is wrong first, and why.
+
+    Exit code 0 when nothing is worse than rounding, 1 when something is wrong, 2 when a file cannot be read.
+    """
+    from vitral.api.explaining import check_examples, correct
+    from vitral.cli.checking import print_gallery, print_report
+    from vitral.cli.screen import print_json, say
+    from vitral.explain import phrases
+    from vitral.explain.checking import ORDER, Verdict
+    from vitral.explain.verdicts import plain
+
+    if list_:
+        print_gallery()
+        return
+    if not examples:
+        raise UsageError("check: say which examples, by file or by name (vitral check --list)")
+    words = phrases(lang.value)
+    reports = check_examples(examples)
+    if format is Format.json:
+        print_json([plain(report, words) for report in reports])
+    for place, report in enumerate(reports):
+        if format is not Format.json:
+            say("") if place else None
+            print_report(report, words)
+        if fix and report.worst not in (Verdict.right, Verdict.unknown):
+            target = correct(report, out)
+            if format is not Format.json:
+                say(words("check.fixed", path=target))
+    if any(ORDER.index(report.worst) > ORDER.index(Verdict.rounding) for report in reports):
+        raise typer.Exit(1)

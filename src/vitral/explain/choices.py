@@ -1,0 +1,218 @@
+"""Operations on a distribution over a vocabulary: the choice under each decoding rule.
+
+The rules are those of `vitral.decoding`, applied to a table of probabilities instead of a model's logits.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.decoding import Sampling, beam_search, distribution
+from vitral.explain.notation import Apply, Expression, Fraction, Name, Number, Over, Power, Product, Sum, Words
+from vitral.explain.operations import Index, Scribe, numbers
+from vitral.model import ModelConfig, Transformer
+from vitral.model.cache import KVCache
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The distribution that is drawn from under one rule, from the last position's probabilities.
+
+    Attributes:
+        rule: "temperature", "top_k", "top_p" or "min_p".
+        value: its number.
+    """
+
+    rule: str
+    value: float
+
+    def __call__(self, probabilities: Tensor) -> Tensor:
+        """[vocab] of [time, vocab]."""
+        return distribution(probabilities[-1:].log(), self.sampling())[0]
+
+    def sampling(self) -> Sampling:
+        """The rule as decoding knows it.
+
+        Raises:
+            UsageError: a number the rule cannot have.
+        """
+        whole = self.rule == "top_k" and self.value == int(self.value)
+        return Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
+
+    def formula(self) -> Expression:
+        """p^(1/T) over its sum, or p over the sum of what is kept."""
+        share: Expression = Name("p", below="i")
+        other: Expression = Name("p", below="l")
+        if self.rule == "temperature":
+            exponent = Fraction(Number(1, exact=True), Name("T"))
+            return Fraction(Power(share, exponent), Over("l", Power(other, exponent)))
+        return Fraction(share, Over("kept", other))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """One share over those that are left."""
+        probabilities, (word,) = inputs[0][-1], index
+        shares = self(inputs[0])
+        if self.rule == "temperature" and self.value > 0:
+            return self._warmed(probabilities, word)
+        kept = [number for number, share in zip(numbers(probabilities), shares.tolist(), strict=True) if share > 0]
+        if float(shares[word]) == 0:
+            return (Words("0"),)
+        return (Fraction(Number(float(probabilities[word])), Sum(tuple(kept))),)
+
+    def _warmed(self, probabilities: Tensor, word: int) -> tuple[Expression, ...]:
+        if self.value == 1:
+            return (Number(float(probabilities[word])),)
+        powers = probabilities ** (1 / self.value)
+        exponent = Fraction(Number(1, exact=True), Number(self.value, exact=True))
+        rule = Fraction(
+            Power(Number(float(probabilities[word])), exponent),
+            Sum(tuple(Power(number, exponent) for number in numbers(probabilities))),
+        )
+        return (rule, Fraction(Number(float(powers[word])), Sum(tuple(numbers(powers)))))
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The likeliest word, as its place in the vocabulary."""
+
+    def __call__(self, probabilities: Tensor) -> Tensor:
+        """[1] of [time, vocab]; of equal ones the first."""
+        return distribution(probabilities[-1:].log(), Sampling(temperature=0.0)).argmax(dim=-1).double()
+
+    def formula(self) -> Expression:
+        """arg max p."""
+        return Apply("argmax", (Name("p", below="i"),))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """The largest of them all."""
+        return (Apply("max", tuple(numbers(inputs[0][-1]))),)
+
+
+class _Table(Transformer):
+    """A model that is a table: the next word's probabilities depend on the last word alone."""
+
+    def __init__(self, table: Tensor, length: int) -> None:
+        super().__init__(ModelConfig(context_length=length, d_model=1, num_layers=0, num_heads=1), len(table))
+        self.table = table.log()
+
+    def forward(self, tokens: Tensor, *, cache: KVCache | None = None, **_: Any) -> Tensor:
+        if cache is not None:
+            cache.advance(tokens.shape[1])
+        return self.table[tokens]
+
+
+class _Words:
+    """A tokenizer whose tokens are the places of words."""
+
+    name, specials, start = "words", (), 0
+
+    def __init__(self, size: int) -> None:
+        self.vocab_size = size
+
+    def encode(self, text: str, *, replacement: str | None = None) -> Any:
+        return torch.tensor([int(text)]).numpy()
+
+    def token_bytes(self, token: int) -> bytes:
+        return str(token).encode()
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The likeliest continuation that beam search finds in a table of next words.
+
+    Attributes:
+        start: place of the word it begins after.
+        num_beams: hypotheses kept.
+        length: words to add.
+        probability: give its probability rather than its words.
+    """
+
+    start: int
+    num_beams: int
+    length: int
+    probability: bool = False
+
+    def __call__(self, table: Tensor) -> Tensor:
+        """Places of the words, [length], or the probability, [1], of [vocab, vocab]."""
+        words: Any = _Words(len(table))
+        model = _Table(table, self.length + 1)
+        [best] = beam_search(model, words, str(self.start), max_tokens=self.length, num_beams=self.num_beams)
+        assert best.score is not None
+        return torch.tensor([math.exp(best.score)] if self.probability else best.tokens, dtype=torch.float64)
+
+    def formula(self) -> Expression:
+        """arg max of the product."""
+        product = Apply("Π", (Apply("P", (Words("w | …"),)),))
+        return product if self.probability else Apply("argmax", (product,))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """The product along the way found."""
+        return (Product(tuple(Number(step) for step in self.steps(inputs[0]))),)
+
+    def steps(self, table: Tensor) -> list[float]:
+        """The probability of each word on the way found."""
+        way = [self.start, *map(int, Beam(self.start, self.num_beams, self.length)(table).tolist())]
+        return [float(table[before, after]) for before, after in zip(way, way[1:], strict=False)]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How many numbers tensors of these shapes hold.
+
+    Attributes:
+        shapes: of each row; several where a row stands for several tensors.
+    """
+
+    shapes: tuple[tuple[tuple[int, ...], ...], ...]
+
+    def __call__(self) -> Tensor:
+        """[rows]."""
+        return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
+
+    def formula(self) -> Expression:
+        """rows · columns."""
+        return Product((Words("rows"), Words("columns")))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """The product of the sizes, summed where there are several tensors."""
+        terms = [Product(tuple(Number(size, exact=True) for size in shape)) for shape in self.shapes[index[0]]]
+        return (terms[0] if len(terms) == 1 else Sum(tuple(terms)),)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of rows, and of what no row names.
+
+    Attributes:
+        rest: what the model has besides.
+    """
+
+    rest: float = 0.0
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """[1] of [rows]."""
+        return rows.sum()[None] + self.rest
+
+    def formula(self) -> Expression:
+        """Σ rows."""
+        return Over("row", Name("count"))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """All the rows."""
+        return (Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),)
+
+
+def word_place(word: Any, vocabulary: Sequence[str], where: str) -> int:
+    """A word's place in the vocabulary.
+
+    Raises:
+        UsageError: it is not in it.
+    """
+    if word not in vocabulary:
+        raise UsageError(f"{where}: {word!r} is not in the vocabulary ({', '.join(vocabulary)})")
+    return list(vocabulary).index(word)

@@ -1,0 +1,44 @@
+"""The corrected example: the author's file with what is not right put right, and nothing else touched."""
+
+import json
+import math
+
+from vitral.explain.checking import Finding, Report, printed_word
+from vitral.explain.places import places
+
+
+def corrected(report: Report) -> str:
+    """The example's text with every claimed number that is not right replaced by what is true, rounded as it asks."""
+    text = report.example.text
+    found = places(text)
+    paths = {checked.claim.name: checked.claim for checked in report.quantities}
+    changes = []
+    for checked in report.quantities:
+        for finding in checked.findings:
+            place = found[paths[finding.name].path(finding.index)]
+            changes.append((place.start, place.end, _literal(report, finding, text[place.start : place.end])))
+    for start, end, literal in sorted(changes, reverse=True):
+        text = text[:start] + literal + text[end:]
+    return text
+
+
+def _literal(report: Report, finding: Finding, before: str) -> str:
+    """The true value as TOML, written in the manner of what stood there."""
+    word = printed_word(report.example.sheet, finding.name, finding.expected)
+    if word is not None:
+        return json.dumps(word, ensure_ascii=False)
+    if math.isinf(finding.expected):
+        return '"-inf"' if finding.expected < 0 else '"inf"'
+    return rounded(finding.expected, report.example.decimals, whole="." not in before)
+
+
+def rounded(value: float, decimals: int, *, whole: bool = True) -> str:
+    """A number to so many decimals; a whole one without a point, if allowed.
+
+    >>> rounded(6.3, 2), rounded(7.0, 2), rounded(-0.001, 2)
+    ('6.30', '7', '0')
+    """
+    written = f"{value:.{decimals}f}"
+    if float(written) == 0:
+        written = written.removeprefix("-")
+    return str(int(float(written))) if whole and float(written) == int(float(written)) else written

@@ -1,0 +1,502 @@
+"""Worked examples as files: what is given, and what the author claims. The format stands in docs/examples.md."""
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from vitral.attention.masks import Explicit, Mask, as_mask
+from vitral.core.config import Config, nearest
+from vitral.core.errors import UsageError
+from vitral.explain.choices import Beam, Filtered, Greedy, word_place
+from vitral.explain.operations import Index, Sinusoid
+from vitral.explain.places import line_of
+from vitral.explain.recipes import STREAM, Recipe, Setting, grow
+from vitral.explain.sheet import Sheet
+from vitral.explain.tables import FindModel, parameter_sheet
+
+MOST_BYTES = 2**20
+"""A worked example is small; a larger file is something else."""
+MOST_DECIMALS = 12
+
+AXES = {
+    "embedding": ("vocab", "d_model"),
+    "token_embedding": ("time", "d_model"),
+    "position_embedding": ("time", "d_model"),
+    "x": ("time", "d_model"),
+    "w_q": ("heads", "d_model", "d_head"),
+    "w_k": ("kv_heads", "d_model", "d_head"),
+    "w_v": ("kv_heads", "d_model", "d_value"),
+    "b_q": ("heads", "d_head"),
+    "b_k": ("kv_heads", "d_head"),
+    "b_v": ("kv_heads", "d_value"),
+    "q": ("heads", "time", "d_head"),
+    "k": ("kv_heads", "source", "d_head"),
+    "v": ("kv_heads", "source", "d_value"),
+    "scores": ("heads", "time", "source"),
+    "scaled": ("heads", "time", "source"),
+    "masked": ("heads", "time", "source"),
+    "weights": ("heads", "time", "source"),
+    "z": ("heads", "time", "d_value"),
+    "w_o": ("heads · d_value", "d_model"),
+    "b_o": ("d_model",),
+    "out": ("time", "d_model"),
+    "norm_1_gain": ("d_model",),
+    "norm_1_bias": ("d_model",),
+    "norm_1": ("time", "d_model"),
+    "sum_1": ("time", "d_model"),
+    "resid_mid": ("time", "d_model"),
+    "norm_2_gain": ("d_model",),
+    "norm_2_bias": ("d_model",),
+    "norm_2": ("time", "d_model"),
+    "w_1": ("d_model", "d_ff"),
+    "b_1": ("d_ff",),
+    "pre_activation": ("time", "d_ff"),
+    "hidden": ("time", "d_ff"),
+    "w_2": ("d_ff", "d_model"),
+    "b_2": ("d_model",),
+    "mlp_out": ("time", "d_model"),
+    "sum_2": ("time", "d_model"),
+    "resid_post": ("time", "d_model"),
+    "final_norm_gain": ("d_model",),
+    "final_norm_bias": ("d_model",),
+    "final_norm": ("time", "d_model"),
+    "w_u": ("d_model", "vocab"),
+    "logits": ("time", "vocab"),
+    "probabilities": ("time", "vocab"),
+    "next": ("vocab", "vocab"),
+    "factor": ("factors",),
+}
+"""What may be given or claimed, and its axes; those of a head may leave the first out where there is one head."""
+
+NEEDS = {
+    "token_embedding": ("embedding",),
+    "x": ("token_embedding", "position_embedding"),
+    "q": ("x", "w_q"),
+    "k": ("x", "w_k"),
+    "v": ("x", "w_v"),
+    "scores": ("q", "k"),
+    "scaled": ("scores",),
+    "masked": ("scaled",),
+    "weights": ("masked",),
+    "z": ("weights", "v"),
+    "out": ("z",),
+    "sum_1": ("x", "out"),
+    "pre_activation": ("x", "w_1"),
+    "hidden": ("pre_activation",),
+    "mlp_out": ("hidden", "w_2"),
+    "logits": ("x", "w_u"),
+    "probabilities": ("logits",),
+}
+"""What each quantity is made of, to say what is missing."""
+
+RULES = ("temperature", "top_k", "top_p", "min_p")
+BEAM = ("start", "beams", "length")
+
+
+class _Head(Config):
+    """The top of the file."""
+
+    title: str = "Worked example"
+    source: str = ""
+    note: str = ""
+    tokens: list[str] = Field(default_factory=list)
+    vocabulary: list[str] = Field(default_factory=list)
+    mask: Any = None
+    scale: Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"] | float | None = None
+    heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
+    block: Literal["pre", "post"] | None = None
+    activation: Literal["relu", "gelu", "squared_relu"] = "relu"
+    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
+    epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
+    final_norm: bool = False
+    tied: bool = False
+    given: dict[str, Any] = Field(default_factory=dict)
+    claimed: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the author says of one quantity.
+
+    Attributes:
+        name: the quantity.
+        key: as the file writes it.
+        values: the numbers, NaN where nothing is claimed; of words their places in the vocabulary.
+        full: whether the file writes the axis of heads.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    values: Tensor
+    full: bool = True
+
+    def path(self, index: Index) -> tuple[str | int, ...]:
+        """Where the file writes a cell."""
+        if self.name in ("greedy", "total", "beam_probability"):
+            return self.key
+        return (*self.key, *(index if self.full else index[1:]))
+
+
+@dataclass(frozen=True)
+class Example:
+    """A worked example, read and computed.
+
+    Attributes:
+        path: of the file; None where it was made here.
+        text: of the file.
+        title: what it is.
+        source: where it comes from.
+        note: what it shows.
+        decimals: digits after the point in the claims; one unit is the last of them.
+        sheet: the computation from what is given.
+        claims: the author's numbers, in the order of the computation.
+        setting: mask, scale and the rest.
+    """
+
+    path: Path | None
+    text: str
+    title: str
+    source: str
+    note: str
+    decimals: int
+    sheet: Sheet
+    claims: tuple[Claim, ...]
+    setting: Setting
+
+    @property
+    def unit(self) -> float:
+        """One unit of the last digit that is written."""
+        return 10.0**-self.decimals
+
+
+def load_example(path: Path, find_model: FindModel) -> Example:
+    """Read a worked example from a file.
+
+    Args:
+        path: a TOML file.
+        find_model: gives the configuration of a preset, for parameter tables.
+
+    Raises:
+        UsageError: it cannot be read, is not TOML, or something in it does not fit; with the file's line.
+    """
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder, not a worked example (a .toml file)")
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path}: larger than {MOST_BYTES:,} bytes: not a worked example")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    return parse_example(text, find_model, path)
+
+
+def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
+    """Read a worked example from its text; see `load_example`."""
+    where = str(path or "example")
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{where}: not TOML: {error}") from None
+    return _Reader(where, text, data, find_model).read(path)
+
+
+class _Reader:
+    """Reads one file; every complaint names its line."""
+
+    def __init__(self, where: str, text: str, data: dict[str, Any], find_model: FindModel) -> None:
+        self.where, self.text, self.find_model = where, text, find_model
+        if "given" not in data:
+            raise UsageError(f'{where}: no [given] table; a worked example says what is given and what is claimed')
+        self.head = _Head.parse(data, where)
+        self.sizes: dict[str, tuple[int, str]] = {}
+
+    def refuse(self, complaint: str, *path: str | int) -> UsageError:
+        """The error, with the line of the deepest part of the path that the file has."""
+        return UsageError(f"{self.where}, line {line_of(self.text, path)}: {complaint}")
+
+    def read(self, path: Path | None) -> Example:
+        head, given = self.head, self.head.given
+        if any(key in given for key in ("preset", "model", "shapes")):
+            setting, sheet = Setting(), parameter_sheet(given, head.claimed, self.find_model, self.refuse)
+        else:
+            setting, sheet = self.attention()
+        claims = [self.claim(key, value, sheet) for key, value in head.claimed.items()]
+        order = [quantity.name for quantity in sheet.quantities]
+        claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
+        return Example(
+            path, self.text, head.title, head.source, head.note, head.decimals, sheet, tuple(claims), setting
+        )
+
+    def attention(self) -> tuple[Setting, Sheet]:
+        """The sheet of everything but a parameter table."""
+        head = self.head
+        given = {
+            name: self.given(name, value)
+            for name, value in head.given.items()
+            if name not in ("d_k", *BEAM) and not (name == "position_embedding" and value == "sinusoidal")
+        }
+        given |= self.identities(given)
+        setting = self.setting(given)
+        recipe = Recipe(given)
+        if head.given.get("position_embedding") == "sinusoidal":
+            self.sinusoidal(recipe, setting)
+        try:
+            recipe = grow(recipe, setting)
+        except UsageError as error:
+            raise self.refuse(str(error), "given") from None
+        self.choices(recipe)
+        tokens = tuple(head.tokens)
+        if tokens and "time" in self.sizes and len(tokens) != self.sizes["time"][0]:
+            size, name = self.sizes["time"]
+            raise self.refuse(f"tokens: {len(tokens)} names, but {name} has {size} rows", "tokens")
+        sheet = Sheet(
+            tuple(recipe.quantities), recipe.values, tokens, tuple(head.vocabulary), num_heads=setting.num_heads
+        )
+        return setting, sheet
+
+    def setting(self, given: Mapping[str, Tensor]) -> Setting:
+        head = self.head
+        if head.tied and "embedding" not in given:
+            raise self.refuse("tied: the head is the embedding, but embedding is missing under [given]", "tied")
+        rows = tuple(self.word(token, head.vocabulary, "tokens") for token in head.tokens) if "embedding" in given else ()
+        d_k = head.given.get("d_k")
+        if d_k is not None and (isinstance(d_k, bool) or not isinstance(d_k, int) or d_k < 1):
+            raise self.refuse(f"d_k: expected a whole number of at least 1, not {d_k!r}", "given", "d_k")
+        return Setting(
+            mask=None if head.mask is None else self.mask(head.mask),
+            scale=head.scale,
+            num_heads=self.sizes.get("heads", (head.heads or 1, ""))[0],
+            d_k=d_k,
+            block=head.block,
+            activation=head.activation,
+            norm_type=head.norm_type,
+            epsilon=head.epsilon,
+            final_norm=head.final_norm or "final_norm_gain" in given,
+            tied=head.tied,
+            rows=rows,
+        )
+
+    def word(self, word: Any, vocabulary: list[str], *path: str | int) -> int:
+        if not vocabulary:
+            raise self.refuse("vocabulary: is missing; it names the words", *path)
+        try:
+            return word_place(word, vocabulary, str(path[-1]))
+        except UsageError as error:
+            raise self.refuse(str(error), *path) from None
+
+    def mask(self, value: Any) -> Mask:
+        try:
+            if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+                return Explicit(torch.tensor(value).bool())
+            if isinstance(value, list) and value:
+                first, *others = (self.mask(part) for part in value)
+                for other in others:
+                    first = first & other
+                return first
+            if isinstance(value, dict) and value.get("name") == "padding":
+                real = value.get("real")
+                if set(value) != {"name", "real"} or not isinstance(real, list):
+                    raise UsageError("mask: padding needs real = [true, …, false], one for each key")
+                return Explicit(torch.tensor([[bool(entry) for entry in real]]))
+            return as_mask(value)
+        except UsageError as error:
+            raise self.refuse(str(error).replace("mask {", "mask = {"), "mask") from None
+        except (ValueError, TypeError):
+            raise self.refuse("mask: expected rows of true and false of equal length", "mask") from None
+
+    def given(self, name: str, value: Any) -> Tensor:
+        if name not in AXES:
+            raise self.refuse(f"unknown name {name!r} under [given], {nearest(name, [*AXES, *BEAM, 'd_k'])}", "given", name)
+        if value == "identity":
+            return torch.empty(0)
+        tensor, _ = self.tensor(name, value, "given", name)
+        if not bool(torch.isfinite(tensor).all()) and name not in ("masked", "logits"):
+            raise self.refuse(f"{name}: every number must be finite", "given", name)
+        if name in ("probabilities", "next", "weights"):
+            self.shares(name, tensor)
+        self.bind(name, AXES[name], tensor.shape)
+        return tensor
+
+    def shares(self, name: str, tensor: Tensor) -> None:
+        totals = tensor.sum(dim=-1)
+        if bool((tensor < 0).any()) or bool(((totals - 1).abs() > 0.02).any()):
+            raise self.refuse(f"{name}: expected shares of one, none below 0, each row adding up to 1", "given", name)
+
+    def tensor(self, name: str, value: Any, *path: str | int) -> tuple[Tensor, bool]:
+        """The numbers with all their axes, and whether the file writes the axis of heads (or of rows)."""
+        rank = len(AXES[name])
+        numbers = self.numbers(value, path, name)
+        tensor = torch.tensor(numbers, dtype=torch.float64)
+        leading = AXES[name][0] in ("heads", "kv_heads") or name in ("logits", "probabilities")
+        if tensor.dim() == 0 and name == "factor":
+            return tensor[None], True
+        if tensor.dim() == rank - 1 and leading:
+            return tensor[None], False
+        if tensor.dim() != rank or tensor.numel() == 0:
+            raise self.refuse(f"{name}: expected {_nesting(rank)}, not {_nesting(tensor.dim())}", *path)
+        return tensor, True
+
+    def numbers(self, value: Any, path: tuple[str | int, ...], name: str) -> Any:
+        if isinstance(value, list):
+            made = [self.numbers(part, (*path, place), name) for place, part in enumerate(value)]
+            shapes = {_shape_of(part) for part in made}
+            if len(shapes) > 1:
+                first = next(place for place, part in enumerate(made) if _shape_of(part) != _shape_of(made[0]))
+                lengths = f"{len(made[0])} and {len(made[first])} numbers" if all(isinstance(part, list) for part in (made[0], made[first])) else "numbers and lists"
+                raise self.refuse(f"{name}: rows of {lengths}; all must be equally long", *path, first)
+            return made
+        if isinstance(value, str):
+            special = {"?": math.nan, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "∞": math.inf, "-∞": -math.inf, "−∞": -math.inf}
+            if value in special and (value != "?" or path[0] == "claimed"):
+                return special[value]
+        elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+            if abs(value) <= 1e15 or math.isinf(value):
+                return float(value)
+            raise self.refuse(f"{name}: {value!r} is too large for a worked example", *path)
+        raise self.refuse(f"{name}: {value!r} is not a number", *path)
+
+    def bind(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+        """Hold every axis to one size."""
+        for axis, size in zip(axes, shape, strict=True):
+            if axis == "factors":
+                continue
+            known = self.sizes.setdefault(axis, (size, name))
+            if axis == "heads" and self.head.heads not in (None, size):
+                raise self.refuse(f"{name}: {size} heads, but heads = {self.head.heads}", "given", name)
+            if known[0] != size:
+                shapes = _shape_text(shape)
+                raise self.refuse(
+                    f"{name} is {shapes}: its {axis} is {size}, expected {known[0]} as in {known[1]}", "given", name
+                )
+
+    def identities(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Unit matrices, as large as their neighbours say."""
+        made = {}
+        for name, tensor in given.items():
+            if tensor.numel():
+                continue
+            rank, width = len(AXES[name]), self.sizes.get("d_model", (0, ""))[0]
+            if name == "w_o":
+                heads, value = self.sizes.get("heads", (1, ""))[0], self.sizes.get("d_value", self.sizes.get("d_model", (0, "")))[0]
+                width = heads * value
+            if not width:
+                raise self.refuse(f'{name} = "identity": its size is not known; give x or write it out', "given", name)
+            eye = torch.eye(width, dtype=torch.float64)
+            made[name] = eye[None] if rank == 3 else eye
+            if rank == 3:
+                self.bind(name, AXES[name], (1, width, width))
+        return made
+
+    def sinusoidal(self, recipe: Recipe, setting: Setting) -> None:
+        size = recipe.values.get("token_embedding")
+        if size is None and setting.rows and "embedding" in recipe.values:
+            size = recipe.values["embedding"][list(setting.rows)]
+        if size is None:
+            raise self.refuse("position_embedding: give token_embedding too, which says how large it is", "given", "position_embedding")
+        recipe.add("position_embedding", STREAM, Sinusoid(*size.shape))
+
+    def choices(self, recipe: Recipe) -> None:
+        """The quantities of decoding that are claimed."""
+        head = self.head
+        for key in head.claimed:
+            rule, _, number = key.rpartition("_")
+            if key == "greedy":
+                self.need(recipe, "probabilities", key)
+                recipe.add("greedy", ("choice",), Greedy(), "probabilities")
+            elif rule in RULES:
+                self.need(recipe, "probabilities", key)
+                self.filtered(recipe, key, rule, number)
+            elif key in ("beam", "beam_probability"):
+                self.need(recipe, "next", key)
+                recipe.add(key, ("choice",), self.beam(recipe, key), "next")
+
+    def filtered(self, recipe: Recipe, key: str, rule: str, number: str) -> None:
+        try:
+            recipe.add(key, ("vocab",), Filtered(rule, float(number)), "probabilities")
+        except (ValueError, UsageError) as error:
+            detail = str(error) if isinstance(error, UsageError) else f"{number!r} is not a number"
+            raise self.refuse(f"{key}: {detail}", "claimed", key) from None
+
+    def beam(self, recipe: Recipe, key: str) -> Beam:
+        given = self.head.given
+        for name in BEAM:
+            if name not in given:
+                raise self.refuse(f"{key}: cannot be computed, {name} is missing under [given]", "claimed", key)
+        counts = [given["beams"], given["length"]]
+        if any(isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1000 for count in counts):
+            raise self.refuse("beams and length: expected whole numbers of at least 1", "given", "beams")
+        start = self.word(given["start"], self.head.vocabulary, "given", "start")
+        return Beam(start, counts[0], counts[1], probability=key == "beam_probability")
+
+    def need(self, recipe: Recipe, name: str, key: str) -> None:
+        missing = _missing(name, recipe.values)
+        if missing:
+            raise self.refuse(f"{key}: cannot be computed, {missing} is missing under [given]", "claimed", key)
+
+    def claim(self, key: str, value: Any, sheet: Sheet) -> Claim:
+        path = ("claimed", key)
+        if key in ("rows", "total") and "rows" in sheet.values:
+            return self.count(key, value, sheet)
+        name = self.named(key)
+        if name not in sheet.values:
+            if name not in AXES:
+                raise self.refuse(f"unknown name {key!r} under [claimed], {nearest(key, [*AXES, 'output', 'greedy', 'beam'])}", *path)
+            raise self.refuse(f"{key}: cannot be computed, {_missing(name, sheet.values) or name} is missing under [given]", *path)
+        if name in ("greedy", "beam"):
+            words = [value] if name == "greedy" else value
+            if not isinstance(words, list):
+                raise self.refuse(f"{key}: expected a list of words", *path)
+            places = [self.word(word, self.head.vocabulary, *path) for word in words]
+            values, full = torch.tensor(places, dtype=torch.float64), True
+        elif name in AXES:
+            values, full = self.tensor(name, value, *path)
+        else:
+            numbers = self.numbers(value, path, key)
+            values, full = torch.tensor(numbers if isinstance(numbers, list) else [numbers], dtype=torch.float64), True
+        if values.shape != sheet.values[name].shape:
+            expected, got = (shape if full else shape[1:] for shape in (sheet.values[name].shape, values.shape))
+            raise self.refuse(f"{key}: claimed as {_shape_text(got)}, but it is {_shape_text(expected)}", *path)
+        return Claim(name, path, values, full)
+
+    def named(self, key: str) -> str:
+        if key == "output":
+            return "out" if self.head.block is None else "resid_post"
+        return key
+
+    def count(self, key: str, value: Any, sheet: Sheet) -> Claim:
+        if key == "total":
+            return Claim("total", ("claimed", "total"), torch.tensor([self.numbers(value, ("claimed", "total"), "total")], dtype=torch.float64))
+        numbers = [self.numbers(number, ("claimed", "rows", name), name) for name, number in value.items()]
+        return Claim("rows", ("claimed", "rows"), torch.tensor(numbers, dtype=torch.float64))
+
+
+def _missing(name: str, values: Mapping[str, Tensor]) -> str:
+    """The first thing that is not given on the way to a quantity."""
+    if name in values:
+        return ""
+    return next((missing for each in NEEDS.get(name, ()) if (missing := _missing(each, values))), name)
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return (len(value), *_shape_of(value[0])) if isinstance(value, list) and value else (0,) if isinstance(value, list) else ()
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers" if shape else "one number"
+
+
+def _nesting(rank: int) -> str:
+    return ("a number", "a list of numbers", "a list of rows", "a list of matrices")[min(rank, 3)]
+
+
+Load = Callable[[Path], Example]

@@ -1,0 +1,84 @@
+"""A walkthrough as sections: of a self-contained page, of a Markdown file, or of a report it is a part of."""
+
+from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.renderers.cutting import Gap, cut, equation, opening
+from vitral.explain.renderers.text import stacked
+from vitral.explain.scripts import mathml, text
+from vitral.explain.walkthrough import Arithmetic, Panel, Step, Walkthrough
+from vitral.figures.html import page
+from vitral.figures.markdown import markdown
+from vitral.figures.sections import CellTable, Details, Formula, Heading, Paragraph, Section
+
+LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
+
+
+def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
+    """A whole HTML document that needs nothing else: steps fold, a chosen cell tells how it comes about."""
+    say = phrases(walkthrough.language)
+    lead, *intro = opening(walkthrough, say, chooses=True)
+    sections = [*map(Paragraph, intro), *_chapters(walkthrough, digits, say, unfolded=True)]
+    language = LANGUAGE_CODES[walkthrough.language]
+    return page(walkthrough.title, sections, lead=lead, footer=say("page.footer"), language=language)
+
+
+def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
+    """A Markdown document; the chosen cell of each table is worked out below it."""
+    say = phrases(walkthrough.language)
+    lead, *intro = opening(walkthrough, say)
+    sections: list[Section] = [*map(Paragraph, intro)]
+    number = 0
+    for chapter in walkthrough.chapters:
+        sections += [Heading(chapter.title)] if chapter.title else []
+        for step in chapter.steps:
+            number += 1
+            sections += [Heading(f"{number}. {step.title}", 3), *_inside(step, digits, say)]
+    return markdown(walkthrough.title, sections, lead=lead)
+
+
+def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
+    """Sections of a page that tells of other things too: each step folds."""
+    say = phrases(walkthrough.language)
+    return [*map(Paragraph, opening(walkthrough, say, chooses=True)), *_chapters(walkthrough, digits, say, unfolded=False)]
+
+
+def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, unfolded: bool) -> list[Section]:
+    sections: list[Section] = []
+    number = 0
+    for chapter in walkthrough.chapters:
+        sections += [Heading(chapter.title)] if chapter.title else []
+        for step in chapter.steps:
+            number += 1
+            inside = tuple(_inside(step, digits, say))
+            sections.append(Details(f"{number}. {step.title}", inside, unfolded=unfolded))
+    return sections
+
+
+def _inside(step: Step, digits: int, say: Phrases) -> list[Section]:
+    written = text(step.formula, digits, say)
+    formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
+    return [*formula, Paragraph(step.sentence), *(_table(step, panel, digits, say) for panel in step.panels)]
+
+
+def _table(step: Step, panel: Panel, digits: int, say: Phrases) -> CellTable:
+    shown = cut(panel, digits, say)
+    workings = tuple(
+        tuple(
+            None if isinstance(row, Gap) or isinstance(column, Gap) else _working(panel.working(row, column), digits, say)
+            for column in shown.columns
+        )
+        for row in shown.rows
+    )
+    heat = tuple(
+        tuple(0.0 if isinstance(row, Gap) or isinstance(column, Gap) else panel.matrix[row][column] for column in shown.columns)
+        for row in shown.rows
+    )
+    chosen = shown.rows.index(panel.cell[0]), shown.columns.index(panel.cell[1])
+    caption = ": ".join(filter(None, [panel.label, step.shapes]))
+    return CellTable(caption, ("", *shown.headings), shown.lines, workings, chosen, heat if step.is_share else ())
+
+
+def _working(arithmetic: Arithmetic, digits: int, say: Phrases) -> Formula | None:
+    """A cell's arithmetic; of what is given there is none."""
+    if not arithmetic.stages:
+        return None
+    return Formula(mathml(equation(arithmetic), digits, say), "\n".join(stacked(arithmetic, digits, say)))

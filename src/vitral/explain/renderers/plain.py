@@ -1,0 +1,58 @@
+"""A walkthrough as plain data, for JSON: nothing is cut."""
+
+import math
+from typing import Any
+
+from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.renderers.cutting import equation
+from vitral.explain.scripts import latex, text
+from vitral.explain.walkthrough import Panel, Step, Walkthrough
+
+
+def to_plain(walkthrough: Walkthrough, *, digits: int = 3) -> dict[str, Any]:
+    """Everything a walkthrough holds; infinite numbers as "inf" and "-inf", cells counted from 0.
+
+    Args:
+        walkthrough: what is shown.
+        digits: of the numbers written in formulas and arithmetic; the matrices are exact.
+    """
+    say = phrases(walkthrough.language)
+    chapters = [
+        {"title": chapter.title, "steps": [_step(step, digits, say) for step in chapter.steps]}
+        for chapter in walkthrough.chapters
+    ]
+    return {
+        "title": walkthrough.title,
+        "language": walkthrough.language,
+        "intro": list(walkthrough.intro),
+        "chapters": chapters,
+    }
+
+
+def _step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "title": step.title,
+        "formula": text(step.formula, digits, say),
+        "latex": latex(step.formula, digits, say),
+        "shapes": step.shapes,
+        "sentence": step.sentence,
+        "panels": [_panel(panel, digits, say) for panel in step.panels],
+    }
+
+
+def _panel(panel: Panel, digits: int, say: Phrases) -> dict[str, Any]:
+    told = equation(panel.working(*panel.cell))
+    return {
+        "label": panel.label,
+        "rows": list(panel.row_labels),
+        "columns": list(panel.column_labels),
+        "matrix": [[_number(value) for value in row] for row in panel.matrix],
+        "cell": list(panel.cell),
+        "arithmetic": text(told, digits, say),
+        "arithmetic_latex": latex(told, digits, say),
+    }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf" if value > 0 else "-inf"

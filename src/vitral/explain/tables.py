@@ -1,0 +1,128 @@
+"""Parameter tables as worked examples: each row's count from its shape, and the total from the rows."""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+from vitral.explain.choices import Counted, Total
+from vitral.explain.sheet import Quantity, Sheet, computed
+from vitral.model import ModelConfig, Row, parameter_table
+
+FindModel = Callable[[str], ModelConfig]
+"""Gives the model of a preset by its name."""
+Refuse = Callable[..., UsageError]
+"""Makes the error for a complaint about a part of the file."""
+Shape = tuple[int, ...]
+
+_LAYER = r"(?:.*\.)?(?:MM|SA|h|blocks|layers|attn|attention)\.(?P<layer>\d+)\."
+_ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"(?:.*\.)?(?:wte|tok_emb\w*|token_embedding\w*|embed_tokens)\.weight", ("token_embedding.weight",)),
+    (r"(?:.*\.)?(?:wpe|pos_emb\w*|position_embedding\w*|positions)\.weight", ("positions.weight",)),
+    (r"(?:.*\.)?(?:lm_head|head|unembed\w*)\.weight", ("head.weight",)),
+    # GPT-2's final norm; some notes call the output matrix so.
+    (r"(?:.*\.)?ln_f\.weight", ("final_norm.weight", "head.weight")),
+    (r"(?:.*\.)?(?:ln_f|scale3|final_norm|norm_f)\.(?P<kind>weight|bias)", ("final_norm.{kind}",)),
+    (_LAYER + r"(?:.*\.)?(?:in_proj|c_attn|qkv)[._](?P<kind>weight|bias)", ("blocks.{layer}.attn.in_proj.{kind}",)),
+    (_LAYER + r"(?:attn\.c_proj|(?:.*\.)?out_proj|(?:.*\.)?o_proj)[._](?P<kind>weight|bias)", ("blocks.{layer}.attn.out_proj.{kind}",)),
+    (r"(?:scale1|ln1)\.(?P<layer>\d+)\.(?P<kind>weight|bias)", ("blocks.{layer}.attn_norm.{kind}",)),
+    (r"(?:scale2|ln2)\.(?P<layer>\d+)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp_norm.{kind}",)),
+    (_LAYER + r"(?:ln_1|attn_norm|norm1)\.(?P<kind>weight|bias)", ("blocks.{layer}.attn_norm.{kind}",)),
+    (_LAYER + r"(?:ln_2|mlp_norm|norm2)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp_norm.{kind}",)),
+    (r"(?:FFN|MLP|ffn|mlp)\.(?P<layer>\d+)\.0\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.up.{kind}",)),
+    (r"(?:FFN|MLP|ffn|mlp)\.(?P<layer>\d+)\.2\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.down.{kind}",)),
+    (_LAYER + r"(?:mlp|ffn)\.(?:c_fc|up|fc1|up_proj)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.up.{kind}",)),
+    (_LAYER + r"(?:mlp|ffn)\.(?:c_proj|down|fc2|down_proj)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.down.{kind}",)),
+)
+"""What rows are called elsewhere, as patterns, and the names Vitral has for them; of several the one that fits."""
+
+
+def parameter_sheet(
+    given: Mapping[str, Any], claimed: Mapping[str, Any], find_model: FindModel, refuse: Refuse
+) -> Sheet:
+    """The sheet of a parameter table: "rows" in the author's order, and "total".
+
+    Raises:
+        UsageError: a table that is not one, an unknown preset, a row that the model does not have.
+    """
+    rows = claimed.get("rows", {})
+    if not isinstance(rows, Mapping):
+        raise refuse("rows: expected a table of names and counts", "claimed", "rows")
+    for key in claimed:
+        if key not in ("rows", "total"):
+            raise refuse(f"unknown name {key!r} in a parameter table, {nearest(key, ['rows', 'total'])}", "claimed", key)
+    if "shapes" in given:
+        shapes, rest = _listed(given, rows, refuse)
+    else:
+        shapes, rest = _of_model(given, rows, find_model, refuse)
+    quantities = (
+        Quantity("rows", ("row",), Counted(tuple(shapes)), ()),
+        Quantity("total", ("total",), Total(rest), ("rows",)),
+    )
+    return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(rows))
+
+
+def _listed(given: Mapping[str, Any], rows: Mapping[str, Any], refuse: Refuse) -> tuple[list[tuple[Shape, ...]], float]:
+    """Shapes that the file lists."""
+    listed = given["shapes"]
+    if not isinstance(listed, Mapping) or not all(_is_shape(shape) for shape in listed.values()):
+        raise refuse('shapes: expected names with sizes, as "wte.weight" = [109, 128]', "given", "shapes")
+    for name in rows:
+        if name not in listed:
+            raise refuse(f"row {name!r} has no shape, {nearest(name, listed)}", "claimed", "rows", name)
+    rest = Counted(tuple((tuple(shape),) for name, shape in listed.items() if name not in rows))().sum()
+    return [(tuple(listed[name]),) for name in rows], float(rest)
+
+
+def _of_model(
+    given: Mapping[str, Any], rows: Mapping[str, Any], find_model: FindModel, refuse: Refuse
+) -> tuple[list[tuple[Shape, ...]], float]:
+    """Shapes of a model's own tensors."""
+    vocab_size = given.get("vocab_size")
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < 1:
+        raise refuse("vocab_size: expected the number of tokens under [given]", "given", "vocab_size")
+    try:
+        model = ModelConfig.parse(given["model"], "model") if "model" in given else find_model(str(given["preset"]))
+    except UsageError as error:
+        raise refuse(str(error), "given") from None
+    table = {row.name: row for row in parameter_table(model, vocab_size)}
+    named: set[str] = set()
+    shapes: list[tuple[Shape, ...]] = []
+    for written, count in rows.items():
+        found = [_find(name, table, count) for name in _expanded(written)]
+        if None in found:
+            hint = nearest(written, table)
+            raise refuse(f"row {written!r} is none of the model's, {hint}", "claimed", "rows", written)
+        known = [row for row in found if row is not None]
+        named |= {row.name for row in known}
+        shapes.append(tuple(row.shape for row in known))
+    return shapes, float(sum(row.count for name, row in table.items() if name not in named))
+
+
+def _find(name: str, table: Mapping[str, Row], count: Any) -> Row | None:
+    """The model's row that is meant; where a name may mean two, the one that is as large as claimed."""
+    if name in table:
+        return table[name]
+    candidates: list[Row] = []
+    for pattern, targets in _ALIASES:
+        match = re.fullmatch(pattern, name)
+        if match:
+            candidates += [table[full] for target in targets if (full := target.format(**match.groupdict())) in table]
+    return next((row for row in candidates if row.count == count), candidates[0] if candidates else None)
+
+
+def _expanded(name: str) -> list[str]:
+    """A name with braces stands for several: "scale1.{0,1}.bias".
+
+    >>> _expanded("scale1.{0,1}.bias")
+    ['scale1.0.bias', 'scale1.1.bias']
+    """
+    parts = re.split(r"\{([^{}]*)\}", name)
+    choices = [part.split(",") if place % 2 else [part] for place, part in enumerate(parts)]
+    return ["".join(chosen) for chosen in itertools.product(*choices)]
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, list) and bool(shape) and all(isinstance(size, int) and size > 0 for size in shape)

@@ -1,0 +1,320 @@
+"""Telling a sheet: each quantity as a step with title, formula, shapes, numbers and a sentence."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from vitral.explain.choices import Beam, Filtered
+from vitral.explain.example import AXES
+from vitral.explain.notation import Equation, Name, Words
+from vitral.explain.operations import Activate, Index, Masking, Normalise, Output, Project, Scale, Turn
+from vitral.explain.phrases import Phrases
+from vitral.explain.scripts import number
+from vitral.explain.sheet import Quantity, Sheet
+from vitral.explain.walkthrough import Arithmetic, Cell, Panel, Step, Working
+
+DIGITS = 3
+"""Of numbers inside sentences."""
+SHARES = ("weights", "probabilities")
+SQUARE = ("scores", "scaled", "masked", "weights")
+GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a sheet is shown.
+
+    Attributes:
+        heads: which query heads; None for all.
+        query: the position whose query is worked out; None for the last.
+        key: the position it is worked out with; None for the one with most weight.
+        column: of features, which one is worked out.
+        with_given: show what is given, too.
+    """
+
+    heads: tuple[int, ...] | None = None
+    query: int | None = None
+    key: int | None = None
+    column: int = 0
+    with_given: bool = False
+
+
+class Teller:
+    """Tells one sheet in one language."""
+
+    def __init__(self, sheet: Sheet, say: Phrases, choice: Choice, *, post_norm: bool = False) -> None:
+        """Choose what is worked out.
+
+        Args:
+            sheet: what is told.
+            say: the language.
+            choice: of heads and cells.
+            post_norm: the block's norms come after its parts, and are called so.
+        """
+        self.sheet, self.say, self.choice, self.post_norm = sheet, say, choice, post_norm
+        self.heads = choice.heads if choice.heads is not None else tuple(range(sheet.num_heads))
+        self.query, self.key = self.chosen()
+
+    def chosen(self) -> Cell:
+        """The query and the key that are worked out."""
+        values = self.sheet.values
+        square = next((values[name] for name in reversed(SQUARE) if name in values), None)
+        if square is None:
+            tall = next((value for value in values.values() if value.dim() == 2), torch.zeros(1, 1))
+            return (len(tall) - 1 if self.choice.query is None else self.choice.query), 0
+        query = square.shape[1] - 1 if self.choice.query is None else self.choice.query
+        key = int(square[self.heads[0], query].argmax()) if self.choice.key is None else self.choice.key
+        return query, key
+
+    def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
+        """All steps in order, or those of the names."""
+        told = [self.given()] if self.choice.with_given else []
+        wanted = [quantity for quantity in self.sheet.quantities if names is None or quantity.name in names]
+        return (*told, *(self.step(quantity) for quantity in wanted))
+
+    def given_names(self) -> list[str]:
+        """What is given and used, without gains of one."""
+        used = {name for quantity in self.sheet.quantities for name in quantity.inputs}
+        made = {quantity.name for quantity in self.sheet.quantities}
+        values = self.sheet.values
+        plain = [name for name in values if name.endswith("_gain") and bool((values[name] == 1).all())]
+        return [name for name in values if name in used and name not in made and name not in plain]
+
+    def given(self) -> Step:
+        """What is given, without arithmetic: a panel each, or one for each head."""
+        panels: list[Panel] = []
+        for name in self.given_names():
+            value = self.sheet.values[name]
+            axes = AXES.get(name, ())
+            axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
+            for panel in self.panels(value, ("heads", *axes[1:]) if value.dim() == 3 else axes, name, self.untold(name)):
+                label = f"{name}, {panel.label}" if panel.label else name
+                panels.append(replace(panel, label=f"{label} {_shape(value[0] if value.dim() == 3 else value, axes[-2:])}"))
+        say = self.say
+        return Step("given", say("titles.given"), Words(""), "", say("sentences.given"), tuple(panels))
+
+    def untold(self, name: str) -> Callable[[Index], Arithmetic]:
+        """What is given comes from nowhere."""
+        value = self.sheet.values[name]
+        return lambda index: Arithmetic(self.sheet.scribe.cell(name, *index[-2:]), (), float(value[index]))
+
+    def step(self, quantity: Quantity) -> Step:
+        """One quantity."""
+        name, value = quantity.name, self.sheet.values[quantity.name]
+        return Step(
+            name=name,
+            title=self.title(quantity),
+            formula=Equation((Name(name), quantity.operation.formula())),
+            shapes=self.shapes(quantity),
+            sentence=self.sentence(quantity),
+            panels=self.panels(value, quantity.axes, name, lambda index: self.sheet.arithmetic(name, index)),
+            is_share=name in SHARES or isinstance(quantity.operation, Filtered),
+        )
+
+    def title(self, quantity: Quantity) -> str:
+        name, operation = quantity.name, quantity.operation
+        if isinstance(operation, Filtered):
+            return self.say(f"titles.{operation.rule}", value=f"{operation.value:g}")
+        if name in ("resid_mid", "resid_post") and self.post_norm:
+            return self.say(f"titles.{name}_post")
+        if isinstance(operation, Output) and not operation.projects and operation.num_heads == 1:
+            return self.say("titles.out_alone")
+        return self.say(f"titles.{name}")
+
+    def shapes(self, quantity: Quantity) -> str:
+        """What goes in and what comes out, with the names of the axes."""
+        made = {each.name: each.axes for each in self.sheet.quantities}
+        inputs = [name for name in quantity.inputs if name in made or name in ("x", "embed")]
+        before = " · ".join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
+        after = _shape(self.sheet.values[quantity.name], quantity.axes)
+        return f"{before} → {after}" if before else after
+
+    def panels(
+        self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
+    ) -> tuple[Panel, ...]:
+        """One matrix, or one for each chosen head."""
+        if axes[0] != "heads":
+            table = value if value.dim() == 2 else value[None]
+            flat = value.dim() == 1
+            working = (lambda _, column: arithmetic((column,))) if flat else (lambda row, column: arithmetic((row, column)))
+            return (self.panel("", table, axes, name, working),)
+        made = []
+        for place, head in self.places(value):
+            label = self.say("explain.head", number=head + self.sheet.scribe.first) if len(value) > 1 or self.sheet.num_heads > 1 else ""
+            working = lambda row, column, place=place: arithmetic((place, row, column))  # noqa: E731
+            made.append(self.panel(label, value[place], axes[1:], name, working))
+        return tuple(made)
+
+    def places(self, value: Tensor) -> list[tuple[int, int]]:
+        """Where the chosen query heads' numbers stand, once each: fewer key heads are shared."""
+        groups = max(1, self.sheet.num_heads // len(value))
+        return list({head // groups: head // groups if groups > 1 else head for head in self.heads}.items())
+
+    def panel(self, label: str, table: Tensor, axes: tuple[str, ...], name: str, working: Working) -> Panel:
+        rows, columns = self.labels(axes[0] if len(axes) == 2 else "one", len(table)), self.labels(axes[-1], table.shape[1])
+        return Panel(
+            label, tuple(map(tuple, table.tolist())), rows, columns, axes[-1] == "source", self.cell(name, axes, table), working
+        )
+
+    def labels(self, axis: str, count: int) -> tuple[str, ...]:
+        """What rows or columns are called."""
+        first = self.sheet.scribe.first
+        if axis in ("time", "source"):
+            names = self.sheet.tokens[:count] if len(self.sheet.tokens) >= count else ("",) * count
+            return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
+        if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
+            return tuple(self.sheet.vocabulary)
+        return ("",) if axis in ("one", "choice", "total") else tuple(str(place + first) for place in range(count))
+
+    def cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
+        """The number that is worked out."""
+        rows, columns = table.shape
+        row = self.key if name in ("k", "v", "k_straight") else self.query if axes[0] in ("time",) else 0
+        column = self.key if axes[-1] == "source" else self.choice.column
+        if axes[-1] == "vocab":
+            column = int(table[min(row, rows - 1)].argmax())
+        return min(row, rows - 1), min(column, columns - 1)
+
+    def sentence(self, quantity: Quantity) -> str:
+        """What the step means here, about the cell that is worked out."""
+        words = self.words(quantity)
+        if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
+            return self.say("sentences.head", head=self.heads[0] + self.sheet.scribe.first, sentence=words[:1].lower() + words[1:])
+        return words[:1].upper() + words[1:]
+
+    def words(self, quantity: Quantity) -> str:
+        name, say = quantity.name, self.say
+        row, column = self.position(self.query), self.position(self.key)
+        tellers = {
+            "scores": self.scoring,
+            "scaled": self.scaling,
+            "masked": self.masking,
+            "weights": self.weighing,
+            "z": self.gathering,
+            "out": self.joining,
+            "hidden": self.bending,
+            "probabilities": self.predicting,
+        }
+        if name in tellers:
+            return tellers[name](quantity)
+        if isinstance(quantity.operation, Project | Turn):
+            return self.projecting(quantity)
+        if name.endswith("_straight"):
+            return say("sentences.straight", what={"q": "queries", "k": "keys"}[name[0]])
+        if isinstance(quantity.operation, Normalise):
+            return say("sentences.rmsnorm" if quantity.operation.kind == "rmsnorm" else "sentences.norm", row=row)
+        if name in ("sum_1", "sum_2", "resid_mid", "resid_post"):
+            return say("sentences.residual" if len(quantity.inputs) > 1 else "sentences.replaced", row=row)
+        if isinstance(quantity.operation, Filtered):
+            return self.filtering(quantity.operation, self.sheet.values[name])
+        if isinstance(quantity.operation, Beam) and name == "beam":
+            found = " ".join(self.sheet.vocabulary[int(place)] for place in self.sheet.values[name].tolist())
+            return say("sentences.beam", beams=quantity.operation.num_beams, length=quantity.operation.length, words=found)
+        width = self.sheet.values[name].shape[-1]
+        word = self.sheet.vocabulary[int(self.sheet.values[name][0])] if name == "greedy" else ""
+        return say(f"sentences.{name}", row=row, column=column, width=width, word=word)
+
+    def position(self, place: int) -> str:
+        """A position with its token, for sentences."""
+        number_, tokens = place + self.sheet.scribe.first, self.sheet.tokens
+        if place < len(tokens):
+            return self.say("explain.position", number=number_, label=tokens[place])
+        return self.say("explain.position_plain", number=number_)
+
+    def at(self, name: str) -> float:
+        """The number that is worked out, in the first chosen head."""
+        return float(self.sheet.values[name][self.heads[0], self.query, self.key])
+
+    def projecting(self, quantity: Quantity) -> str:
+        name = quantity.name
+        place = self.query if name == "q" else self.key
+        words = [self.say(f"sentences.{name}", number=place + self.sheet.scribe.first, row=self.position(place))]
+        groups = self.sheet.num_heads // len(self.sheet.values[name])
+        if groups > 1:
+            begin = self.heads[0] // groups * groups + self.sheet.scribe.first
+            words.append(self.say("sentences.shared", heads=f"{begin}–{begin + groups - 1}"))
+        if isinstance(quantity.operation, Turn):
+            words.append(self.say("sentences.turned"))
+        return " ".join(words)
+
+    def scoring(self, quantity: Quantity) -> str:
+        value = self.at("scores")
+        kind = "agree" if value > 0 else "oppose" if value < 0 else "apart"
+        return self.say(
+            f"sentences.scores_{kind}", row=self.position(self.query), column=self.position(self.key), value=number(value, DIGITS)
+        )
+
+    def other(self) -> str:
+        """The key's position, said briefly where it is the query's own."""
+        return self.say("explain.itself") if self.key == self.query else self.position(self.key)
+
+    def scaling(self, quantity: Quantity) -> str:
+        operation = quantity.operation
+        assert isinstance(operation, Scale)
+        scores = self.sheet.values["scores"]
+        factor = operation.factors(scores).expand(len(scores), scores.shape[1], 1)[self.heads[0], self.query, 0]
+        return self.say(
+            f"sentences.scaled_{operation.kind}",
+            row=self.position(self.query),
+            factor=number(float(factor), DIGITS),
+            d_head=operation.d_head,
+        )
+
+    def masking(self, quantity: Quantity) -> str:
+        operation = quantity.operation
+        assert isinstance(operation, Masking)
+        row = self.sheet.values["masked"][self.heads[0], self.query]
+        seen, everything = int((row > -math.inf).sum()), len(row)
+        kind = "all" if seen == everything else "some"
+        words = [self.say(f"sentences.masked_{kind}", row=self.position(self.query), seen=seen, all=everything)]
+        if operation.bias is not None:
+            bias = float(operation.bias.expand(self.sheet.values["masked"].shape)[self.heads[0], self.query, self.key])
+            words.append(self.say("sentences.masked_bias", bias=number(bias, DIGITS)))
+        return " ".join(words)
+
+    def weighing(self, quantity: Quantity) -> str:
+        share = self.at("weights")
+        kind = "none" if share == 0 else "some"
+        return self.say(f"sentences.weights_{kind}", row=self.position(self.query), column=self.other(), share=f"{share:.1%}")
+
+    def gathering(self, quantity: Quantity) -> str:
+        seen = int((self.sheet.values["weights"][self.heads[0], self.query] > 0).sum()) if "weights" in self.sheet.values else 2
+        return self.say(f"sentences.z_{('none', 'one', 'many')[min(seen, 2)]}", row=self.position(self.query), seen=seen)
+
+    def joining(self, quantity: Quantity) -> str:
+        operation = quantity.operation
+        assert isinstance(operation, Output)
+        several = operation.num_heads > 1
+        kind = ("many" if several else "one") if operation.projects else ("joined" if several else "same")
+        return self.say(f"sentences.out_{kind}", heads=operation.num_heads, row=self.position(self.query))
+
+    def bending(self, quantity: Quantity) -> str:
+        row = self.sheet.values["hidden"][min(self.query, len(self.sheet.values["hidden"]) - 1)]
+        zeros = int((row == 0).sum())
+        switched = isinstance(quantity.operation, Activate) and quantity.operation.kind in ("relu", "squared_relu")
+        kind = "hidden_zero" if switched and zeros else "hidden"
+        return self.say(f"sentences.{kind}", zeros=zeros, width=len(row), row=self.position(self.query))
+
+    def predicting(self, quantity: Quantity) -> str:
+        table = self.sheet.values["probabilities"]
+        row = table[min(self.query, len(table) - 1)]
+        best = int(row.argmax())
+        word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.scribe.first)
+        return self.say(
+            "sentences.probabilities", row=self.position(self.query), word=word, share=f"{float(row[best]):.1%}"
+        )
+
+    def filtering(self, operation: Filtered, shares: Tensor) -> str:
+        if operation.rule == "temperature":
+            value = operation.value
+            kind = "zero" if value == 0 else "cold" if value < 1 else "hot" if value > 1 else "one"
+            return self.say(f"sentences.temperature_{kind}")
+        return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
+
+
+def _shape(value: Tensor, axes: Sequence[str]) -> str:
+    sizes: Mapping[str, int] = dict(zip(axes, value.shape, strict=True))
+    return "[" + ", ".join(f"{axis} {size}" for axis, size in sizes.items()) + "]"
