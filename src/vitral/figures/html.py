@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from vitral.figures.sections import CellTable, Details, Figure, Formula, Heading, Section
+from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section
 from vitral.figures.style import GRID, INK, MUTED, PAPER
 from vitral.figures.text import visible
 
@@ -68,7 +68,7 @@ def _script() -> Script:
 
 def _has_cells(sections: Sequence[Section]) -> bool:
     return any(
-        isinstance(section, CellTable) or (isinstance(section, Details) and _has_cells(section.sections))
+        isinstance(section, CellTable | Beside) or (isinstance(section, Details) and _has_cells(section.sections))
         for section in sections
     )
 

@@ -110,5 +110,10 @@ def _(section: pieces.CellTable) -> str:
     return table if told is None else f"{table}\n\n{fence(told.text)}"
 
 
+@_block.register
+def _(section: pieces.Beside) -> str:
+    return "\n\n".join(_block(item) for item in section.tables)
+
+
 def _one_line(text: str) -> str:
     return " ".join(escape(text).split())

@@ -151,6 +151,13 @@ class CellTable:
     heat: tuple[tuple[float, ...], ...] = ()
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Tables of cells side by side, as many as there is room for."""
+
+    tables: tuple[CellTable, ...]
+
+
 Section = (
     Heading
     | Paragraph
@@ -163,4 +170,5 @@ Section = (
     | Details
     | Formula
     | CellTable
+    | Beside
 )

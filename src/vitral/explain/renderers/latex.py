@@ -11,6 +11,7 @@ from vitral.figures.text import visible
 PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
+\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
 \usepackage{textcomp}
 \usepackage{amsmath}
 \usepackage{graphicx}
@@ -105,27 +106,32 @@ def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
     formula = latex(step.formula, digits, say)
     lines = [rf"\subsection*{{{count}. {escape(step.title)}}}", rf"\[\fitting{{{formula}}}\]" if formula != r"\text{}" else ""]
     lines += [escape(step.sentence), ""]
-    for panel in step.panels:
-        lines += [rf"\textit{{{escape(panel.label)}}}", ""] if panel.label else []
-        lines += _panel(step, panel, digits, say)
+    told = [(panel, panel.working(*panel.cell)) for panel in step.panels]
+    if not any(arithmetic.stages for _, arithmetic in told):
+        tables = [_table(panel, digits, say, boxed=False) for panel, _ in told]
+        return [*lines, r"\begin{center}", "\\qquad\n".join(rf"\fitting{{{table}}}" for table in tables), r"\end{center}"]
+    for panel, arithmetic in told:
+        lines += [r"\begin{center}", rf"\fitting{{{_table(panel, digits, say, boxed=True)}}}", r"\end{center}"]
+        lines.append(rf"\[\fitting{{{latex(equation(arithmetic), digits, say)}}}\]")
     return lines
 
 
-def _panel(step: Step, panel: Panel, digits: int, say: Phrases) -> list[str]:
+def _table(panel: Panel, digits: int, say: Phrases, *, boxed: bool) -> str:
+    """A matrix with its labels, as an array with what it is below it; the chosen number in a box."""
     shown = cut(panel, digits, say)
     row, column = shown.rows.index(panel.cell[0]), shown.columns.index(panel.cell[1])
-    arithmetic = panel.working(*panel.cell)
-    head = " & ".join(["", *(rf"\text{{\scriptsize {escape(heading)}}}" for heading in shown.headings)])
-    lines = [r"\begin{center}", rf"\fitting{{\begin{{array}}{{l|{'r' * len(shown.columns)}}}", rf"{head} \\ \hline"]
+    lines = [" & ".join(["", *map(_small, shown.headings)]) + r" \\ \hline"]
     for place, (label, *cells) in enumerate(shown.lines):
         written = [_number(cell) for cell in cells]
-        if place == row and arithmetic.stages:
+        if place == row and boxed:
             written[column] = rf"\boxed{{{written[column]}}}"
-        lines.append(" & ".join([rf"\text{{\scriptsize {escape(label)}}}", *written]) + r" \\")
-    lines += [r"\end{array}}", r"\end{center}"]
-    if not arithmetic.stages:
-        return lines
-    return [*lines, rf"\[\fitting{{{latex(equation(arithmetic), digits, say)}}}\]"]
+        lines.append(" & ".join([_small(label), *written]) + r" \\")
+    array = rf"\begin{{array}}{{l|{'r' * len(shown.columns)}}}" + "\n".join(lines) + r"\end{array}"
+    return rf"\underset{{\text{{\small {escape(panel.label)}}}}}{{{array}}}" if panel.label else array
+
+
+def _small(label: str) -> str:
+    return rf"\text{{\scriptsize {escape(label)}}}"
 
 
 def _number(cell: str) -> str:

@@ -7,7 +7,7 @@ from vitral.explain.scripts import mathml, text
 from vitral.explain.walkthrough import Arithmetic, Panel, Step, Walkthrough
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
-from vitral.figures.sections import CellTable, Details, Formula, Heading, Paragraph, Section
+from vitral.figures.sections import Beside, CellTable, Details, Formula, Heading, Paragraph, Section
 
 LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 
@@ -56,7 +56,9 @@ def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, unfolded: 
 def _inside(step: Step, digits: int, say: Phrases) -> list[Section]:
     written = text(step.formula, digits, say)
     formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
-    return [*formula, Paragraph(step.sentence), *(_table(step, panel, digits, say) for panel in step.panels)]
+    tables = tuple(_table(step, panel, digits, say) for panel in step.panels)
+    shapes = [Paragraph(step.shapes)] if len(tables) > 1 and step.shapes else []
+    return [*formula, Paragraph(step.sentence), *shapes, Beside(tables) if len(tables) > 1 else tables[0]]
 
 
 def _table(step: Step, panel: Panel, digits: int, say: Phrases) -> CellTable:
@@ -73,7 +75,7 @@ def _table(step: Step, panel: Panel, digits: int, say: Phrases) -> CellTable:
         for row in shown.rows
     )
     chosen = shown.rows.index(panel.cell[0]), shown.columns.index(panel.cell[1])
-    caption = ": ".join(filter(None, [panel.label, step.shapes]))
+    caption = panel.label or step.shapes
     return CellTable(caption, ("", *shown.headings), shown.lines, workings, chosen, heat if step.is_share else ())
 
 

@@ -1,6 +1,7 @@
 // A chosen cell tells below its table how it comes about: by click, or by arrow keys from cell to cell.
 for (const box of document.querySelectorAll(".cells")) {
   const cells = [...box.querySelectorAll("td[data-told]")];
+  if (!cells.length) continue;
   const told = box.querySelector(".told");
   const workings = box.querySelector(".workings").children;
   const choose = (cell) => {
