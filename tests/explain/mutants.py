@@ -10,6 +10,8 @@ import copy
 import math
 import random
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 SLIPS = (
     "other-row",
@@ -52,7 +54,9 @@ def make_case(seed: int) -> Case:
 
 
 def times(a: Matrix, b: Matrix) -> Matrix:
-    return [[math.fsum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b, strict=True)] for row in a]
+    return [
+        [math.fsum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b, strict=True)] for row in a
+    ]
 
 
 def transposed(a: Matrix) -> Matrix:
@@ -79,7 +83,7 @@ class _Maker:
         self.has_w_o = rng.random() < 0.5
         self.chained = rng.random() < 0.5
         self.scale = rng.choice(("none", "sqrt", "sqrt", "linear", "number", "adaptive"))
-        self.given: dict[str, object] = {}
+        self.given: dict[str, Any] = {}
         self.about = ""
 
     def case(self) -> Case:
@@ -99,7 +103,11 @@ class _Maker:
 
     def numbers(self, rows: int, columns: int) -> Matrix:
         tenths = self.rng.random() < 0.4
-        draw = (lambda: self.rng.randint(-20, 20) / 10) if tenths else (lambda: float(self.rng.choice((-1, 0, 0, 1, 1, 2))))
+        draw = (
+            (lambda: self.rng.randint(-20, 20) / 10)
+            if tenths
+            else (lambda: float(self.rng.choice((-1, 0, 0, 1, 1, 2))))
+        )
         return [[draw() for _ in range(columns)] for _ in range(rows)]
 
     def draw(self) -> None:
@@ -161,7 +169,9 @@ class _Maker:
             "term-dropped": ("q", "k", "v", "scores", "weights", "z", "output"),
             "digits-swapped": STEPS,
         }[self.slip or ""]
-        computed = [step for step in made if step not in self.given and not (step in "qkv" and f"w_{step}" not in self.given)]
+        computed = [
+            step for step in made if step not in self.given and not (step in "qkv" and f"w_{step}" not in self.given)
+        ]
         computed = [step for step in computed if step != "x" or self.start == "embeddings"]
         if not self.carried or self.slip == "digits-swapped":
             computed = [step for step in computed if step in self.printed]
@@ -183,12 +193,18 @@ class _Maker:
         if step == "scaled":
             return [self.scaled(have["scores"][h]) for h in heads]
         if step == "masked":
-            return [[[s if ok else -math.inf for s, ok in zip(row, seen, strict=True)] for row, seen in zip(have["scaled"][h], self.allowed, strict=True)] for h in heads]
+            return [
+                [
+                    [s if ok else -math.inf for s, ok in zip(row, seen, strict=True)]
+                    for row, seen in zip(have["scaled"][h], self.allowed, strict=True)
+                ]
+                for h in heads
+            ]
         if step == "weights":
             return [[softmax(row) for row in have["masked"][h]] for h in heads]
         if step == "z":
             return [times(have["weights"][h], have["v"][h]) for h in heads]
-        together = [sum((have["z"][h][i] for h in heads), []) for i in range(self.time)]
+        together = [[entry for h in heads for entry in have["z"][h][i]] for i in range(self.time)]
         return [times(together, given["w_o"]) if self.has_w_o else together]
 
     def scaled(self, scores: Matrix) -> Matrix:
@@ -214,7 +230,11 @@ class _Maker:
                 value = self.given[name]
                 have[name] = [value] if name == "x" else value
         for step in STEPS:
-            if step in have or (step == "x" and self.start != "embeddings") or (step in "qkv" and f"w_{step}" not in self.given):
+            if (
+                step in have
+                or (step == "x" and self.start != "embeddings")
+                or (step in "qkv" and f"w_{step}" not in self.given)
+            ):
                 continue
             if step == "scores" and "q" not in have:
                 continue
@@ -230,7 +250,10 @@ class _Maker:
         return shown
 
     def rounded(self, value: list) -> list:
-        return [[[entry if math.isinf(entry) else round(entry, self.decimals) + 0.0 for entry in row] for row in head] for head in value]
+        return [
+            [[entry if math.isinf(entry) else round(entry, self.decimals) + 0.0 for entry in row] for row in head]
+            for head in value
+        ]
 
     # The slips.
 
@@ -239,7 +262,7 @@ class _Maker:
         if slip == "digits-swapped":
             return right
         made = copy.deepcopy(right)
-        head = self.rng.Random if False else random.Random(self.time * 31 + self.decimals).randrange(len(made))
+        head = random.Random(self.time * 31 + self.decimals).randrange(len(made))
         if slip == "scale-missing":
             if self.scale == "none":
                 raise Again
@@ -247,7 +270,13 @@ class _Maker:
         if slip == "zero-for-infinity":
             return [[[0.0 if value == -math.inf else value for value in row] for row in rows] for rows in made]
         if slip == "mask-late":
-            return [[[w if ok else 0.0 for w, ok in zip(softmax(row), seen, strict=True)] for row, seen in zip(rows, self.allowed, strict=True)] for rows in have["scaled"]]
+            return [
+                [
+                    [w if ok else 0.0 for w, ok in zip(softmax(row), seen, strict=True)]
+                    for row, seen in zip(rows, self.allowed, strict=True)
+                ]
+                for rows in have["scaled"]
+            ]
         if slip == "wrong-axis":
             return [transposed([softmax(column) for column in transposed(rows)]) for rows in have["masked"]]
         if slip == "transposed":
@@ -266,7 +295,7 @@ class _Maker:
             return [times(transposed(have["weights"][h]), have["v"][h]) for h in range(self.heads)]
         if not self.has_w_o or len(self.given["w_o"]) != len(self.given["w_o"][0]):
             raise Again
-        together = [sum((have["z"][h][i] for h in range(self.heads)), []) for i in range(self.time)]
+        together = [[entry for h in range(self.heads) for entry in have["z"][h][i]] for i in range(self.time)]
         return [times(together, transposed(self.given["w_o"]))]
 
     def drop_term(self, step: str, made: list, have: dict, head: int) -> list:
@@ -301,7 +330,9 @@ class _Maker:
     def output_factors(self, have: dict) -> tuple[Matrix, Matrix]:
         if not self.has_w_o:
             raise Again
-        return [sum((have["z"][h][i] for h in range(self.heads)), []) for i in range(self.time)], self.given["w_o"]
+        return [[entry for h in range(self.heads) for entry in have["z"][h][i]] for i in range(self.time)], self.given[
+            "w_o"
+        ]
 
     def other_row(self, step: str, made: list, have: dict, head: int) -> list:
         pick = random.Random(f"{self.time}{self.d_model}{self.d_head}{step}{self.decimals}row")
@@ -338,7 +369,7 @@ class _Maker:
                 continue
             written = list(f"{made[h][i][j]:.{self.decimals}f}")
             digits = [place for place, sign in enumerate(written) if sign.isdigit()]
-            pairs = [(a, b) for a, b in zip(digits, digits[1:], strict=False) if written[a] != written[b]]
+            pairs = [(a, b) for a, b in pairwise(digits) if written[a] != written[b]]
             pick.shuffle(pairs)
             for a, b in pairs:
                 changed = list(written)
@@ -400,7 +431,14 @@ class _Maker:
             if step not in self.printed or step not in shown:
                 continue
             heads = [
-                "[" + ", ".join("[" + ", ".join(self.cell(value, blanks.get((step, h, i, j), False)) for j, value in enumerate(row)) + "]" for i, row in enumerate(rows)) + "]"
+                "["
+                + ", ".join(
+                    "["
+                    + ", ".join(self.cell(value, blanks.get((step, h, i, j), False)) for j, value in enumerate(row))
+                    + "]"
+                    for i, row in enumerate(rows)
+                )
+                + "]"
                 for h, rows in enumerate(shown[step])
             ]
             lone = step in ("x", "output") or single

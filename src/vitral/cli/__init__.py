@@ -27,8 +27,8 @@ for command in (using.evaluate, using.generate, explaining.explain, explaining.c
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error is one line on stderr and the exit code that belongs to it.
 
-    0 done, 1 a check found something wrong, 2 something given cannot be used, 3 training met a number that is not finite, 4 the disk failed, 130
-    interrupted before there was anything to save.
+    0 done, 1 a check found something wrong, 2 something given cannot be used, 3 training met a number that is not
+    finite, 4 the disk failed, 130 interrupted before there was anything to save.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -45,7 +45,8 @@ def _print_rows(screen: Console, told: list[Row], say: Phrases) -> None:
     made.title = None
     for row in told:
         claimed = Text("  ").join(
-            Text(visible(number), style=STYLES[verdict]) for number, verdict in zip(row.claimed, row.verdicts, strict=True)
+            Text(visible(number), style=STYLES[verdict])
+            for number, verdict in zip(row.claimed, row.verdicts, strict=True)
         )
         verdict = Text(say(f"check.{row.verdict}"), style=STYLES[row.verdict])
         made.add_row(row.step, visible(row.where), claimed, "  ".join(row.expected), verdict, visible(row.guess))

@@ -11,7 +11,7 @@ from vitral.cli.options import Device, DeviceOption, Dtype, DtypeOption, Format,
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.explain import Choice, Walkthrough
+    from vitral.explain import Walkthrough
 
 
 class Form(enum.StrEnum):
@@ -43,16 +43,24 @@ def explain(
     layer: Annotated[str, typer.Option(help="Of a run: which blocks, as 0 or 0,1 or all.")] = "0",
     head: Annotated[str | None, typer.Option(help="Which heads, as 0 or 0,1 or all; examples count from 1.")] = None,
     query: Annotated[int | None, typer.Option(help="The position whose query is worked out; else the last.")] = None,
-    key: Annotated[int | None, typer.Option(help="The position it is worked out with; else the one it sees most.")] = None,
+    key: Annotated[
+        int | None, typer.Option(help="The position it is worked out with; else the one it sees most.")
+    ] = None,
     column: Annotated[int | None, typer.Option(help="The feature that is worked out; else the first.")] = None,
-    block: Annotated[bool, typer.Option("--block", help="Of a run: embeddings and the whole block, not attention alone.")] = False,
-    ending: Annotated[bool, typer.Option("--ending", help="Of a run: logits, probabilities and the choice, too.")] = False,
+    block: Annotated[
+        bool, typer.Option("--block", help="Of a run: embeddings and the whole block, not attention alone.")
+    ] = False,
+    ending: Annotated[
+        bool, typer.Option("--ending", help="Of a run: logits, probabilities and the choice, too.")
+    ] = False,
     digits: Annotated[int, typer.Option(help="Digits after the point.", min=0, max=12)] = 3,
     lang: LanguageOption = Language.en,
     format: Annotated[Form, typer.Option("--format", help="In which form.")] = Form.text,
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
     tiny: Annotated[bool, typer.Option("--tiny", help="A case to be done by hand, of small whole numbers.")] = False,
-    exercise: Annotated[Path | None, typer.Option(help="With --tiny: write it here, to be filled in and checked.")] = None,
+    exercise: Annotated[
+        Path | None, typer.Option(help="With --tiny: write it here, to be filled in and checked.")
+    ] = None,
     positions: Annotated[int, typer.Option(help="With --tiny: how many tokens.")] = 3,
     d_model: Annotated[int, typer.Option(help="With --tiny: how wide.")] = 4,
     num_heads: Annotated[int, typer.Option(help="With --tiny: how many heads.")] = 1,
@@ -69,7 +77,7 @@ def explain(
 
     if (what is None) != tiny:
         raise UsageError(
-            "explain: say what: an EXAMPLE.toml, a name of the gallery (vitral check --list), a RUN with --text, or --tiny"
+            "explain: say what: an EXAMPLE.toml, a name of the gallery (vitral check --list), a RUN, or --tiny"
         )
     if exercise is not None and not tiny:
         raise UsageError("explain: --exercise goes with --tiny")
@@ -140,7 +148,9 @@ def check(
     examples: Annotated[
         list[str] | None, typer.Argument(metavar="EXAMPLE.toml…", help="Worked examples, by file or name.")
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Write the corrected example as NAME.fixed.toml beside it.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Write the corrected example as NAME.fixed.toml beside it.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="With --fix: the folder to write to.")] = None,
     lang: LanguageOption = Language.en,
     format: FormatOption = Format.text,

@@ -92,4 +92,3 @@ def generate(
         as_json=format is Format.json,
     )
     write(run, checkpoint.value, request, device=device.value, dtype=dtype.value)
-

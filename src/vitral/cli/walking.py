@@ -48,7 +48,9 @@ def _print_step(screen: Console, step: Step, number: int, digits: int, words: Ph
         screen.print(Padding(_table(step, panel, digits, words), (0, 0, 0, 3)))
         arithmetic = panel.working(*panel.cell)
         if arithmetic.stages:
-            screen.print(Padding(Text(visible("\n".join(stacked(arithmetic, digits, words))), style="cyan"), (0, 0, 0, 3)))
+            screen.print(
+                Padding(Text(visible("\n".join(stacked(arithmetic, digits, words))), style="cyan"), (0, 0, 0, 3))
+            )
 
 
 def _table(step: Step, panel: Panel, digits: int, words: Phrases) -> Table:

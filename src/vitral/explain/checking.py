@@ -21,7 +21,7 @@ from torch import Tensor
 from vitral.explain.example import Claim, Example
 from vitral.explain.operations import Index
 from vitral.explain.sheet import Quantity, Sheet
-from vitral.explain.slips import KINDS, Variant, misprints, variants
+from vitral.explain.slips import CERTAIN, KINDS, Variant, misprints, variants
 from vitral.explain.walkthrough import Arithmetic
 
 MASKED_ENOUGH = -1e4
@@ -204,6 +204,7 @@ class _Checker:
 
     def keep(self, name: str, values: Tensor, verdicts: Tensor, guesses: "Mapping[Index, _Guess]") -> None:
         """Go on with the author's numbers in the four computations."""
+
         def at_most(verdict: Verdict) -> Tensor:
             return (verdicts > 0) & (verdicts <= ORDER.index(verdict))
 
@@ -280,7 +281,8 @@ class _Checker:
                 for variant in variants(step, base):
                     for made, grain in self.outcomes(step, quantity, variant, base):
                         explains = _explained(made, grain, values, known, wrong, tolerance)
-                        if bool(explains.any()):
+                        plain = tolerance <= self.half or variant.kind in KINDS[:CERTAIN]
+                        if plain and bool(explains.any()):
                             yield _Guess(Slip(variant.kind, step.name, variant.places), explains, made, grain)
 
     def on_the_way(self, quantity: Quantity, base: Mapping[str, Tensor]) -> list[Quantity]:
@@ -333,9 +335,7 @@ class _Guess:
         return (self.step, reach if several else -reach, KINDS.index(self.slip.kind))
 
 
-def _explained(
-    made: Tensor, grain: str, values: Tensor, known: Tensor, wrong: Tensor, tolerance: float
-) -> Tensor:
+def _explained(made: Tensor, grain: str, values: Tensor, known: Tensor, wrong: Tensor, tolerance: float) -> Tensor:
     """The wrong cells of those pieces of a quantity in which everything that is known fits a slip's outcome."""
     fits = _within(values, made, tolerance) | ~known
     if grain == "cell" or fits.dim() < 2:

@@ -6,6 +6,7 @@ The rules are those of `vitral.decoding`, applied to a table of probabilities in
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ class Greedy:
         return distribution(probabilities[-1:].log(), Sampling(temperature=0.0)).argmax(dim=-1).double()
 
     def formula(self) -> Expression:
-        """arg max p."""
+        """Arg max p."""
         return Apply("argmax", (Name("p", below="i"),))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
@@ -146,7 +147,7 @@ class Beam:
         return torch.tensor([math.exp(best.score)] if self.probability else best.tokens, dtype=torch.float64)
 
     def formula(self) -> Expression:
-        """arg max of the product."""
+        """Arg max of the product."""
         product = Apply("Π", (Apply("P", (Words("w | …"),)),))
         return product if self.probability else Apply("argmax", (product,))
 
@@ -157,7 +158,7 @@ class Beam:
     def steps(self, table: Tensor) -> list[float]:
         """The probability of each word on the way found."""
         way = [self.start, *map(int, Beam(self.start, self.num_beams, self.length)(table).tolist())]
-        return [float(table[before, after]) for before, after in zip(way, way[1:], strict=False)]
+        return [float(table[before, after]) for before, after in pairwise(way)]
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Counted:
         return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
 
     def formula(self) -> Expression:
-        """rows · columns."""
+        """Rows · columns."""
         return Product((Words("rows"), Words("columns")))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:

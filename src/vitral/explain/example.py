@@ -1,8 +1,7 @@
 """Worked examples as files: what is given, and what the author claims. The format stands in docs/examples.md."""
 
-import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,83 +17,13 @@ from vitral.explain.choices import Beam, Filtered, Greedy, word_place
 from vitral.explain.operations import Index, Sinusoid
 from vitral.explain.places import line_of
 from vitral.explain.recipes import STREAM, Recipe, Setting, grow
+from vitral.explain.schema import AXES, NotNumbers, missing_for, nesting, numbers, shape_text
 from vitral.explain.sheet import Sheet
 from vitral.explain.tables import FindModel, parameter_sheet
 
 MOST_BYTES = 2**20
 """A worked example is small; a larger file is something else."""
 MOST_DECIMALS = 12
-
-AXES = {
-    "embedding": ("vocab", "d_model"),
-    "token_embedding": ("time", "d_model"),
-    "position_embedding": ("time", "d_model"),
-    "x": ("time", "d_model"),
-    "w_q": ("heads", "d_model", "d_head"),
-    "w_k": ("kv_heads", "d_model", "d_head"),
-    "w_v": ("kv_heads", "d_model", "d_value"),
-    "b_q": ("heads", "d_head"),
-    "b_k": ("kv_heads", "d_head"),
-    "b_v": ("kv_heads", "d_value"),
-    "q": ("heads", "time", "d_head"),
-    "k": ("kv_heads", "source", "d_head"),
-    "v": ("kv_heads", "source", "d_value"),
-    "scores": ("heads", "time", "source"),
-    "scaled": ("heads", "time", "source"),
-    "masked": ("heads", "time", "source"),
-    "weights": ("heads", "time", "source"),
-    "z": ("heads", "time", "d_value"),
-    "w_o": ("heads · d_value", "d_out"),
-    "b_o": ("d_out",),
-    "out": ("time", "d_model"),
-    "norm_1_gain": ("d_model",),
-    "norm_1_bias": ("d_model",),
-    "norm_1": ("time", "d_model"),
-    "sum_1": ("time", "d_model"),
-    "resid_mid": ("time", "d_model"),
-    "norm_2_gain": ("d_model",),
-    "norm_2_bias": ("d_model",),
-    "norm_2": ("time", "d_model"),
-    "w_1": ("d_model", "d_ff"),
-    "b_1": ("d_ff",),
-    "pre_activation": ("time", "d_ff"),
-    "hidden": ("time", "d_ff"),
-    "w_2": ("d_ff", "d_model"),
-    "b_2": ("d_model",),
-    "mlp_out": ("time", "d_model"),
-    "sum_2": ("time", "d_model"),
-    "resid_post": ("time", "d_model"),
-    "final_norm_gain": ("d_model",),
-    "final_norm_bias": ("d_model",),
-    "final_norm": ("time", "d_model"),
-    "w_u": ("d_model", "vocab"),
-    "logits": ("time", "vocab"),
-    "probabilities": ("time", "vocab"),
-    "next": ("vocab", "vocab"),
-    "factor": ("factors",),
-}
-"""What may be given or claimed, and its axes; those of a head may leave the first out where there is one head."""
-
-NEEDS = {
-    "token_embedding": ("embedding",),
-    "x": ("token_embedding", "position_embedding"),
-    "q": ("x", "w_q"),
-    "k": ("x", "w_k"),
-    "v": ("x", "w_v"),
-    "scores": ("q", "k"),
-    "scaled": ("scores",),
-    "masked": ("scaled",),
-    "weights": ("masked",),
-    "z": ("weights", "v"),
-    "out": ("z",),
-    "sum_1": ("x", "out"),
-    "pre_activation": ("x", "w_1"),
-    "hidden": ("pre_activation",),
-    "mlp_out": ("hidden", "w_2"),
-    "logits": ("x", "w_u"),
-    "probabilities": ("logits",),
-}
-"""What each quantity is made of, to say what is missing."""
 
 RULES = ("temperature", "top_k", "top_p", "min_p")
 BEAM = ("start", "beams", "length")
@@ -216,7 +145,7 @@ class _Reader:
     def __init__(self, where: str, text: str, data: dict[str, Any], find_model: FindModel) -> None:
         self.where, self.text, self.find_model = where, text, find_model
         if "given" not in data:
-            raise UsageError(f'{where}: no [given] table; a worked example says what is given and what is claimed')
+            raise UsageError(f"{where}: no [given] table; a worked example says what is given and what is claimed")
         self.head = _Head.parse(data, where)
         self.sizes: dict[str, tuple[int, str]] = {}
 
@@ -268,7 +197,9 @@ class _Reader:
         head = self.head
         if head.tied and "embedding" not in given:
             raise self.refuse("tied: the head is the embedding, but embedding is missing under [given]", "tied")
-        rows = tuple(self.word(token, head.vocabulary, "tokens") for token in head.tokens) if "embedding" in given else ()
+        rows = (
+            tuple(self.word(token, head.vocabulary, "tokens") for token in head.tokens) if "embedding" in given else ()
+        )
         d_k = head.given.get("d_k")
         if d_k is not None and (isinstance(d_k, bool) or not isinstance(d_k, int) or d_k < 1):
             raise self.refuse(f"d_k: expected a whole number of at least 1, not {d_k!r}", "given", "d_k")
@@ -308,7 +239,8 @@ class _Reader:
                 if set(value) != {"name", "real"} or not isinstance(real, list):
                     raise UsageError("mask: padding needs real = [true, …, false], one for each key")
                 return Explicit(torch.tensor([[bool(entry) for entry in real]]))
-            return as_mask(value)
+            spec: Any = value
+            return as_mask(spec)
         except UsageError as error:
             raise self.refuse(str(error).replace("mask {", "mask = {"), "mask") from None
         except (ValueError, TypeError):
@@ -316,7 +248,9 @@ class _Reader:
 
     def given(self, name: str, value: Any) -> Tensor:
         if name not in AXES:
-            raise self.refuse(f"unknown name {name!r} under [given], {nearest(name, [*AXES, *BEAM, 'd_k'])}", "given", name)
+            raise self.refuse(
+                f"unknown name {name!r} under [given], {nearest(name, [*AXES, *BEAM, 'd_k'])}", "given", name
+            )
         if value == "identity":
             return torch.empty(0)
         tensor, _ = self.tensor(name, value, "given", name)
@@ -343,27 +277,15 @@ class _Reader:
         if tensor.dim() == rank - 1 and leading:
             return tensor[None], False
         if tensor.dim() != rank or tensor.numel() == 0:
-            raise self.refuse(f"{name}: expected {_nesting(rank)}, not {_nesting(tensor.dim())}", *path)
+            raise self.refuse(f"{name}: expected {nesting(rank)}, not {nesting(tensor.dim())}", *path)
         return tensor, True
 
     def numbers(self, value: Any, path: tuple[str | int, ...], name: str) -> Any:
-        if isinstance(value, list):
-            made = [self.numbers(part, (*path, place), name) for place, part in enumerate(value)]
-            shapes = {_shape_of(part) for part in made}
-            if len(shapes) > 1:
-                first = next(place for place, part in enumerate(made) if _shape_of(part) != _shape_of(made[0]))
-                lengths = f"{len(made[0])} and {len(made[first])} numbers" if all(isinstance(part, list) for part in (made[0], made[first])) else "numbers and lists"
-                raise self.refuse(f"{name}: rows of {lengths}; all must be equally long", *path, first)
-            return made
-        if isinstance(value, str):
-            special = {"?": math.nan, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "∞": math.inf, "-∞": -math.inf, "−∞": -math.inf}
-            if value in special and (value != "?" or path[0] == "claimed"):
-                return special[value]
-        elif isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
-            if abs(value) <= 1e15 or math.isinf(value):
-                return float(value)
-            raise self.refuse(f"{name}: {value!r} is too large for a worked example", *path)
-        raise self.refuse(f"{name}: {value!r} is not a number", *path)
+        """The numbers of a list of lists; a complaint names the place."""
+        try:
+            return numbers(value, name, path[0] == "claimed")
+        except NotNumbers as error:
+            raise self.refuse(str(error), *path, *error.place) from None
 
     def bind(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
         """Hold every axis to one size."""
@@ -374,7 +296,7 @@ class _Reader:
             if axis == "heads" and self.head.heads not in (None, size):
                 raise self.refuse(f"{name}: {size} heads, but heads = {self.head.heads}", "given", name)
             if known[0] != size:
-                shapes = _shape_text(shape)
+                shapes = shape_text(shape)
                 raise self.refuse(
                     f"{name} is {shapes}: its {axis} is {size}, expected {known[0]} as in {known[1]}", "given", name
                 )
@@ -387,7 +309,10 @@ class _Reader:
                 continue
             rank, width = len(AXES[name]), self.sizes.get("d_model", (0, ""))[0]
             if name == "w_o":
-                heads, value = self.sizes.get("heads", (1, ""))[0], self.sizes.get("d_value", self.sizes.get("d_model", (0, "")))[0]
+                heads, value = (
+                    self.sizes.get("heads", (1, ""))[0],
+                    self.sizes.get("d_value", self.sizes.get("d_model", (0, "")))[0],
+                )
                 width = heads * value
             if not width:
                 raise self.refuse(f'{name} = "identity": its size is not known; give x or write it out', "given", name)
@@ -402,7 +327,11 @@ class _Reader:
         if size is None and setting.rows and "embedding" in recipe.values:
             size = recipe.values["embedding"][list(setting.rows)]
         if size is None:
-            raise self.refuse("position_embedding: give token_embedding too, which says how large it is", "given", "position_embedding")
+            raise self.refuse(
+                "position_embedding: give token_embedding too, which says how large it is",
+                "given",
+                "position_embedding",
+            )
         recipe.add("position_embedding", STREAM, Sinusoid(*size.shape))
 
     def choices(self, recipe: Recipe) -> None:
@@ -439,7 +368,7 @@ class _Reader:
         return Beam(start, counts[0], counts[1], probability=key == "beam_probability")
 
     def need(self, recipe: Recipe, name: str, key: str) -> None:
-        missing = _missing(name, recipe.values)
+        missing = missing_for(name, recipe.values)
         if missing:
             raise self.refuse(f"{key}: cannot be computed, {missing} is missing under [given]", "claimed", key)
 
@@ -450,8 +379,12 @@ class _Reader:
         name = self.named(key)
         if name not in sheet.values:
             if name not in AXES:
-                raise self.refuse(f"unknown name {key!r} under [claimed], {nearest(key, [*AXES, 'output', 'greedy', 'beam'])}", *path)
-            raise self.refuse(f"{key}: cannot be computed, {_missing(name, sheet.values) or name} is missing under [given]", *path)
+                raise self.refuse(
+                    f"unknown name {key!r} under [claimed], {nearest(key, [*AXES, 'output', 'greedy', 'beam'])}", *path
+                )
+            raise self.refuse(
+                f"{key}: cannot be computed, {missing_for(name, sheet.values) or name} is missing under [given]", *path
+            )
         if name in ("greedy", "beam"):
             words = [value] if name == "greedy" else value
             if not isinstance(words, list):
@@ -465,7 +398,7 @@ class _Reader:
             values, full = torch.tensor(numbers if isinstance(numbers, list) else [numbers], dtype=torch.float64), True
         if values.shape != sheet.values[name].shape:
             expected, got = (shape if full else shape[1:] for shape in (sheet.values[name].shape, values.shape))
-            raise self.refuse(f"{key}: claimed as {_shape_text(got)}, but it is {_shape_text(expected)}", *path)
+            raise self.refuse(f"{key}: claimed as {shape_text(got)}, but it is {shape_text(expected)}", *path)
         return Claim(name, path, values, full)
 
     def named(self, key: str) -> str:
@@ -475,28 +408,10 @@ class _Reader:
 
     def count(self, key: str, value: Any, sheet: Sheet) -> Claim:
         if key == "total":
-            return Claim("total", ("claimed", "total"), torch.tensor([self.numbers(value, ("claimed", "total"), "total")], dtype=torch.float64))
+            return Claim(
+                "total",
+                ("claimed", "total"),
+                torch.tensor([self.numbers(value, ("claimed", "total"), "total")], dtype=torch.float64),
+            )
         numbers = [self.numbers(number, ("claimed", "rows", name), name) for name, number in value.items()]
         return Claim("rows", ("claimed", "rows"), torch.tensor(numbers, dtype=torch.float64))
-
-
-def _missing(name: str, values: Mapping[str, Tensor]) -> str:
-    """The first thing that is not given on the way to a quantity."""
-    if name in values:
-        return ""
-    return next((missing for each in NEEDS.get(name, ()) if (missing := _missing(each, values))), name)
-
-
-def _shape_of(value: Any) -> tuple[int, ...]:
-    return (len(value), *_shape_of(value[0])) if isinstance(value, list) and value else (0,) if isinstance(value, list) else ()
-
-
-def _shape_text(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers" if shape else "one number"
-
-
-def _nesting(rank: int) -> str:
-    return ("a number", "a list of numbers", "a list of rows", "a list of matrices")[min(rank, 3)]
-
-
-Load = Callable[[Path], Example]

@@ -43,8 +43,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Sum:
-    """Terms; negative numbers are written with a minus sign between. Of a long sum the writer leaves out the middle,
-    says how many terms are missing and what they come to.
+    """Terms; negative ones are written with a minus sign between.
+
+    Of a long sum the writer leaves out the last ones, says how many they are and what they come to.
     """
 
     terms: tuple["Expression", ...]
@@ -104,6 +105,4 @@ class Equation:
     sides: tuple["Expression", ...]
 
 
-Expression = (
-    Name | Number | Words | Product | Sum | Difference | Fraction | Root | Power | Apply | Over | Equation
-)
+Expression = Name | Number | Words | Product | Sum | Difference | Fraction | Root | Power | Apply | Over | Equation

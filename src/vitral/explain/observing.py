@@ -4,7 +4,7 @@ Nothing is computed anew: every value was taken from one traced pass. The sheets
 arithmetic of single cells.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,9 +18,11 @@ from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import Sampling, distribution
 from vitral.explain.choices import Filtered, Greedy
+from vitral.explain.notation import Expression, Name
 from vitral.explain.operations import (
     Activate,
     Add,
+    Index,
     Linear,
     Lookup,
     Masking,
@@ -37,7 +39,7 @@ from vitral.explain.operations import (
 )
 from vitral.explain.recipes import HEADS, SQUARE, STREAM
 from vitral.explain.sheet import Quantity, Sheet
-from vitral.model import Transformer
+from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.positions import Rotary
 
@@ -55,12 +57,12 @@ class Same:
         """The value itself."""
         return value
 
-    def formula(self):  # noqa: ANN201, D102
-        from vitral.explain.notation import Name
-
+    def formula(self) -> Expression:
+        """The part's name."""
         return Name(self.of)
 
-    def stages(self, inputs, index, scribe):  # noqa: ANN001, ANN201, D102
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """The part's own number."""
         return (scribe.cell(self.of, *index),)
 
 
@@ -151,7 +153,7 @@ def _watched(model: Transformer) -> Iterator[dict[str, Tensor]]:
                 parts[name] = getattr(block.mlp, name)
         watched |= {f"blocks.{layer}.{name}": part for name, part in parts.items() if part is not None}
 
-    def keeper(name: str):  # noqa: ANN202
+    def keeper(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
         def keep(_: nn.Module, arguments: tuple[Tensor, ...], result: Tensor) -> None:
             seen[name] = result
             seen[f"{name}.input"] = arguments[0]
@@ -198,101 +200,119 @@ def _block(
     model: Transformer, layer: int, kept: dict[str, Tensor], notes: _Notes, factors: Tensor | None, bias: Tensor | None
 ) -> Sheet:
     """The sheet of one block, whatever parts it has."""
-    block, config, prefix = model.blocks[layer], model.config, f"blocks.{layer}."
+    block, prefix = model.blocks[layer], f"blocks.{layer}."
     assert isinstance(block, Block)
     here = {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}
-    values: dict[str, Tensor] = {"x": here["resid_pre"]}
-    quantities: list[Quantity] = []
-
-    def note(name: str, value: Tensor, axes: tuple[str, ...], operation: Operation, *inputs: str) -> None:
-        values[name] = value
-        quantities.append(Quantity(name, axes, operation, tuple(each for each in inputs if each in values)))
-
-    def norm(name: str, module: nn.Module | None, value: Tensor, made_of: str) -> None:
-        gain, shift = getattr(module, "weight", None), getattr(module, "bias", None)
-        if gain is None:
-            return
-        values[f"{name}_gain"] = _exact(gain)
-        if shift is not None:
-            values[f"{name}_bias"] = _exact(shift)
-        inputs = (made_of, f"{name}_gain", f"{name}_bias")
-        note(name, value, STREAM, Normalise(config.norm_type, EPSILON, made_of), *inputs)
-
-    def stream(name: str, before: str, part: str, module: nn.Module | None, normed: str, number: str) -> None:
-        """The stream after a part, with its norm where that comes after."""
-        joined = (Add(before, part), before, part) if config.residual else (Same(part), part)
-        after = config.norm == "post" and module is not None
-        made = f"sum_{number}" if after else name
-        note(made, here[f"{normed}.input"] if after else here[name], STREAM, *joined)
-        if after:
-            norm(name, module, here[name], made)
-
-    source = "x"
+    page = _Page(model.config, here)
     if isinstance(block.attn, MultiHeadAttention):
-        if config.norm == "pre":
-            norm("norm_1", block.attn_norm, here["attn_norm"], "x")
-            source = "norm_1"
-        _attention(block.attn, here, values, note, (source, str(_scale_kind(model))), factors, bias, model.positions)
-        stream("resid_mid", "x", "out", block.attn_norm, "attn_norm", "1")
+        source = page.norm_before("norm_1", block.attn_norm, "attn_norm", "x")
+        _attention(page, block.attn, source, str(_scale_kind(model)), (factors, bias, model.positions))
+        page.stream("resid_mid", ("x", "out"), block.attn_norm, "attn_norm", "sum_1")
     else:
-        values["resid_mid"] = here["resid_mid"]
-    source = "resid_mid"
+        page.values["resid_mid"] = here["resid_mid"]
     if block.mlp is not None:
-        if config.norm == "pre":
-            norm("norm_2", block.mlp_norm, here["mlp_norm"], "resid_mid")
-            source = "norm_2"
-        _feed_forward(block.mlp, here, values, note, source, config.feed_forward)
-        stream("resid_post", "resid_mid", "mlp_out", block.mlp_norm, "mlp_norm", "2")
-    return notes.sheet(quantities, values)
+        source = page.norm_before("norm_2", block.mlp_norm, "mlp_norm", "resid_mid")
+        _feed_forward(page, block.mlp, source)
+        page.stream("resid_post", ("resid_mid", "mlp_out"), block.mlp_norm, "mlp_norm", "sum_2")
+    return notes.sheet(page.quantities, page.values)
+
+
+class _Page:
+    """The quantities of a block, noted one by one with the values they had."""
+
+    def __init__(self, config: ModelConfig, here: dict[str, Tensor]) -> None:
+        self.config, self.here = config, here
+        self.values: dict[str, Tensor] = {"x": here["resid_pre"]}
+        self.quantities: list[Quantity] = []
+
+    def note(self, name: str, value: Tensor, axes: tuple[str, ...], operation: Operation, *inputs: str) -> None:
+        """One quantity; inputs the model does not have (a bias) are left out."""
+        self.values[name] = value
+        self.quantities.append(Quantity(name, axes, operation, tuple(each for each in inputs if each in self.values)))
+
+    def weights(self, name: str, layer: nn.Module | None) -> None:
+        """A linear layer's matrix, as formulas write it, and bias."""
+        if isinstance(layer, nn.Linear):
+            self.values[f"w_{name}"] = _exact(layer.weight).T
+            if layer.bias is not None:
+                self.values[f"b_{name}"] = _exact(layer.bias)
+
+    def norm(self, name: str, module: nn.Module | None, value: Tensor, made_of: str) -> None:
+        """What a norm gave."""
+        gain, shift = getattr(module, "weight", None), getattr(module, "bias", None)
+        assert gain is not None
+        self.values[f"{name}_gain"] = _exact(gain)
+        if shift is not None:
+            self.values[f"{name}_bias"] = _exact(shift)
+        operation = Normalise(self.config.norm_type, EPSILON, made_of)
+        self.note(name, value, STREAM, operation, made_of, f"{name}_gain", f"{name}_bias")
+
+    def norm_before(self, name: str, module: nn.Module | None, key: str, made_of: str) -> str:
+        """In pre-norm the norm before a part; gives what the part reads."""
+        if self.config.norm != "pre":
+            return made_of
+        self.norm(name, module, self.here[key], made_of)
+        return name
+
+    def stream(self, name: str, terms: tuple[str, str], module: nn.Module | None, key: str, total: str) -> None:
+        """The stream after a part, with its norm where that comes after."""
+        before, part = terms
+        made: Operation = Add(before, part) if self.config.residual else Same(part)
+        inputs = terms if self.config.residual else (part,)
+        if self.config.norm != "post":
+            self.note(name, self.here[name], STREAM, made, *inputs)
+            return
+        self.note(total, self.here[f"{key}.input"], STREAM, made, *inputs)
+        self.norm(name, module, self.here[name], total)
 
 
 def _scale_kind(model: Transformer) -> str | float:
     return "none" if model.config.attention == "none" else model.config.attention.scale
 
 
-def _attention(  # noqa: PLR0913
+def _attention(
+    page: _Page,
     attention: MultiHeadAttention,
-    here: dict[str, Tensor],
-    values: dict[str, Tensor],
-    note,  # noqa: ANN001
-    told: tuple[str, str],
-    factors: Tensor | None,
-    bias: Tensor | None,
-    positions: nn.Module,
+    source: str,
+    scale: str,
+    around: tuple[Tensor | None, Tensor | None, nn.Module],
 ) -> None:
     """Attention's steps, from the trace."""
-    source, scale = told
-    for name, matrices in head_matrices(attention).items():
-        values[name] = _exact(matrices)
-    heads, kv_heads, width = attention.num_heads, attention.num_kv_heads, attention.d_head
-    counts = {"q": heads, "k": kv_heads, "v": kv_heads}
-    split = here["in_proj"].split([count * width for count in counts.values()], dim=-1)
-    in_bias = attention.in_proj.bias
-    if in_bias is not None:
-        pieces = _exact(in_bias).split([count * width for count in counts.values()])
-        values |= {f"b_{name}": piece.view(-1, width) for name, piece in zip(counts, pieces, strict=True)}
-    turns = isinstance(positions, Rotary)
-    for (name, count), straight in zip(counts.items(), split, strict=True):
-        projected = straight.view(len(straight), count, width).transpose(0, 1)
-        inputs = (source, f"w_{name}", f"b_{name}")
-        if turns and name != "v":
-            note(f"{name}_straight", projected, HEADS, Project(name.upper(), source), *inputs)
-            note(name, here[f"attn.{name}"], HEADS, Turn(name, _exact(positions.frequencies)), f"{name}_straight")
-        else:
-            note(name, here[f"attn.{name}"], HEADS, Project(name.upper(), source), *inputs)
+    (factors, bias, positions), here = around, page.here
+    assert factors is not None
+    _projections(page, attention, source, positions)
     time = len(here["resid_pre"])
     allowed = attention.mask.allowed(time, time)
     kind = scale if scale in ("none", "sqrt", "linear", "adaptive", "learned", "learned-per-head") else "number"
-    note("scores", here["attn.scores"], SQUARE, Score(), "q", "k")
-    assert factors is not None
-    note("scaled", here["attn.scaled"], SQUARE, Given(kind, factors, allowed, width), "scores")
-    note("masked", here["attn.masked"], SQUARE, Masking(allowed, bias), "scaled")
-    note("weights", here["attn.weights"], SQUARE, Softmax("masked"), "masked")
-    note("z", here["attn.z"], HEADS, Weigh(), "weights", "v")
-    values["w_o"] = _exact(attention.out_proj.weight).T
-    if attention.out_proj.bias is not None:
-        values["b_o"] = _exact(attention.out_proj.bias)
-    note("out", here["attn.out"], STREAM, Output(heads, projects=True), "z", "w_o", "b_o")
+    page.note("scores", here["attn.scores"], SQUARE, Score(), "q", "k")
+    page.note("scaled", here["attn.scaled"], SQUARE, Given(kind, factors, allowed, attention.d_head), "scores")
+    page.note("masked", here["attn.masked"], SQUARE, Masking(allowed, bias), "scaled")
+    page.note("weights", here["attn.weights"], SQUARE, Softmax("masked"), "masked")
+    page.note("z", here["attn.z"], HEADS, Weigh(), "weights", "v")
+    page.weights("o", attention.out_proj)
+    page.note("out", here["attn.out"], STREAM, Output(attention.num_heads, projects=True), "z", "w_o", "b_o")
+
+
+def _projections(page: _Page, attention: MultiHeadAttention, source: str, positions: nn.Module) -> None:
+    """Queries, keys and values of every head; with rotary before turning and after."""
+    width, here = attention.d_head, page.here
+    counts = {"q": attention.num_heads, "k": attention.num_kv_heads, "v": attention.num_kv_heads}
+    widths = [count * width for count in counts.values()]
+    page.values |= {name: _exact(matrices) for name, matrices in head_matrices(attention).items()}
+    in_bias = attention.in_proj.bias
+    if in_bias is not None:
+        pieces = _exact(in_bias).split(widths)
+        page.values |= {f"b_{name}": piece.view(-1, width) for name, piece in zip(counts, pieces, strict=True)}
+    for (name, count), straight in zip(counts.items(), here["in_proj"].split(widths, dim=-1), strict=True):
+        made = Project(name.upper(), source)
+        inputs = (source, f"w_{name}", f"b_{name}")
+        if isinstance(positions, Rotary) and name != "v":
+            projected = straight.view(len(straight), count, width).transpose(0, 1)
+            page.note(f"{name}_straight", projected, HEADS, made, *inputs)
+            turn = Turn(name, _exact(positions.frequencies))
+            page.note(name, here[f"attn.{name}"], HEADS, turn, f"{name}_straight")
+        else:
+            page.note(name, here[f"attn.{name}"], HEADS, made, *inputs)
 
 
 @dataclass(frozen=True)
@@ -304,26 +324,19 @@ class Given(Scale):
         return self.factor
 
 
-def _feed_forward(
-    mlp: nn.Module, here: dict[str, Tensor], values: dict[str, Tensor], note, source: str, kind: str  # noqa: ANN001
-) -> None:
+def _feed_forward(page: _Page, mlp: nn.Module, source: str) -> None:
+    """The two or three matrices and the bend between them."""
+    here, wide = page.here, ("time", "d_ff")
     for name, key in (("up", "1"), ("gate", "g"), ("down", "2")):
-        layer = getattr(mlp, name, None)
-        if isinstance(layer, nn.Linear):
-            values[f"w_{key}"] = _exact(layer.weight).T
-            if layer.bias is not None:
-                values[f"b_{key}"] = _exact(layer.bias)
-    wide = ("time", "d_ff")
+        page.weights(key, getattr(mlp, name, None))
     if "gate" in here:
-        note("gate", here["gate"], wide, Linear("g", source), source, "w_g", "b_g")
-    note("pre_activation", here["up"], wide, Linear("1", source), source, "w_1", "b_1")
-    note("hidden", here["mlp.hidden"], wide, Activate(kind), "pre_activation", "gate")
-    note("mlp_out", here["mlp.out"], STREAM, Linear("2", "hidden"), "hidden", "w_2", "b_2")
+        page.note("gate", here["gate"], wide, Linear("g", source), source, "w_g", "b_g")
+    page.note("pre_activation", here["up"], wide, Linear("1", source), source, "w_1", "b_1")
+    page.note("hidden", here["mlp.hidden"], wide, Activate(page.config.feed_forward), "pre_activation", "gate")
+    page.note("mlp_out", here["mlp.out"], STREAM, Linear("2", "hidden"), "hidden", "w_2", "b_2")
 
 
-def _ending(
-    model: Transformer, kept: dict[str, Tensor], notes: _Notes, rules: Sequence[tuple[str, float]]
-) -> Sheet:
+def _ending(model: Transformer, kept: dict[str, Tensor], notes: _Notes, rules: Sequence[tuple[str, float]]) -> Sheet:
     """Final norm, logits, probabilities, and what each decoding rule makes of them."""
     last = f"blocks.{len(model.blocks) - 1}.resid_post" if len(model.blocks) else "embed"
     values, quantities, source = {"resid_post": kept[last]}, [], "resid_post"

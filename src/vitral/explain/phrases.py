@@ -1,7 +1,7 @@
 """The catalogue of phrases: every sentence the explainer and the checker write, in every language they write in.
 
-The phrases of a language lie in one TOML file under `catalogue`, by table and key; places for numbers and names are written
-`{like_this}`. The field's terms (query, key, value, softmax) are kept in every language.
+The phrases of a language lie in one TOML file under `catalogue`, by table and key; places for numbers and names are
+written `{like_this}`. The field's terms (query, key, value, softmax) are kept in every language.
 """
 
 import tomllib

@@ -27,7 +27,9 @@ class Place:
 
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_STRING = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL)
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'', re.DOTALL
+)
 _KEY = re.compile(r'[ \t]*(?:[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')[ \t]*')
 _PLAIN = re.compile(r"[^,\]}#\r\n]+")
 
@@ -112,7 +114,7 @@ class _Scanner:
             self.at = start + len(match[0].rstrip())
         self.note(path, start)
 
-    def inside(self, closing: str, part) -> None:  # noqa: ANN001
+    def inside(self, closing: str, part) -> None:
         """The parts between two brackets."""
         self.at += 1
         for place in range(len(self.text)):

@@ -162,20 +162,21 @@ def _attention(recipe: Recipe, setting: Setting, source: str) -> None:
 
 
 def _scale(recipe: Recipe, setting: Setting) -> Scale:
-    if setting.scale is None:
+    """The scale, with its number worked out."""
+    kind, scores = setting.scale, recipe.values["scores"]
+    if kind is None:
         raise UsageError('scale: is needed to go on from the scores; say scale = "none", "sqrt", "linear" or a number')
     known = [recipe.values[name].shape[-1] for name in ("q", "k") if recipe.has(name)]
     d_head = known[0] if known else setting.d_k
-    kind, scores = setting.scale, recipe.values["scores"]
-    if isinstance(kind, float):
-        return Scale("number", torch.tensor(kind, dtype=torch.float64), d_head=d_head)
+    if not isinstance(kind, str):
+        return Scale("number", torch.tensor(float(kind), dtype=torch.float64), d_head=d_head)
     if kind in ("learned", "learned-per-head"):
         return Scale(kind, _factor(recipe, kind, len(scores)), d_head=d_head)
     if kind == "none":
         return Scale(kind, torch.tensor(1.0, dtype=torch.float64), d_head=d_head)
     if d_head is None:
         raise UsageError(f"d_k: the scale {kind!r} needs the width of a head; give q and k, or d_k under [given]")
-    usual = {"sqrt": 1 / math.sqrt(d_head), "linear": 1 / d_head, "adaptive": 1 / math.sqrt(d_head)}[kind]
+    usual = 1 / d_head if kind == "linear" else 1 / math.sqrt(d_head)
     allowed = _allowed(scores, setting) if kind == "adaptive" else None
     return Scale(kind, torch.tensor(usual, dtype=torch.float64), allowed, d_head)
 
@@ -198,38 +199,39 @@ def _allowed(scores: Tensor, setting: Setting) -> Tensor:
 
 
 def _block(recipe: Recipe, setting: Setting) -> None:
-    """One block in pre- or post-norm; a norm's gain and bias are ones and zeros where they are not given."""
-    pre = setting.block == "pre"
+    """One block in pre- or post-norm; a norm's gain is ones where it is not given."""
     if recipe.has("x"):
         for name in ("norm_1", "norm_2", "final_norm"):
             recipe.values.setdefault(f"{name}_gain", torch.ones_like(recipe.values["x"][0]))
-
-    def norm(name: str, made_of: str, gain: str) -> None:
-        operation = Normalise(setting.norm_type, setting.epsilon, made_of)
-        if recipe.has(made_of):
-            recipe.add(name, STREAM, operation, *recipe.present(made_of, f"{gain}_gain", f"{gain}_bias"))
-
-    def add(name: str, left: str, right: str) -> None:
-        if recipe.has(left, right):
-            recipe.add(name, STREAM, Add(left, right), left, right)
-
-    if pre:
-        norm("norm_1", "x", "norm_1")
-    _attention(recipe, setting, "norm_1" if pre else "x")
-    if pre:
-        add("resid_mid", "x", "out")
-        norm("norm_2", "resid_mid", "norm_2")
+    if setting.block == "pre":
+        _norm(recipe, setting, "norm_1", "x", "norm_1")
+        _attention(recipe, setting, "norm_1")
+        _add(recipe, "resid_mid", "x", "out")
+        _norm(recipe, setting, "norm_2", "resid_mid", "norm_2")
+        _feed_forward(recipe, setting, "norm_2")
+        _add(recipe, "resid_post", "resid_mid", "mlp_out")
     else:
-        add("sum_1", "x", "out")
-        norm("resid_mid", "sum_1", "norm_1")
-    _feed_forward(recipe, setting, "norm_2" if pre else "resid_mid")
-    if pre:
-        add("resid_post", "resid_mid", "mlp_out")
-    else:
-        add("sum_2", "resid_mid", "mlp_out")
-        norm("resid_post", "sum_2", "norm_2")
+        _attention(recipe, setting, "x")
+        _add(recipe, "sum_1", "x", "out")
+        _norm(recipe, setting, "resid_mid", "sum_1", "norm_1")
+        _feed_forward(recipe, setting, "resid_mid")
+        _add(recipe, "sum_2", "resid_mid", "mlp_out")
+        _norm(recipe, setting, "resid_post", "sum_2", "norm_2")
     if setting.final_norm:
-        norm("final_norm", "resid_post", "final_norm")
+        _norm(recipe, setting, "final_norm", "resid_post", "final_norm")
+
+
+def _norm(recipe: Recipe, setting: Setting, name: str, made_of: str, norm: str) -> None:
+    """A norm, if what it is made of is there."""
+    if recipe.has(made_of):
+        operation = Normalise(setting.norm_type, setting.epsilon, made_of)
+        recipe.add(name, STREAM, operation, *recipe.present(made_of, f"{norm}_gain", f"{norm}_bias"))
+
+
+def _add(recipe: Recipe, name: str, left: str, right: str) -> None:
+    """A sum, if both its terms are there."""
+    if recipe.has(left, right):
+        recipe.add(name, STREAM, Add(left, right), left, right)
 
 
 def _feed_forward(recipe: Recipe, setting: Setting, source: str) -> None:
@@ -254,4 +256,3 @@ def _head(recipe: Recipe, setting: Setting, last: str) -> None:
 
 def _shape(value: Tensor) -> str:
     return "[" + ", ".join(map(str, value.shape)) + "]"
-

@@ -25,7 +25,7 @@ from vitral.explain.notation import (
 from vitral.explain.phrases import Phrases
 
 MOST_TERMS = 6
-"""Of a longer sum or row of arguments the first of them are written; the rest is counted and, where it is numbers, added up."""
+"""Of a longer sum or list the first of them are written; the rest is counted and, where it is numbers, added up."""
 
 
 def number(value: float, digits: int) -> str:
@@ -94,6 +94,18 @@ class _Script(ABC):
                 return self.name(expression)
             case Words(words):
                 return self.words(words)
+            case Equation(sides):
+                written = [self.write(side) for side in sides]
+                once = [side for before, side in zip(["", *written], written, strict=False) if side != before]
+                return self.joined(self.between(once, self.sign("=")))
+            case Apply(function, arguments):
+                return self.joined([self.function(function), self.brackets(self.listed(arguments))])
+            case _:
+                return self.arithmetic(expression)
+
+    def arithmetic(self, expression: Expression) -> str:
+        """The expressions that have terms, factors or parts of fractions."""
+        match expression:
             case Product(factors, tight):
                 return self.product([self.factor(factor, place > 0) for place, factor in enumerate(factors)], tight)
             case Sum(terms):
@@ -106,14 +118,10 @@ class _Script(ABC):
                 return self.root(inside)
             case Power(base, exponent):
                 return self.power(base, exponent)
-            case Apply(function, arguments):
-                return self.joined([self.function(function), self.brackets(self.listed(arguments))])
             case Over(index, body):
                 return self.over(index, self.factor(body, later=False))
-            case Equation(sides):
-                written = [self.write(side) for side in sides]
-                once = [side for before, side in zip(["", *written], written, strict=False) if side != before]
-                return self.joined(self.between(once, self.sign("=")))
+            case _:
+                raise TypeError(f"no script for {type(expression).__name__}")
 
     def written(self, expression: Number) -> str:
         """A number's letters."""
@@ -148,7 +156,9 @@ class _Script(ABC):
         shown, rest = _shortened(terms)
         pieces = [self.write(shown[0])] if shown else [self.number("0")]
         for term in shown[1:]:
-            pieces += [self.sign("−"), self.less(term)] if self.is_negative(term) else [self.sign("+"), self.write(term)]
+            pieces += (
+                [self.sign("−"), self.less(term)] if self.is_negative(term) else [self.sign("+"), self.write(term)]
+            )
         if rest:
             total = number(math.fsum(map(value_of, rest)), self.digits)
             phrase = "page.more_term" if len(rest) == 1 else "page.more_terms"
@@ -243,14 +253,22 @@ class _Text(_Script):
         return f"{top} / {bottom if simple else self.brackets(bottom)}"
 
     def root(self, inside: Expression) -> str:
-        return f"√{self.write(inside)}" if isinstance(inside, Name) or (isinstance(inside, Number) and not self.is_negative(inside)) else f"√({self.write(inside)})"
+        return (
+            f"√{self.write(inside)}"
+            if isinstance(inside, Name) or (isinstance(inside, Number) and not self.is_negative(inside))
+            else f"√({self.write(inside)})"
+        )
 
     def power(self, base: Expression, exponent: Expression) -> str:
         if base == Name("e"):
             return f"exp({self.write(exponent)})"
         raised = self.write(exponent)
         simple = isinstance(exponent, Number | Name) and not self.is_negative(exponent)
-        below = self.write(base) if isinstance(base, Name | Apply) or (isinstance(base, Number) and not self.is_negative(base)) else self.brackets(self.write(base))
+        below = (
+            self.write(base)
+            if isinstance(base, Name | Apply) or (isinstance(base, Number) and not self.is_negative(base))
+            else self.brackets(self.write(base))
+        )
         return f"{below}^{raised if simple else self.brackets(raised)}"
 
     def over(self, index: str, body: str) -> str:
@@ -311,8 +329,32 @@ class _MathML(_Script):
         return f"<mi>{html.escape(function)}</mi>"
 
 
-_TEX = {"−": "-", "·": r"\cdot ", "∞": r"\infty ", "σ": r"\sigma ", "μ": r"\mu ", "ε": r"\varepsilon ", "Φ": r"\Phi ", "Π": r"\prod ", "…": r"\ldots ", "²": "^2", "√": r"\sqrt", "–": "--"}
-_TEX_ESCAPES = {"\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "^": r"\^{}", "~": r"\~{}"}
+_TEX = {
+    "−": "-",
+    "·": r"\cdot ",
+    "∞": r"\infty ",
+    "σ": r"\sigma ",
+    "μ": r"\mu ",
+    "ε": r"\varepsilon ",
+    "Φ": r"\Phi ",
+    "Π": r"\prod ",
+    "…": r"\ldots ",
+    "²": "^2",
+    "√": r"\sqrt",
+    "–": "--",
+}
+_TEX_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "_": r"\_",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+}
 
 
 class _LaTeX(_Script):
@@ -331,7 +373,9 @@ class _LaTeX(_Script):
         return f"{base}{above}{below}"
 
     def letters(self, letters: str, *, upright: bool = True) -> str:
-        plain = all(letter in _TEX or (letter.isascii() and (letter.isalnum() or letter in ",:;'")) for letter in letters)
+        plain = all(
+            letter in _TEX or (letter.isascii() and (letter.isalnum() or letter in ",:;'")) for letter in letters
+        )
         if plain and (len(letters) == 1 or not upright):
             return "".join(_TEX.get(letter, letter) for letter in letters)
         return rf"\mathrm{{{self.number(self.escaped(letters))}}}"
@@ -341,7 +385,10 @@ class _LaTeX(_Script):
         return "".join(_TEX_ESCAPES.get(letter, letter) for letter in words)
 
     def words(self, words: str) -> str:
-        inside = "".join({"−": r"\ensuremath{-}", "…": r"\ldots ", "∞": r"\ensuremath{\infty}"}.get(letter, letter) for letter in self.escaped(words))
+        inside = "".join(
+            {"−": r"\ensuremath{-}", "…": r"\ldots ", "∞": r"\ensuremath{\infty}"}.get(letter, letter)
+            for letter in self.escaped(words)
+        )
         return rf"\text{{{inside}}}"
 
     def sign(self, sign: str) -> str:
@@ -369,7 +416,12 @@ class _LaTeX(_Script):
         return rf"\sum_{{{below}}} {body}"
 
     def function(self, function: str) -> str:
-        return r"\max" if function == "max" else rf"\operatorname{{{self.number(self.escaped(function)).replace('^2', '')}}}" + ("^2" if "²" in function else "")
+        return (
+            r"\max"
+            if function == "max"
+            else rf"\operatorname{{{self.number(self.escaped(function)).replace('^2', '')}}}"
+            + ("^2" if "²" in function else "")
+        )
 
 
 def _shortened(terms: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from vitral.explain.operations import Index, Operation, Scribe
 from vitral.explain.notation import Expression
+from vitral.explain.operations import Index, Operation, Scribe
 from vitral.explain.walkthrough import Arithmetic
 
 Values = Mapping[str, Tensor]

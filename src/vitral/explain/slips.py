@@ -51,6 +51,8 @@ KINDS = (
     "point-misplaced",
 )
 """Kinds of slips; where two explain as much, the earlier is guessed."""
+CERTAIN = 8
+"""So many of them are so common that they are guessed where they fit but for one unit of rounding, too."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,9 @@ def _(operation: Weigh, quantity: Quantity, inputs: list[Tensor], values: Values
             change = weights[:, :, place, None] * (heads - shared[:, place])[:, None, :]
             yield Variant("other-row", full + change, "row", {"row": name})
     for term in range(weights.shape[2]):
-        yield Variant("term-dropped", full - weights[:, :, term, None] * shared[:, None, term, :], "cell", {"term": term})
+        yield Variant(
+            "term-dropped", full - weights[:, :, term, None] * shared[:, None, term, :], "cell", {"term": term}
+        )
 
 
 @slips_of.register

@@ -26,7 +26,10 @@ _ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(?:.*\.)?ln_f\.weight", ("final_norm.weight", "head.weight")),
     (r"(?:.*\.)?(?:ln_f|scale3|final_norm|norm_f)\.(?P<kind>weight|bias)", ("final_norm.{kind}",)),
     (_LAYER + r"(?:.*\.)?(?:in_proj|c_attn|qkv)[._](?P<kind>weight|bias)", ("blocks.{layer}.attn.in_proj.{kind}",)),
-    (_LAYER + r"(?:attn\.c_proj|(?:.*\.)?out_proj|(?:.*\.)?o_proj)[._](?P<kind>weight|bias)", ("blocks.{layer}.attn.out_proj.{kind}",)),
+    (
+        _LAYER + r"(?:attn\.c_proj|(?:.*\.)?out_proj|(?:.*\.)?o_proj)[._](?P<kind>weight|bias)",
+        ("blocks.{layer}.attn.out_proj.{kind}",),
+    ),
     (r"(?:scale1|ln1)\.(?P<layer>\d+)\.(?P<kind>weight|bias)", ("blocks.{layer}.attn_norm.{kind}",)),
     (r"(?:scale2|ln2)\.(?P<layer>\d+)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp_norm.{kind}",)),
     (_LAYER + r"(?:ln_1|attn_norm|norm1)\.(?P<kind>weight|bias)", ("blocks.{layer}.attn_norm.{kind}",)),
@@ -34,7 +37,10 @@ _ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(?:FFN|MLP|ffn|mlp)\.(?P<layer>\d+)\.0\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.up.{kind}",)),
     (r"(?:FFN|MLP|ffn|mlp)\.(?P<layer>\d+)\.2\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.down.{kind}",)),
     (_LAYER + r"(?:mlp|ffn)\.(?:c_fc|up|fc1|up_proj)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.up.{kind}",)),
-    (_LAYER + r"(?:mlp|ffn)\.(?:c_proj|down|fc2|down_proj)\.(?P<kind>weight|bias)", ("blocks.{layer}.mlp.down.{kind}",)),
+    (
+        _LAYER + r"(?:mlp|ffn)\.(?:c_proj|down|fc2|down_proj)\.(?P<kind>weight|bias)",
+        ("blocks.{layer}.mlp.down.{kind}",),
+    ),
 )
 """What rows are called elsewhere, as patterns, and the names Vitral has for them; of several the one that fits."""
 
@@ -52,7 +58,9 @@ def parameter_sheet(
         raise refuse("rows: expected a table of names and counts", "claimed", "rows")
     for key in claimed:
         if key not in ("rows", "total"):
-            raise refuse(f"unknown name {key!r} in a parameter table, {nearest(key, ['rows', 'total'])}", "claimed", key)
+            raise refuse(
+                f"unknown name {key!r} in a parameter table, {nearest(key, ['rows', 'total'])}", "claimed", key
+            )
     if "shapes" in given:
         shapes, rest = _listed(given, rows, refuse)
     else:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from vitral.explain.choices import Beam, Filtered
-from vitral.explain.example import AXES
 from vitral.explain.notation import Equation, Name, Words
 from vitral.explain.operations import Activate, Index, Masking, Normalise, Output, Project, Scale, Turn
 from vitral.explain.phrases import Phrases
+from vitral.explain.schema import AXES
 from vitral.explain.scripts import number
 from vitral.explain.sheet import Quantity, Sheet
 from vitral.explain.walkthrough import Arithmetic, Cell, Panel, Step, Working
@@ -56,9 +56,9 @@ class Teller:
         """
         self.sheet, self.say, self.choice, self.post_norm = sheet, say, choice, post_norm
         self.heads = choice.heads if choice.heads is not None else tuple(range(sheet.num_heads))
-        self.query, self.key = self.chosen()
+        self.query, self.key = self._chosen()
 
-    def chosen(self) -> Cell:
+    def _chosen(self) -> Cell:
         """The query and the key that are worked out."""
         values = self.sheet.values
         square = next((values[name] for name in reversed(SQUARE) if name in values), None)
@@ -71,11 +71,11 @@ class Teller:
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those of the names."""
-        told = [self.given()] if self.choice.with_given else []
+        told = [self._given()] if self.choice.with_given else []
         wanted = [quantity for quantity in self.sheet.quantities if names is None or quantity.name in names]
-        return (*told, *(self.step(quantity) for quantity in wanted))
+        return (*told, *(self._step(quantity) for quantity in wanted))
 
-    def given_names(self) -> list[str]:
+    def _given_names(self) -> list[str]:
         """What is given and used, without gains of one."""
         used = {name for quantity in self.sheet.quantities for name in quantity.inputs}
         made = {quantity.name for quantity in self.sheet.quantities}
@@ -83,38 +83,42 @@ class Teller:
         plain = [name for name in values if name.endswith("_gain") and bool((values[name] == 1).all())]
         return [name for name in values if name in used and name not in made and name not in plain]
 
-    def given(self) -> Step:
+    def _given(self) -> Step:
         """What is given, without arithmetic: a panel each, or one for each head."""
         panels: list[Panel] = []
-        for name in self.given_names():
+        for name in self._given_names():
             value = self.sheet.values[name]
             axes = AXES.get(name, ())
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
-            for panel in self.panels(value, ("heads", *axes[1:]) if value.dim() == 3 else axes, name, self.untold(name)):
+            for panel in self._panels(
+                value, ("heads", *axes[1:]) if value.dim() == 3 else axes, name, self._untold(name)
+            ):
                 label = f"{name}, {panel.label}" if panel.label else name
-                panels.append(replace(panel, label=f"{label} {_shape(value[0] if value.dim() == 3 else value, axes[-2:])}"))
+                panels.append(
+                    replace(panel, label=f"{label} {_shape(value[0] if value.dim() == 3 else value, axes[-2:])}")
+                )
         say = self.say
         return Step("given", say("titles.given"), Words(""), "", say("sentences.given"), tuple(panels))
 
-    def untold(self, name: str) -> Callable[[Index], Arithmetic]:
+    def _untold(self, name: str) -> Callable[[Index], Arithmetic]:
         """What is given comes from nowhere."""
         value = self.sheet.values[name]
         return lambda index: Arithmetic(self.sheet.scribe.cell(name, *index[-2:]), (), float(value[index]))
 
-    def step(self, quantity: Quantity) -> Step:
+    def _step(self, quantity: Quantity) -> Step:
         """One quantity."""
         name, value = quantity.name, self.sheet.values[quantity.name]
         return Step(
             name=name,
-            title=self.title(quantity),
+            title=self._title(quantity),
             formula=Equation((Name(name), quantity.operation.formula())),
-            shapes=self.shapes(quantity),
-            sentence=self.sentence(quantity),
-            panels=self.panels(value, quantity.axes, name, lambda index: self.sheet.arithmetic(name, index)),
+            shapes=self._shapes(quantity),
+            sentence=self._sentence(quantity),
+            panels=self._panels(value, quantity.axes, name, lambda index: self.sheet.arithmetic(name, index)),
             is_share=name in SHARES or isinstance(quantity.operation, Filtered),
         )
 
-    def title(self, quantity: Quantity) -> str:
+    def _title(self, quantity: Quantity) -> str:
         name, operation = quantity.name, quantity.operation
         if isinstance(operation, Filtered):
             return self.say(f"titles.{operation.rule}", value=f"{operation.value:g}")
@@ -124,7 +128,7 @@ class Teller:
             return self.say("titles.out_alone")
         return self.say(f"titles.{name}")
 
-    def shapes(self, quantity: Quantity) -> str:
+    def _shapes(self, quantity: Quantity) -> str:
         """What goes in and what comes out, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in ("x", "embed")]
@@ -132,34 +136,49 @@ class Teller:
         after = _shape(self.sheet.values[quantity.name], quantity.axes)
         return f"{before} → {after}" if before else after
 
-    def panels(
+    def _panels(
         self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
     ) -> tuple[Panel, ...]:
         """One matrix, or one for each chosen head."""
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             flat = value.dim() == 1
-            working = (lambda _, column: arithmetic((column,))) if flat else (lambda row, column: arithmetic((row, column)))
-            return (self.panel("", table, axes, name, working),)
+            working = (
+                (lambda _, column: arithmetic((column,))) if flat else (lambda row, column: arithmetic((row, column)))
+            )
+            return (self._panel("", table, axes, name, working),)
         made = []
-        for place, head in self.places(value):
-            label = self.say("explain.head", number=head + self.sheet.scribe.first) if len(value) > 1 or self.sheet.num_heads > 1 else ""
+        for place, head in self._places(value):
+            label = (
+                self.say("explain.head", number=head + self.sheet.scribe.first)
+                if len(value) > 1 or self.sheet.num_heads > 1
+                else ""
+            )
             working = lambda row, column, place=place: arithmetic((place, row, column))  # noqa: E731
-            made.append(self.panel(label, value[place], axes[1:], name, working))
+            made.append(self._panel(label, value[place], axes[1:], name, working))
         return tuple(made)
 
-    def places(self, value: Tensor) -> list[tuple[int, int]]:
+    def _places(self, value: Tensor) -> list[tuple[int, int]]:
         """Where the chosen query heads' numbers stand, once each: fewer key heads are shared."""
         groups = max(1, self.sheet.num_heads // len(value))
         return list({head // groups: head // groups if groups > 1 else head for head in self.heads}.items())
 
-    def panel(self, label: str, table: Tensor, axes: tuple[str, ...], name: str, working: Working) -> Panel:
-        rows, columns = self.labels(axes[0] if len(axes) == 2 else "one", len(table)), self.labels(axes[-1], table.shape[1])
+    def _panel(self, label: str, table: Tensor, axes: tuple[str, ...], name: str, working: Working) -> Panel:
+        rows, columns = (
+            self._labels(axes[0] if len(axes) == 2 else "one", len(table)),
+            self._labels(axes[-1], table.shape[1]),
+        )
         return Panel(
-            label, tuple(map(tuple, table.tolist())), rows, columns, axes[-1] == "source", self.cell(name, axes, table), working
+            label,
+            tuple(map(tuple, table.tolist())),
+            rows,
+            columns,
+            axes[-1] == "source",
+            self._cell(name, axes, table),
+            working,
         )
 
-    def labels(self, axis: str, count: int) -> tuple[str, ...]:
+    def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         """What rows or columns are called."""
         first = self.sheet.scribe.first
         if axis in ("time", "source"):
@@ -169,7 +188,7 @@ class Teller:
             return tuple(self.sheet.vocabulary)
         return ("",) if axis in ("one", "choice", "total") else tuple(str(place + first) for place in range(count))
 
-    def cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
+    def _cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
         """The number that is worked out."""
         rows, columns = table.shape
         row = self.key if name in ("k", "v", "k_straight") else self.query if axes[0] in ("time",) else 0
@@ -178,30 +197,32 @@ class Teller:
             column = int(table[min(row, rows - 1)].argmax())
         return min(row, rows - 1), min(column, columns - 1)
 
-    def sentence(self, quantity: Quantity) -> str:
+    def _sentence(self, quantity: Quantity) -> str:
         """What the step means here, about the cell that is worked out."""
-        words = self.words(quantity)
+        words = self._words(quantity)
         if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
-            return self.say("sentences.head", head=self.heads[0] + self.sheet.scribe.first, sentence=words[:1].lower() + words[1:])
+            return self.say(
+                "sentences.head", head=self.heads[0] + self.sheet.scribe.first, sentence=words[:1].lower() + words[1:]
+            )
         return words[:1].upper() + words[1:]
 
-    def words(self, quantity: Quantity) -> str:
+    def _words(self, quantity: Quantity) -> str:
         name, say = quantity.name, self.say
-        row, column = self.position(self.query), self.position(self.key)
+        row, column = self._position(self.query), self._position(self.key)
         tellers = {
-            "scores": self.scoring,
-            "scaled": self.scaling,
-            "masked": self.masking,
-            "weights": self.weighing,
-            "z": self.gathering,
-            "out": self.joining,
-            "hidden": self.bending,
-            "probabilities": self.predicting,
+            "scores": self._scoring,
+            "scaled": self._scaling,
+            "masked": self._masking,
+            "weights": self._weighing,
+            "z": self._gathering,
+            "out": self._joining,
+            "hidden": self._bending,
+            "probabilities": self._predicting,
         }
         if name in tellers:
             return tellers[name](quantity)
         if isinstance(quantity.operation, Project | Turn):
-            return self.projecting(quantity)
+            return self._projecting(quantity)
         if name.endswith("_straight"):
             return say("sentences.straight", what={"q": "queries", "k": "keys"}[name[0]])
         if isinstance(quantity.operation, Normalise):
@@ -209,29 +230,31 @@ class Teller:
         if name in ("sum_1", "sum_2", "resid_mid", "resid_post"):
             return say("sentences.residual" if len(quantity.inputs) > 1 else "sentences.replaced", row=row)
         if isinstance(quantity.operation, Filtered):
-            return self.filtering(quantity.operation, self.sheet.values[name])
+            return self._filtering(quantity.operation, self.sheet.values[name])
         if isinstance(quantity.operation, Beam) and name == "beam":
             found = " ".join(self.sheet.vocabulary[int(place)] for place in self.sheet.values[name].tolist())
-            return say("sentences.beam", beams=quantity.operation.num_beams, length=quantity.operation.length, words=found)
+            return say(
+                "sentences.beam", beams=quantity.operation.num_beams, length=quantity.operation.length, words=found
+            )
         width = self.sheet.values[name].shape[-1]
         word = self.sheet.vocabulary[int(self.sheet.values[name][0])] if name == "greedy" else ""
         return say(f"sentences.{name}", row=row, column=column, width=width, word=word)
 
-    def position(self, place: int) -> str:
+    def _position(self, place: int) -> str:
         """A position with its token, for sentences."""
         number_, tokens = place + self.sheet.scribe.first, self.sheet.tokens
         if place < len(tokens):
             return self.say("explain.position", number=number_, label=tokens[place])
         return self.say("explain.position_plain", number=number_)
 
-    def at(self, name: str) -> float:
+    def _at(self, name: str) -> float:
         """The number that is worked out, in the first chosen head."""
         return float(self.sheet.values[name][self.heads[0], self.query, self.key])
 
-    def projecting(self, quantity: Quantity) -> str:
+    def _projecting(self, quantity: Quantity) -> str:
         name = quantity.name
         place = self.query if name == "q" else self.key
-        words = [self.say(f"sentences.{name}", number=place + self.sheet.scribe.first, row=self.position(place))]
+        words = [self.say(f"sentences.{name}", number=place + self.sheet.scribe.first, row=self._position(place))]
         groups = self.sheet.num_heads // len(self.sheet.values[name])
         if groups > 1:
             begin = self.heads[0] // groups * groups + self.sheet.scribe.first
@@ -240,74 +263,85 @@ class Teller:
             words.append(self.say("sentences.turned"))
         return " ".join(words)
 
-    def scoring(self, quantity: Quantity) -> str:
-        value = self.at("scores")
+    def _scoring(self, quantity: Quantity) -> str:
+        value = self._at("scores")
         kind = "agree" if value > 0 else "oppose" if value < 0 else "apart"
         return self.say(
-            f"sentences.scores_{kind}", row=self.position(self.query), column=self.position(self.key), value=number(value, DIGITS)
+            f"sentences.scores_{kind}",
+            row=self._position(self.query),
+            column=self._position(self.key),
+            value=number(value, DIGITS),
         )
 
-    def other(self) -> str:
+    def _other(self) -> str:
         """The key's position, said briefly where it is the query's own."""
-        return self.say("explain.itself") if self.key == self.query else self.position(self.key)
+        return self.say("explain.itself") if self.key == self.query else self._position(self.key)
 
-    def scaling(self, quantity: Quantity) -> str:
+    def _scaling(self, quantity: Quantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, Scale)
         scores = self.sheet.values["scores"]
         factor = operation.factors(scores).expand(len(scores), scores.shape[1], 1)[self.heads[0], self.query, 0]
         return self.say(
             f"sentences.scaled_{operation.kind}",
-            row=self.position(self.query),
+            row=self._position(self.query),
             factor=number(float(factor), DIGITS),
             d_head=operation.d_head,
         )
 
-    def masking(self, quantity: Quantity) -> str:
+    def _masking(self, quantity: Quantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, Masking)
         row = self.sheet.values["masked"][self.heads[0], self.query]
         seen, everything = int((row > -math.inf).sum()), len(row)
         kind = "all" if seen == everything else "some"
-        words = [self.say(f"sentences.masked_{kind}", row=self.position(self.query), seen=seen, all=everything)]
+        words = [self.say(f"sentences.masked_{kind}", row=self._position(self.query), seen=seen, all=everything)]
         if operation.bias is not None:
             bias = float(operation.bias.expand(self.sheet.values["masked"].shape)[self.heads[0], self.query, self.key])
             words.append(self.say("sentences.masked_bias", bias=number(bias, DIGITS)))
         return " ".join(words)
 
-    def weighing(self, quantity: Quantity) -> str:
-        share = self.at("weights")
+    def _weighing(self, quantity: Quantity) -> str:
+        share = self._at("weights")
         kind = "none" if share == 0 else "some"
-        return self.say(f"sentences.weights_{kind}", row=self.position(self.query), column=self.other(), share=f"{share:.1%}")
+        return self.say(
+            f"sentences.weights_{kind}", row=self._position(self.query), column=self._other(), share=f"{share:.1%}"
+        )
 
-    def gathering(self, quantity: Quantity) -> str:
-        seen = int((self.sheet.values["weights"][self.heads[0], self.query] > 0).sum()) if "weights" in self.sheet.values else 2
-        return self.say(f"sentences.z_{('none', 'one', 'many')[min(seen, 2)]}", row=self.position(self.query), seen=seen)
+    def _gathering(self, quantity: Quantity) -> str:
+        seen = (
+            int((self.sheet.values["weights"][self.heads[0], self.query] > 0).sum())
+            if "weights" in self.sheet.values
+            else 2
+        )
+        return self.say(
+            f"sentences.z_{('none', 'one', 'many')[min(seen, 2)]}", row=self._position(self.query), seen=seen
+        )
 
-    def joining(self, quantity: Quantity) -> str:
+    def _joining(self, quantity: Quantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, Output)
         several = operation.num_heads > 1
         kind = ("many" if several else "one") if operation.projects else ("joined" if several else "same")
-        return self.say(f"sentences.out_{kind}", heads=operation.num_heads, row=self.position(self.query))
+        return self.say(f"sentences.out_{kind}", heads=operation.num_heads, row=self._position(self.query))
 
-    def bending(self, quantity: Quantity) -> str:
+    def _bending(self, quantity: Quantity) -> str:
         row = self.sheet.values["hidden"][min(self.query, len(self.sheet.values["hidden"]) - 1)]
         zeros = int((row == 0).sum())
         switched = isinstance(quantity.operation, Activate) and quantity.operation.kind in ("relu", "squared_relu")
         kind = "hidden_zero" if switched and zeros else "hidden"
-        return self.say(f"sentences.{kind}", zeros=zeros, width=len(row), row=self.position(self.query))
+        return self.say(f"sentences.{kind}", zeros=zeros, width=len(row), row=self._position(self.query))
 
-    def predicting(self, quantity: Quantity) -> str:
+    def _predicting(self, quantity: Quantity) -> str:
         table = self.sheet.values["probabilities"]
         row = table[min(self.query, len(table) - 1)]
         best = int(row.argmax())
         word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.scribe.first)
         return self.say(
-            "sentences.probabilities", row=self.position(self.query), word=word, share=f"{float(row[best]):.1%}"
+            "sentences.probabilities", row=self._position(self.query), word=word, share=f"{float(row[best]):.1%}"
         )
 
-    def filtering(self, operation: Filtered, shares: Tensor) -> str:
+    def _filtering(self, operation: Filtered, shares: Tensor) -> str:
         if operation.rule == "temperature":
             value = operation.value
             kind = "zero" if value == 0 else "cold" if value < 1 else "hot" if value > 1 else "one"

@@ -41,9 +41,13 @@ class Tiny:
         """
         for name in ("positions", "d_model", "num_heads"):
             if not 1 <= getattr(self, name) <= LARGEST_SIDE:
-                raise UsageError(f"{name}: expected 1 to {LARGEST_SIDE}, not {getattr(self, name)}: it is to be done by hand")
+                raise UsageError(
+                    f"{name}: expected 1 to {LARGEST_SIDE}, not {getattr(self, name)}: it is to be done by hand"
+                )
         if self.d_model % self.num_heads:
-            raise UsageError(f"num_heads: {self.num_heads} heads do not divide d_model = {self.d_model} into equal widths")
+            raise UsageError(
+                f"num_heads: {self.num_heads} heads do not divide d_model = {self.d_model} into equal widths"
+            )
 
     @property
     def setting(self) -> str:
@@ -88,8 +92,8 @@ def tiny_example(tiny: Tiny, *, exercise: bool = True) -> str:
         lines.append(f"w_o = {matrix(tiny.d_model, tiny.d_model)}")
     if exercise:
         lines += ["", "# Put your numbers in place of the question marks, then: vitral check THIS_FILE", "[claimed]"]
-        shapes = {name: (tiny.positions, width) for name in "qkv"}
-        shapes |= {name: (tiny.positions, tiny.positions) for name in ("scores", "scaled", "masked", "weights")}
+        shapes = dict.fromkeys("qkv", (tiny.positions, width))
+        shapes |= dict.fromkeys(("scores", "scaled", "masked", "weights"), (tiny.positions, tiny.positions))
         shapes |= {"z": (tiny.positions, width)} if tiny.num_heads > 1 else {}
         for name, (rows, columns) in shapes.items():
             blank = [["?"] * columns for _ in range(rows)]

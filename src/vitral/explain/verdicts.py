@@ -98,7 +98,9 @@ def _row(report: Report, checked: Checked, place: tuple[int, ...], say: Phrases)
 
 def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[Finding], say: Phrases) -> str:
     if not place:
-        labels = [sheet.vocabulary[finding.index[0]] for finding in findings if len(sheet.vocabulary) > finding.index[0]]
+        labels = [
+            sheet.vocabulary[finding.index[0]] for finding in findings if len(sheet.vocabulary) > finding.index[0]
+        ]
         return ", ".join(labels) if name not in ("total", "greedy", "beam", "beam_probability") else ""
     first = sheet.scribe.first
     token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""

@@ -61,7 +61,9 @@ def walk_example(example: Example, choice: Choice | None = None, language: str =
     return Walkthrough(example.title, tuple(intro), (Chapter("", teller.steps()),), language)
 
 
-def walk_run(model: Transformer, tokenizer: Tokenizer, text: str, view: View | None = None, name: str = "") -> Walkthrough:
+def walk_run(
+    model: Transformer, tokenizer: Tokenizer, text: str, view: View | None = None, name: str = ""
+) -> Walkthrough:
     """A model's own forward pass on a text, in its own numbers.
 
     Args:
@@ -127,7 +129,9 @@ def _check_choice(sheet: Sheet, choice: Choice) -> None:
     for head in choice.heads or ():
         if not 0 <= head < have:
             raise UsageError(f"explain: no head {head + first}; there are {have}, counted from {first}")
-    square = next((sheet.values[name] for name in ("weights", "masked", "scaled", "scores") if name in sheet.values), None)
+    square = next(
+        (sheet.values[name] for name in ("weights", "masked", "scaled", "scores") if name in sheet.values), None
+    )
     tall = next((value for value in sheet.values.values() if value.dim() == 2), None)
     sizes = square.shape[-2:] if square is not None else (len(tall), len(tall)) if tall is not None else (1, 1)
     for what, place, size in (("query", choice.query, sizes[0]), ("key", choice.key, sizes[1])):

@@ -72,7 +72,13 @@ def to_latex(walkthrough: Walkthrough, *, digits: int = 3) -> str:
         digits: after the point.
     """
     say = phrases(walkthrough.language)
-    lines = [PREAMBLE, rf"\title{{{escape(walkthrough.title)}}}", r"\author{}\date{}", r"\begin{document}", r"\maketitle"]
+    lines = [
+        PREAMBLE,
+        rf"\title{{{escape(walkthrough.title)}}}",
+        r"\author{}\date{}",
+        r"\begin{document}",
+        r"\maketitle",
+    ]
     lines += [escape(paragraph) + "\n" for paragraph in opening(walkthrough, say)]
     count = 0
     for chapter in walkthrough.chapters:
@@ -104,12 +110,20 @@ def _letter(letter: str) -> str:
 
 def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
     formula = latex(step.formula, digits, say)
-    lines = [rf"\subsection*{{{count}. {escape(step.title)}}}", rf"\[\fitting{{{formula}}}\]" if formula != r"\text{}" else ""]
+    lines = [
+        rf"\subsection*{{{count}. {escape(step.title)}}}",
+        rf"\[\fitting{{{formula}}}\]" if formula != r"\text{}" else "",
+    ]
     lines += [escape(step.sentence), ""]
     told = [(panel, panel.working(*panel.cell)) for panel in step.panels]
     if not any(arithmetic.stages for _, arithmetic in told):
         tables = [_table(panel, digits, say, boxed=False) for panel, _ in told]
-        return [*lines, r"\begin{center}", "\\qquad\n".join(rf"\fitting{{{table}}}" for table in tables), r"\end{center}"]
+        return [
+            *lines,
+            r"\begin{center}",
+            "\\qquad\n".join(rf"\fitting{{{table}}}" for table in tables),
+            r"\end{center}",
+        ]
     for panel, arithmetic in told:
         lines += [r"\begin{center}", rf"\fitting{{{_table(panel, digits, say, boxed=True)}}}", r"\end{center}"]
         lines.append(rf"\[\fitting{{{latex(equation(arithmetic), digits, say)}}}\]")
@@ -136,5 +150,3 @@ def _small(label: str) -> str:
 
 def _number(cell: str) -> str:
     return {"…": r"\cdots"}.get(cell, cell.replace("−", "-").replace("∞", r"\infty"))
-
-

@@ -38,7 +38,10 @@ def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
 def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
     """Sections of a page that tells of other things too: each step folds."""
     say = phrases(walkthrough.language)
-    return [*map(Paragraph, opening(walkthrough, say, chooses=True)), *_chapters(walkthrough, digits, say, unfolded=False)]
+    return [
+        *map(Paragraph, opening(walkthrough, say, chooses=True)),
+        *_chapters(walkthrough, digits, say, unfolded=False),
+    ]
 
 
 def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, unfolded: bool) -> list[Section]:
@@ -56,22 +59,27 @@ def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, unfolded: 
 def _inside(step: Step, digits: int, say: Phrases) -> list[Section]:
     written = text(step.formula, digits, say)
     formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
-    tables = tuple(_table(step, panel, digits, say) for panel in step.panels)
+    tables = [_table(step, panel, digits, say) for panel in step.panels]
     shapes = [Paragraph(step.shapes)] if len(tables) > 1 and step.shapes else []
-    return [*formula, Paragraph(step.sentence), *shapes, Beside(tables) if len(tables) > 1 else tables[0]]
+    return [*formula, Paragraph(step.sentence), *shapes, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
 def _table(step: Step, panel: Panel, digits: int, say: Phrases) -> CellTable:
     shown = cut(panel, digits, say)
     workings = tuple(
         tuple(
-            None if isinstance(row, Gap) or isinstance(column, Gap) else _working(panel.working(row, column), digits, say)
+            None
+            if isinstance(row, Gap) or isinstance(column, Gap)
+            else _working(panel.working(row, column), digits, say)
             for column in shown.columns
         )
         for row in shown.rows
     )
     heat = tuple(
-        tuple(0.0 if isinstance(row, Gap) or isinstance(column, Gap) else panel.matrix[row][column] for column in shown.columns)
+        tuple(
+            0.0 if isinstance(row, Gap) or isinstance(column, Gap) else panel.matrix[row][column]
+            for column in shown.columns
+        )
         for row in shown.rows
     )
     chosen = shown.rows.index(panel.cell[0]), shown.columns.index(panel.cell[1])

@@ -1,18 +1,11 @@
-"""The operations a computation is made of: how each makes its numbers, and how one number is worked out by hand.
-
-An operation is called with its inputs and gives its output; the mathematics is that of `vitral.attention.steps` and
-PyTorch. `stages` writes the same for one cell: the rule in names, then in numbers. Per-head quantities carry a
-leading axis of heads.
-"""
+"""The operations of attention, by the steps of `vitral.attention.steps`."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from vitral.attention import scales, steps
 from vitral.explain.notation import (
@@ -29,131 +22,11 @@ from vitral.explain.notation import (
     Sum,
     Words,
 )
-from vitral.model.feedforward import ACTIVATIONS
-from vitral.model.positions import sinusoids
+from vitral.explain.operations.base import Index, Scribe, dot, linear_stages
 
-Index = tuple[int, ...]
 EXP = Name("e")
 MOST_EXPONENT = 20.0
 """Larger entries have the row's largest taken off before e is raised to them: e^20 is 485,165,195 already."""
-
-
-@dataclass(frozen=True)
-class Scribe:
-    """How things are called in written arithmetic.
-
-    Attributes:
-        first: what the first row and column are called: 1 in worked examples, as on paper; 0 for tensors.
-    """
-
-    first: int = 1
-
-    def cell(self, name: str, *index: int) -> Name:
-        """One number: scores with 2,1 below."""
-        return Name(name, below=",".join(str(place + self.first) for place in index))
-
-    def column(self, letters: str, above: str, column: int) -> Name:
-        """A column of a matrix: W^Q with :,1 below."""
-        return Name(letters, below=f":,{column + self.first}", above=above)
-
-
-class Operation(Protocol):
-    """What makes a quantity of others. One that only passes some numbers on says where they come from: `passes`."""
-
-    def __call__(self, *inputs: Any) -> Tensor:
-        """The quantity."""
-        ...
-
-    def formula(self) -> Expression:
-        """How it is written."""
-        ...
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The right-hand sides for one cell: the rule in names, then in numbers."""
-        ...
-
-
-def numbers(values: Tensor) -> list[Number]:
-    """A vector's entries, to be written."""
-    return [Number(value) for value in values.tolist()]
-
-
-def dot(left: Tensor, right: Tensor, *extra: float) -> Sum:
-    """A dot product in numbers, and what is added to it."""
-    pairs = zip(numbers(left), numbers(right), strict=True)
-    return Sum((*(Product(pair) for pair in pairs), *(Number(term) for term in extra)))
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """Rows of a table: the token embedding.
-
-    Attributes:
-        rows: which row of the table each position has.
-    """
-
-    rows: tuple[int, ...]
-
-    def __call__(self, table: Tensor) -> Tensor:
-        """[time, d_model] of [vocab, d_model]."""
-        return table[list(self.rows)]
-
-    def formula(self) -> Expression:
-        """Row t of E."""
-        return Name("E", below="token")
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The number in the table."""
-        row, column = index
-        return (scribe.cell("E", self.rows[row], column),)
-
-
-@dataclass(frozen=True)
-class Sinusoid:
-    """Positions as sines and cosines (Vaswani et al. 2017, §3.5)."""
-
-    time: int
-    width: int
-
-    def __call__(self) -> Tensor:
-        """[time, d_model]."""
-        return sinusoids(self.time, self.width)
-
-    def formula(self) -> Expression:
-        """The sine; odd columns have the cosine."""
-        angle = Fraction(Name("p"), Power(Number(10000, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
-        return Apply("sin", (angle,))
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The position over a power of 10,000."""
-        position, column = index
-        even = column - column % 2
-        rate = Power(Number(10000, exact=True), Fraction(Number(even, exact=True), Number(self.width, exact=True)))
-        angle = position / 10_000 ** (even / self.width)
-        function = "cos" if column % 2 else "sin"
-        whole = Apply(function, (Fraction(Number(position, exact=True), rate),))
-        return (whole, Apply(function, (Number(angle),)))
-
-
-@dataclass(frozen=True)
-class Add:
-    """Two quantities of one shape, added: positions to tokens, a part's output to the residual stream."""
-
-    left: str
-    right: str
-
-    def __call__(self, left: Tensor, right: Tensor) -> Tensor:
-        """The sum."""
-        return torch.add(left, right)
-
-    def formula(self) -> Expression:
-        """left + right."""
-        return Sum((Name(self.left), Name(self.right)))
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """Two numbers."""
-        rule = Sum((scribe.cell(self.left, *index), scribe.cell(self.right, *index)))
-        return (rule, Sum(tuple(Number(float(term[index])) for term in inputs)))
 
 
 @dataclass(frozen=True)
@@ -181,50 +54,7 @@ class Project:
         """A row of x times a column of the matrix."""
         (x, weight, *bias), (head, row, column) = inputs, index
         extra = [float(bias[0][head, column])] if bias else []
-        return _linear(x[row], weight[head][:, column], extra, (self.of, self.letter, row, column), scribe)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A linear map of every position: x W + b.
-
-    Attributes:
-        letter: what the matrix is called, above W.
-        of: what is mapped.
-        tied: the matrix is an embedding's, [vocab, d_model], and used transposed.
-    """
-
-    letter: str
-    of: str
-    tied: bool = False
-
-    def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """[time, width] of [time, d_model] and [d_model, width]."""
-        return steps.project(x, weight if self.tied else weight.T, bias)
-
-    def formula(self) -> Expression:
-        """X W."""
-        matrix = Name("E", above="T") if self.tied else Name("W", above=self.letter)
-        return Product((Name(self.of), matrix), tight=True)
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """A row of x times a column of the matrix."""
-        (x, weight, *bias), (row, column) = inputs, index
-        values = weight[column] if self.tied else weight[:, column]
-        extra = [float(bias[0][column])] if bias else []
-        if self.tied:
-            return (Product((scribe.cell(self.of, row), scribe.cell("E", column))), dot(x[row], values, *extra))
-        return _linear(x[row], values, extra, (self.of, self.letter, row, column), scribe)
-
-
-def _linear(
-    x: Tensor, values: Tensor, extra: list[float], names: tuple[str, str, int, int], scribe: Scribe
-) -> tuple[Expression, ...]:
-    of, letter, row, column = names
-    rule: Expression = Product((scribe.cell(of, row), scribe.column("W", letter, column)))
-    if extra:
-        rule = Sum((rule, Name("b", below=str(column + scribe.first), above=letter)))
-    return (rule, dot(x, values, *extra))
+        return linear_stages(x[row], weight[head][:, column], extra, (self.of, self.letter, row, column), scribe)
 
 
 @dataclass(frozen=True)
@@ -265,7 +95,9 @@ class Turn:
             for part, function in zip(parts, functions, strict=True)
         ]
         factors = {"cos": math.cos(angle), "sin": math.sin(angle)}
-        terms = [Product((Number(float(values[part])), Number(factors[f]))) for part, f in zip(parts, functions, strict=True)]
+        terms = [
+            Product((Number(float(values[part])), Number(factors[f]))) for part, f in zip(parts, functions, strict=True)
+        ]
         combine = Difference if column < half else lambda left, right: Sum((left, right))
         return (combine(*rule), combine(*terms))
 
@@ -368,13 +200,13 @@ class Masking:
         return steps.mask(scaled if self.bias is None else scaled + self.bias, self.allowed)
 
     def formula(self) -> Expression:
-        """scaled + M."""
+        """Scaled + M."""
         terms = [Name("scaled"), Name("M")] if self.bias is None else [Name("scaled"), Name("bias"), Name("M")]
         return Sum(tuple(terms))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
         """The number and what is added to it."""
-        head, row, column = index
+        _, row, column = index
         terms: list[Expression] = [scribe.cell("scaled", row, column)]
         values: list[Expression] = [Number(float(inputs[0][index]))]
         if self.bias is not None:
@@ -401,7 +233,7 @@ class Softmax:
         return steps.normalise(entries)
 
     def formula(self) -> Expression:
-        """exp over the row's sum of exp."""
+        """Exp over the row's sum of exp."""
         power = Power(EXP, Name(self.of, below="i,j"))
         return Fraction(power, Over("l", Power(EXP, Name(self.of, below="i,l"))))
 
@@ -412,8 +244,11 @@ class Softmax:
         if not entries:
             return (Words("0"),)
         largest = max(entries) if max(abs(entry) for entry in entries) > MOST_EXPONENT else 0.0
-        place = [part for part in index[-2:]]
-        rule = Fraction(Power(EXP, scribe.cell(self.of, *place)), Over("l", Power(EXP, Name(self.of, below=f"{scribe.cell('', *place[:-1]).below},l".lstrip(",")))))
+        place = index[-2:]
+        rule = Fraction(
+            Power(EXP, scribe.cell(self.of, *place)),
+            Over("l", Power(EXP, Name(self.of, below=f"{scribe.cell('', *place[:-1]).below},l".lstrip(",")))),
+        )
         entry = float(row[index[-1]])
 
         def raised(value: float) -> Expression:
@@ -436,7 +271,7 @@ class Weigh:
         return steps.weigh(weights, v.repeat_interleave(len(weights) // len(v), dim=0))
 
     def formula(self) -> Expression:
-        """weights v."""
+        """Weights v."""
         return Product((Name("weights"), Name("v")), tight=True)
 
     def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
@@ -444,7 +279,10 @@ class Weigh:
         (weights, v), (head, row, column) = inputs, index
         shares, values = weights[head, row], v[head * len(v) // len(weights), :, column]
         seen = [j for j in range(len(shares)) if shares[j] != 0]
-        rule = Over("j", Product((Name("weights", below=f"{row + scribe.first},j"), Name("v", below=f"j,{column + scribe.first}"))))
+        rule = Over(
+            "j",
+            Product((Name("weights", below=f"{row + scribe.first},j"), Name("v", below=f"j,{column + scribe.first}"))),
+        )
         return (rule, dot(shares[seen], values[seen]))
 
 
@@ -481,94 +319,12 @@ class Output:
         if not rest:
             width = z.shape[-1]
             name = scribe.cell("z", row, column % width)
-            return (Name(name.letters, name.below, str(column // width + scribe.first)),) if self.num_heads > 1 else (name,)
+            return (
+                (Name(name.letters, name.below, str(column // width + scribe.first)),)
+                if self.num_heads > 1
+                else (name,)
+            )
         together = steps.merge_heads(z)[row]
         extra = [float(rest[1][column])] if len(rest) > 1 else []
         of = "z" if self.num_heads == 1 else "Concat(z)"
-        return _linear(together, rest[0][:, column], extra, (of, "O", row, column), scribe)
-
-
-@dataclass(frozen=True)
-class Normalise:
-    """Each position's vector brought to mean 0 and spread 1, then times a gain, plus a bias.
-
-    LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang & Sennrich 2019, eq. 4).
-    """
-
-    kind: str
-    epsilon: float
-    of: str
-
-    def __call__(self, x: Tensor, gain: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The same shape, [time, d_model]."""
-        if self.kind == "rmsnorm":
-            return functional.rms_norm(x, x.shape[-1:], gain, self.epsilon)
-        return functional.layer_norm(x, x.shape[-1:], gain, bias, self.epsilon)
-
-    def formula(self) -> Expression:
-        """(x - μ) / √(σ² + ε)."""
-        name = Name(self.of)
-        if self.kind == "rmsnorm":
-            return Fraction(name, Root(Sum((Apply("mean", (Power(name, Number(2, exact=True)),)), Name("ε")))))
-        return Fraction(Difference(name, Name("μ")), Root(Sum((Power(Name("σ"), Number(2, exact=True)), Name("ε")))))
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """Mean and variance of the row, then the quotient, gain and bias."""
-        (x, gain, *bias), (row, column) = inputs, index
-        values, entry = x[row], Number(float(x[row, column]))
-        two = Number(2, exact=True)
-        name = scribe.cell(self.of, row, column)
-        if self.kind == "rmsnorm":
-            square = float(values.square().mean())
-            rule: Expression = Fraction(name, Root(Sum((Apply("mean", (Power(scribe.cell(self.of, row), two),)), Name("ε")))))
-            quotient: Expression = Fraction(entry, Root(Number(square + self.epsilon)))
-        else:
-            rule = Fraction(Difference(name, Name("μ")), Root(Sum((Power(Name("σ"), two), Name("ε")))))
-            spread = float(values.var(unbiased=False)) + self.epsilon
-            quotient = Fraction(Difference(entry, Number(float(values.mean()))), Root(Number(spread)))
-        if float(gain[column]) != 1:
-            rule = Product((Name("g", below=str(column + scribe.first)), rule))
-            quotient = Product((Number(float(gain[column])), quotient))
-        if bias and float(bias[0][column]) != 0:
-            rule = Sum((rule, Name("b", below=str(column + scribe.first))))
-            quotient = Sum((quotient, Number(float(bias[0][column]))))
-        return (rule, quotient)
-
-
-@dataclass(frozen=True)
-class Activate:
-    """The feed-forward's bend: ReLU, its square, GELU; or for SwiGLU silu(gate) · up.
-
-    Attributes:
-        kind: as `model.feed_forward` names it.
-    """
-
-    kind: str
-    written: ClassVar[dict[str, str]] = {"relu": "ReLU", "gelu": "GELU", "squared_relu": "ReLU²", "swiglu": "SiLU"}
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """The same shape."""
-        if self.kind == "swiglu":
-            up, gate = inputs
-            return functional.silu(gate) * up
-        return ACTIVATIONS[self.kind](inputs[0])
-
-    def formula(self) -> Expression:
-        """φ(pre_activation)."""
-        if self.kind == "swiglu":
-            return Product((Apply("SiLU", (Name("gate"),)), Name("pre_activation")))
-        return Apply(self.written[self.kind], (Name("pre_activation"),))
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The function of one number."""
-        entry = float(inputs[0][index])
-        rule: Expression = Apply(self.written[self.kind], (scribe.cell("pre_activation", *index),))
-        if self.kind == "gelu":
-            share = 0.5 * (1 + math.erf(entry / math.sqrt(2)))
-            return (rule, Product((Number(entry), Apply("Φ", (Number(entry),)))), Product((Number(entry), Number(share))))
-        if self.kind == "swiglu":
-            gate = float(inputs[1][index])
-            rule = Product((Apply("SiLU", (scribe.cell("gate", *index),)), scribe.cell("pre_activation", *index)))
-            return (rule, Product((Number(gate / (1 + math.exp(-gate))), Number(entry))))
-        largest: Expression = Apply("max", (Number(0, exact=True), Number(entry)))
-        return (rule, Power(largest, Number(2, exact=True)) if self.kind == "squared_relu" else largest)
+        return linear_stages(together, rest[0][:, column], extra, (of, "O", row, column), scribe)

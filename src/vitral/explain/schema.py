@@ -1,0 +1,150 @@
+"""What a worked example may give and claim: names, axes, what each quantity needs, how numbers are written."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+AXES = {
+    "embedding": ("vocab", "d_model"),
+    "token_embedding": ("time", "d_model"),
+    "position_embedding": ("time", "d_model"),
+    "x": ("time", "d_model"),
+    "w_q": ("heads", "d_model", "d_head"),
+    "w_k": ("kv_heads", "d_model", "d_head"),
+    "w_v": ("kv_heads", "d_model", "d_value"),
+    "b_q": ("heads", "d_head"),
+    "b_k": ("kv_heads", "d_head"),
+    "b_v": ("kv_heads", "d_value"),
+    "q": ("heads", "time", "d_head"),
+    "k": ("kv_heads", "source", "d_head"),
+    "v": ("kv_heads", "source", "d_value"),
+    "scores": ("heads", "time", "source"),
+    "scaled": ("heads", "time", "source"),
+    "masked": ("heads", "time", "source"),
+    "weights": ("heads", "time", "source"),
+    "z": ("heads", "time", "d_value"),
+    "w_o": ("heads · d_value", "d_out"),
+    "b_o": ("d_out",),
+    "out": ("time", "d_model"),
+    "norm_1_gain": ("d_model",),
+    "norm_1_bias": ("d_model",),
+    "norm_1": ("time", "d_model"),
+    "sum_1": ("time", "d_model"),
+    "resid_mid": ("time", "d_model"),
+    "norm_2_gain": ("d_model",),
+    "norm_2_bias": ("d_model",),
+    "norm_2": ("time", "d_model"),
+    "w_1": ("d_model", "d_ff"),
+    "b_1": ("d_ff",),
+    "pre_activation": ("time", "d_ff"),
+    "hidden": ("time", "d_ff"),
+    "w_2": ("d_ff", "d_model"),
+    "b_2": ("d_model",),
+    "mlp_out": ("time", "d_model"),
+    "sum_2": ("time", "d_model"),
+    "resid_post": ("time", "d_model"),
+    "final_norm_gain": ("d_model",),
+    "final_norm_bias": ("d_model",),
+    "final_norm": ("time", "d_model"),
+    "w_u": ("d_model", "vocab"),
+    "logits": ("time", "vocab"),
+    "probabilities": ("time", "vocab"),
+    "next": ("vocab", "vocab"),
+    "factor": ("factors",),
+}
+"""What may be given or claimed, and its axes; those of a head may leave the first out where there is one head."""
+
+NEEDS = {
+    "token_embedding": ("embedding",),
+    "x": ("token_embedding", "position_embedding"),
+    "q": ("x", "w_q"),
+    "k": ("x", "w_k"),
+    "v": ("x", "w_v"),
+    "scores": ("q", "k"),
+    "scaled": ("scores",),
+    "masked": ("scaled",),
+    "weights": ("masked",),
+    "z": ("weights", "v"),
+    "out": ("z",),
+    "sum_1": ("x", "out"),
+    "pre_activation": ("x", "w_1"),
+    "hidden": ("pre_activation",),
+    "mlp_out": ("hidden", "w_2"),
+    "logits": ("x", "w_u"),
+    "probabilities": ("logits",),
+}
+"""What each quantity is made of, to say what is missing."""
+
+SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
+"""Numbers that are written as words."""
+LARGEST = 1e15
+"""Beyond this whole numbers are no longer exact, and no example is worked by hand."""
+
+
+class NotNumbers(ValueError):
+    """Something that is not the numbers it should be; knows its place in the list of lists."""
+
+    def __init__(self, complaint: str, *place: int) -> None:
+        """Keep the place."""
+        super().__init__(complaint)
+        self.place = place
+
+
+def numbers(value: Any, name: str, may_be_unknown: bool) -> Any:
+    """A number, or a list of lists of them, all rows equally long; NaN for a "?" where that may stand.
+
+    Raises:
+        NotNumbers: something else.
+    """
+    if isinstance(value, list):
+        made = []
+        for place, part in enumerate(value):
+            try:
+                made.append(numbers(part, name, may_be_unknown))
+            except NotNumbers as error:
+                raise NotNumbers(str(error), place, *error.place) from None
+            if _shape_of(made[-1]) != _shape_of(made[0]):
+                raise NotNumbers(f"{name}: {_unlike(made[0], made[-1])}", place)
+        return made
+    if isinstance(value, str) and (value in SPECIAL or (value == "?" and may_be_unknown)):
+        return SPECIAL.get(value, math.nan)
+    if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+        if abs(value) > LARGEST and not math.isinf(value):
+            raise NotNumbers(f"{name}: {value!r} is too large for a worked example")
+        return float(value)
+    raise NotNumbers(f"{name}: {value!r} is not a number")
+
+
+def _unlike(first: Any, other: Any) -> str:
+    if isinstance(first, list) and isinstance(other, list) and len(first) != len(other):
+        return f"rows of {len(first)} and {len(other)} numbers; all must be equally long"
+    return "numbers and lists side by side; all rows must be alike"
+
+
+def missing_for(name: str, values: Mapping[str, Tensor]) -> str:
+    """The first thing that is not given on the way to a quantity."""
+    if name in values:
+        return ""
+    return next((missing for each in NEEDS.get(name, ()) if (missing := missing_for(each, values))), name)
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return (
+        (len(value), *_shape_of(value[0]))
+        if isinstance(value, list) and value
+        else (0,)
+        if isinstance(value, list)
+        else ()
+    )
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as people write it: 2 × 3."""
+    return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers" if shape else "one number"
+
+
+def nesting(rank: int) -> str:
+    """What so many axes are written as."""
+    return ("a number", "a list of numbers", "a list of rows", "a list of matrices")[min(rank, 3)]
