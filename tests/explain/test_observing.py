@@ -1,23 +1,55 @@
-"""The walkthrough's numbers are the model's own, and its arithmetic comes to them."""
+"""What is told of a model is its own forward pass, in every variant, and the arithmetic comes to its numbers."""
 
-import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from worth import worth
 
-from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
-from vitral.explain import Step, walk_attention
-from vitral.explain.scene import set_scene
+from vitral.explain import Choice, Step, View, phrases, walk_run
+from vitral.explain.observing import observe
+from vitral.explain.renderers.cutting import equation
+from vitral.explain.scripts import text as as_text
 from vitral.model import ModelConfig, Transformer
 
 TEXT = "abBda"
-STEPS = ["q", "k", "v", "scores", "scaled", "masked", "weights", "z", "out"]
 SIZES = {"d_model": 24, "num_layers": 2, "num_heads": 6, "context_length": 23}
+SAY = phrases("en")
+
+VARIANTS = {
+    "plain": {},
+    "post-norm": {"norm": "post"},
+    "no norm": {"norm": "none"},
+    "no residual": {"residual": False},
+    "post-norm, no residual": {"residual": False, "norm": "post"},
+    "rmsnorm": {"norm_type": "rmsnorm"},
+    "no scale": {"attention": {"scale": "none"}},
+    "linear": {"attention": {"scale": "linear"}},
+    "a number": {"attention": {"scale": 0.3}},
+    "adaptive": {"attention": {"scale": "adaptive"}},
+    "learned": {"attention": {"scale": "learned"}},
+    "per head": {"attention": {"scale": "learned-per-head"}},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative", "attention": {"scale": "adaptive", "mask": "bidirectional"}},
+    "rotary": {"positions": "rotary"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "no positions": {"positions": "none"},
+    "one key-value head": {"num_kv_heads": 1},
+    "three key-value heads, rotary": {"num_kv_heads": 3, "positions": "rotary", "bias": False},
+    "window": {"attention": {"mask": {"name": "window", "size": 2}}},
+    "prefix": {"attention": {"mask": {"name": "prefix", "length": 3}}},
+    "no biases": {"bias": False},
+    "relu": {"feed_forward": "relu"},
+    "squared relu, tied": {"feed_forward": "squared_relu", "tie_head": True},
+    "swiglu": {"feed_forward": "swiglu"},
+    "no attention": {"attention": "none"},
+    "no feed-forward": {"feed_forward": "none"},
+}
 
 
 def tokenizer() -> Tokenizer:
@@ -32,98 +64,73 @@ def model(**changes) -> Transformer:
     return made.double().eval()
 
 
-def steps_of(made: Transformer, text: str = TEXT, **arguments) -> dict[str, Step]:
-    return {step.name: step for step in walk_attention(made, tokenizer(), text, **arguments).steps}
+def steps_of(made: Transformer, text: str = TEXT, **view) -> dict[str, Step]:
+    return {step.name: step for step in walk_run(made, tokenizer(), text, View(**view)).steps}
 
 
-def worth(written: str) -> float:
-    """What a line of arithmetic comes to, read as a person would read it."""
-    plain = written.replace("−", "-").replace("·", "*").replace("∞", "inf").replace("+ … (", "+ (")
-    for count in range(1, 100):
-        for terms in (f"({count} more terms: ", f"({count} more term: "):
-            plain = plain.replace(terms, "(")
-    return eval(plain, {"__builtins__": {}}, {"exp": math.exp, "inf": math.inf})
+def told(step: Step, cell: tuple[int, int] | None = None) -> str:
+    panel = step.panels[0]
+    return as_text(equation(panel.working(*(cell or panel.cell))), 12, SAY)
 
 
-VARIANTS = {
-    "plain": {},
-    "post-norm": {"norm": "post"},
-    "no scale": {"attention": {"scale": "none"}},
-    "linear": {"attention": {"scale": "linear"}},
-    "a number": {"attention": {"scale": 0.3}},
-    "adaptive": {"attention": {"scale": "adaptive"}},
-    "learned": {"attention": {"scale": "learned"}},
-    "per head": {"attention": {"scale": "learned-per-head"}},
-    "alibi": {"positions": "alibi"},
-    "relative": {"positions": "relative", "attention": {"scale": "adaptive", "mask": "bidirectional"}},
-    "rotary": {"positions": "rotary"},
-    "one key-value head": {"num_kv_heads": 1},
-    "three key-value heads, rotary": {"num_kv_heads": 3, "positions": "rotary", "bias": False},
-    "window": {"attention": {"mask": {"name": "window", "size": 2}}},
-    "prefix": {"attention": {"mask": {"name": "prefix", "length": 3}}},
-    "no biases": {"bias": False},
-}
-CELLS = [None, (2, 4), (0, 0), (4, 1)]
-
-
-@pytest.mark.parametrize(("variant", "layer", "head"), list(itertools.product(VARIANTS, [0, 1], [0, 3])))
-def test_every_matrix_is_the_traces(variant: str, layer: int, head: int) -> None:
-    made = model(**VARIANTS[variant])
-    steps = steps_of(made, layer=layer, head=head)
-    assert list(steps) == STEPS
-    names = [f"blocks.{layer}.attn.{name}" for name in STEPS]
-    trace = made.trace(torch.from_numpy(tokenizer().encode(TEXT))[None], names)
-    for name, step in steps.items():
-        value = trace[f"blocks.{layer}.attn.{name}"][0]
-        if name in ("k", "v"):
-            value = value.repeat_interleave(6 // len(value), dim=0)
-        expected = value if name == "out" else value[head]
-        np.testing.assert_array_equal(np.array(step.matrix), expected.numpy())
-        assert (len(step.row_labels), len(step.column_labels)) == expected.shape
-
-
-@pytest.mark.parametrize(("variant", "cell"), list(itertools.product(VARIANTS, CELLS)))
-def test_the_arithmetic_as_written_comes_to_its_cell(variant: str, cell: tuple[int, int] | None) -> None:
-    made = model(**VARIANTS[variant])
-    for step in steps_of(made, layer=1, head=3, cell=cell).values():
-        row, column = step.cell
-        told = step.arithmetic
-        assert told.value == step.matrix[row][column]
-        assert told.target == f"{step.name}[{row}, {column}]"
-        exponent, *quotient = told.working.lines(12)
-        if step.name == "weights":
-            above = quotient[0].partition(" / ")[0]
-            assert worth(exponent.removesuffix(" / Σ")) == pytest.approx(float(above), abs=1e-9)
-        written = quotient[0] if quotient else exponent
-        assert worth(written) == pytest.approx(told.value, abs=1e-8)
-
-
-@pytest.mark.parametrize("cell", [(4, 3), (2, 0)])
-def test_a_model_in_single_precision_is_shown_as_it_is(cell: tuple[int, int]) -> None:
-    made = model(positions="alibi", attention={"scale": "adaptive"}).float()
-    trace = made.trace(torch.from_numpy(tokenizer().encode(TEXT))[None])
-    for name, step in steps_of(made, head=2, cell=cell).items():
-        value = trace[f"blocks.0.attn.{name}"][0]
-        assert step.arithmetic.value == float((value if name == "out" else value[2])[step.cell])
-        written = step.arithmetic.working.lines(12)[-1]
-        assert worth(written) == pytest.approx(step.arithmetic.value, abs=1e-4)
+NAMES = {"q": "attn.q", "k": "attn.k", "v": "attn.v", "z": "attn.z", "out": "attn.out"}
+NAMES |= {name: f"attn.{name}" for name in ("scores", "scaled", "masked", "weights")}
+NAMES |= {"hidden": "mlp.hidden", "mlp_out": "mlp.out", "resid_mid": "resid_mid", "resid_post": "resid_post"}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_scale_and_bias_are_those_between_the_steps(variant: str) -> None:
-    for head, row in itertools.product([0, 5], [0, 3]):
-        scene = set_scene(model(**VARIANTS[variant]), tokenizer(), TEXT, 0, head, (row, 0))
-        scores, scaled, masked = (scene.steps[name][row] for name in ("scores", "scaled", "masked"))
-        np.testing.assert_allclose(scores * scene.factor, scaled, rtol=1e-12)
-        bias = torch.zeros(5, 5) if scene.bias is None else scene.bias
-        seen = masked > -math.inf
-        np.testing.assert_allclose((scaled + bias[row])[seen], masked[seen], rtol=1e-12)
+def test_every_number_is_the_traces(variant: str) -> None:
+    made = model(**VARIANTS[variant])
+    tokens = torch.from_numpy(tokenizer().encode(TEXT))[None]
+    trace = made.trace(tokens)
+    seen = observe(made, tokenizer(), TEXT)
+    for layer, sheet in enumerate(seen.blocks):
+        compared = [name for name in NAMES if name in sheet.values and f"blocks.{layer}.{NAMES[name]}" in trace]
+        assert len(compared) >= (4 if "no " in variant else 8)
+        for name in compared:
+            torch.testing.assert_close(
+                sheet.values[name], trace[f"blocks.{layer}.{NAMES[name]}"][0], rtol=0, atol=0, msg=name
+            )
+    torch.testing.assert_close(seen.ending.values["logits"], trace["logits"][0], rtol=0, atol=0)
 
 
-def first_attention(made: Transformer) -> MultiHeadAttention:
-    attention = made.get_submodule("blocks.0.attn")
-    assert isinstance(attention, MultiHeadAttention)
-    return attention
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_operation_makes_what_the_model_made(variant: str) -> None:
+    seen = observe(model(**VARIANTS[variant]), tokenizer(), TEXT, [("temperature", 0.5), ("top_k", 3.0)])
+    count = 0
+    for sheet in (seen.embedding, *seen.blocks, seen.ending):
+        for quantity in sheet.quantities:
+            torch.testing.assert_close(quantity.make(sheet.values), sheet.values[quantity.name], rtol=1e-9, atol=1e-9)
+            count += 1
+    assert count > 15
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("query", [0, 3])
+def test_the_arithmetic_as_written_comes_to_its_cell(variant: str, query: int) -> None:
+    made = model(**VARIANTS[variant])
+    for step in steps_of(made, layers=None, block=True, ending=True, choice=Choice(heads=(3,), query=query)).values():
+        panel = step.panels[0]
+        row, column = panel.cell
+        for cell in {panel.cell, (row, 0), (0, column)}:
+            value = panel.matrix[cell[0]][cell[1]]
+            target, *sides = told(step, cell).split(" = ")
+            assert target
+            if step.name in ("token_embedding", "greedy") or "Words" in str(panel.working(*cell).stages):
+                continue
+            assert worth(sides[-1]) == pytest.approx(value, abs=1e-8)
+            numeric = [side for side in sides if "[" not in side and "Σ_" not in side and "s" != side]
+            for side in numeric:
+                assert worth(side) == pytest.approx(value, rel=1e-7, abs=1e-7), (step.name, side)
+
+
+def test_a_model_in_single_precision_is_shown_as_it_is() -> None:
+    made = model(positions="alibi", attention={"scale": "adaptive"}).float()
+    trace = made.trace(torch.from_numpy(tokenizer().encode(TEXT))[None])
+    for name, step in steps_of(made, choice=Choice(heads=(2,), query=2)).items():
+        value = trace[f"blocks.0.attn.{name}"][0]
+        shown = np.array(step.panels[0].matrix)
+        np.testing.assert_array_equal(shown, (value if name == "out" else value[2]).double().numpy())
 
 
 def integers() -> Transformer:
@@ -134,132 +141,128 @@ def integers() -> Transformer:
     with torch.no_grad():
         made.token_embedding.weight[1:3] = torch.eye(2)
         projections = [[1, 2], [0, 1]], [[1, 0], [1, 3]], [[9, 0], [0, 18]]
-        attention = first_attention(made)
-        attention.in_proj.weight.copy_(torch.cat([torch.tensor(matrix).T for matrix in projections]))
-        attention.out_proj.weight.copy_(torch.tensor([[1, 0], [1, 1]]))
+        attention = made.get_submodule("blocks.0.attn")
+        attention.get_parameter("in_proj.weight").copy_(torch.cat([torch.tensor(matrix).T for matrix in projections]))
+        attention.get_parameter("out_proj.weight").copy_(torch.tensor([[1, 0], [1, 1]]))
     return made
 
 
 def test_a_model_of_small_integers_can_be_followed_by_hand() -> None:
     letters = build_tokenizer(CorpusConfig(), "abcd", [])
-    walk = walk_attention(integers(), letters, "ab", cell=(1, 1))
-    told = {step.name: step.arithmetic.lines(3)[1:] for step in walk.steps}
-    assert told == {
-        "q": ("0.000·1.000 + 1.000·0.000", "0.000"),
-        "k": ("0.000·1.000 + 1.000·1.000", "1.000"),
-        "v": ("0.000·9.000 + 1.000·0.000", "0.000"),
-        "scores": ("0.000·1.000 + 1.000·3.000", "3.000"),
-        "scaled": ("3.000·0.693", "2.079"),  # 3 ln 2
-        "masked": ("2.079",),
-        "weights": ("exp(2.079 − 2.079) / Σ", "1.000 / (0.125 + 1.000)", "0.889"),  # 2⁰ and 2³ of 9
-        "z": ("0.889·0.000 + 0.111·9.000", "1.000"),  # (1, 16)
-        "out": ("1.000·1.000 + 16.000·0.000", "1.000"),
+    view = View(choice=Choice(heads=(0,), query=1, key=1))
+    steps = {step.name: step for step in walk_run(integers(), letters, "ab", view).steps}
+    lines = {
+        name: as_text(equation(step.panels[0].working(*step.panels[0].cell)), 3, SAY) for name, step in steps.items()
     }
-    assert walk.steps[3].matrix == ((1, 7), (0, 3))
-    np.testing.assert_allclose(walk.steps[7].matrix, [[9, 0], [1, 16]], rtol=1e-12)
-    np.testing.assert_allclose(walk.steps[8].matrix, [[9, 9], [1, 17]], rtol=1e-12)
-    assert walk.steps[5].matrix[0][1] == -math.inf
+    assert lines == {
+        "q": "q[1,0] = x[1]·W^Q[:,0] = 0·1 + 1·0 = 0",
+        "k": "k[1,0] = x[1]·W^K[:,0] = 0·1 + 1·1 = 1",
+        "v": "v[1,0] = x[1]·W^V[:,0] = 0·9 + 1·0 = 0",
+        "scores": "scores[1,1] = q[1]·k[1] = 0·1 + 1·3 = 3",
+        "scaled": "scaled[1,1] = scores[1,1]·s = 3·0.693 = 2.079",  # 3 ln 2
+        "masked": "masked[1,1] = scaled[1,1] = 2.079",
+        "weights": "weights[1,1] = exp(masked[1,1]) / (Σ_l exp(masked[1,l])) = exp(2.079) / (exp(0) + exp(2.079))"
+        " = 8 / (1 + 8) = 0.889",
+        "z": "z[1,0] = Σ_j weights[1,j]·v[j,0] = 0.111·9 + 0.889·0 = 1",
+        "out": "out[1,0] = z[1]·W^O[:,0] = 1·1 + 16·0 = 1",
+    }
+    np.testing.assert_allclose(steps["z"].panels[0].matrix, [[9, 0], [1, 16]], rtol=1e-12)
+    np.testing.assert_allclose(steps["out"].panels[0].matrix, [[9, 9], [1, 17]], rtol=1e-12)
 
 
 SENTENCES = [
     ({}, "scaled", "1/√d_k = 1/√4 = 0.500"),
-    ({"attention": {"scale": "none"}}, "scaled", "does not scale"),
+    ({"attention": {"scale": "none"}}, "scaled", "no scaling"),
     ({"attention": {"scale": "linear"}}, "scaled", "1/d_k = 1/4 = 0.250"),
-    ({"attention": {"scale": 0.3}}, "scaled", "says to multiply every score by 0.300"),
+    ({"attention": {"scale": 0.3}}, "scaled", "multiplied by 0.300"),
     ({"attention": {"scale": "adaptive"}}, "scaled", "1/σ of those it may see"),
     ({"attention": {"scale": "learned"}}, "scaled", "has learned to multiply by"),
     ({"attention": {"scale": "learned-per-head"}}, "scaled", "This head has learned"),
-    ({"positions": "alibi"}, "masked", "For a distance of 3, ALiBi's penalty adds −0.472"),  # 3 · 2^(-8/3)
-    ({"positions": "relative"}, "masked", "For a distance of 3, the bias this head has learned adds"),
-    ({}, "masked", "Position 4 (a) may see all 5."),
+    ({"positions": "alibi"}, "masked", "adds to this score is −0.472"),  # 3 · 2^(-8/3)
+    ({}, "masked", "Position 4 (a) may see every position."),
     ({"positions": "rotary"}, "q", "shown after turning"),
-    ({"positions": "rotary"}, "k", "shown after turning"),
-    ({"num_kv_heads": 3}, "k", "Heads 0 and 1 share these keys"),
-    ({"num_kv_heads": 2}, "v", "Heads 0 to 2 share these values"),
+    ({"num_kv_heads": 3}, "k", "Heads 0–1 share these"),
+    ({"num_kv_heads": 2}, "v", "Heads 0–2 share these"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "name", "words"), SENTENCES)
 def test_sentences_say_what_this_model_does(changes: dict, name: str, words: str) -> None:
-    made = model(**changes)
-    step = steps_of(made, head=1 if name in ("masked", "k", "v") else 0, cell=(4, 1))[name]
-    if "ALiBi" in words:
-        step = steps_of(made, head=1, cell=(4, 1))[name]
-    assert words in step.sentence
-    assert ("bias" in step.formula) == (name == "masked" and changes.get("positions") in ("alibi", "relative"))
-
-
-def test_only_what_applies_is_said() -> None:
-    rotary = steps_of(model(positions="rotary"))
-    assert "turning" not in rotary["v"].sentence
-    assert "turn" not in rotary["v"].formula
-    assert "share" not in rotary["k"].sentence
-    plain = steps_of(model(bias=False))
-    assert not any("+ b" in plain[name].formula + plain[name].arithmetic.rule for name in ("q", "k", "v", "out"))
+    steps = steps_of(model(**changes), choice=Choice(heads=(1,), query=4, key=1))
+    assert words in steps[name].sentence
 
 
 def test_a_pair_that_may_not_look_is_told_as_such() -> None:
-    steps = steps_of(model(), cell=(1, 3))
+    steps = steps_of(model(), choice=Choice(heads=(0,), query=1, key=3))
     assert "may see 2 of 5 positions" in steps["masked"].sentence
-    assert steps["masked"].arithmetic.lines(1)[0] == "scaled[1, 3] − ∞, not allowed"
-    assert steps["masked"].arithmetic.lines(1)[-1] == "−∞"
+    assert told(steps["masked"]).endswith("− ∞ = −∞")
     assert "takes nothing from position 3 (d)" in steps["weights"].sentence
-    assert steps["weights"].arithmetic.value == 0
     assert "gathers the values of 2 positions" in steps["z"].sentence
-    assert "itself alone" in steps_of(model(), cell=(0, 0))["z"].sentence
-
-
-def test_labels_keep_their_letters_at_the_beginning_of_a_sentence() -> None:
-    steps = steps_of(model(), cell=(2, 0))
-    assert steps["masked"].sentence.startswith("Position 2 (B) ")
-    assert steps["weights"].row_labels == ("0 a", "1 b", "2 B", "3 d", "4 a")
+    assert "one position alone" in steps_of(model(), choice=Choice(heads=(0,), query=0))["z"].sentence
 
 
 def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None:
-    weights = steps_of(model())["weights"]
-    assert weights.cell[0] == 4
-    assert weights.arithmetic.value == max(weights.matrix[4])
+    panel = steps_of(model())["weights"].panels[0]
+    assert panel.cell[0] == 4
+    assert panel.matrix[4][panel.cell[1]] == max(panel.matrix[4])
 
 
-def test_scores_of_zero_have_a_scale_too() -> None:
-    made = model(bias=False)
-    torch.nn.init.zeros_(first_attention(made).in_proj.weight)
-    for step in steps_of(made).values():
-        assert "nan" not in step.sentence + step.arithmetic.line()
-    assert steps_of(made)["scaled"].arithmetic.line(2).endswith("= 0.00·0.50 = 0.00")
+def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
+    walk = walk_run(model(), tokenizer(), TEXT, View(None, Choice(), block=True, ending=True))
+    assert [chapter.title for chapter in walk.chapters] == ["Embedding", "Block 0", "Block 1", "Head and next token"]
+    block = {step.name: step for step in walk.chapters[1].steps}
+    assert len(block["weights"].panels) == 6
+    assert list(block)[0] == "norm_1"
+    assert list(block)[-1] == "resid_post"
+    ending = [step.name for step in walk.chapters[-1].steps]
+    assert ending == ["final_norm", "logits", "probabilities", "greedy", "temperature_0.5", "top_k_3", "top_p_0.9"]
+
+
+def test_portuguese_differs_in_words_alone() -> None:
+    made = model()
+    english, portuguese = (
+        walk_run(made, tokenizer(), TEXT, View(None, Choice(), block=True, ending=True, language=language))
+        for language in ("en", "pt")
+    )
+    for one, other in zip(english.steps, portuguese.steps, strict=True):
+        assert one.sentence != other.sentence
+        assert [panel.matrix for panel in one.panels] == [panel.matrix for panel in other.panels]
 
 
 def test_a_model_in_training_is_shown_as_it_is_used_and_left_in_training() -> None:
     made = model(dropout=0.5)
-    expected = walk_attention(made, tokenizer(), TEXT)
+    expected = observe(made, tokenizer(), TEXT).ending.values["logits"]
     made.train()
-    assert walk_attention(made, tokenizer(), TEXT) == expected
-    assert made.training
-    assert first_attention(made).training
-    assert not first_attention(made).in_proj._forward_hooks
+    assert torch.equal(observe(made, tokenizer(), TEXT).ending.values["logits"], expected)
+    assert all(module.training for module in made.modules())
+    assert not any(module._forward_hooks for module in made.modules())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ({"text": ""}, "text is empty"),
-        ({"text": "ab" * 12}, "24 tokens, but the model's context holds 23"),
-        ({"text": "é"}, r"U\+00E9"),
-        ({"layer": 2}, "no block 2; the model has 2"),
-        ({"layer": -1}, "no block -1"),
-        ({"head": 6}, "no head 6; a block has 6"),
-        ({"head": -1}, "no head -1"),
-        ({"cell": (0, 5)}, "outside"),
-        ({"cell": (-1, 0)}, "outside"),
-    ],
-)
-def test_what_is_not_there_is_named_in_one_line(arguments: dict, line: str) -> None:
-    with pytest.raises(UsageError, match=line) as caught:
-        walk_attention(model(), tokenizer(), **{"text": TEXT, **arguments})
-    assert "\n" not in str(caught.value)
+REFUSALS = [
+    ({"layers": (2,)}, TEXT, "no block 2; the model has 2, counted from 0"),
+    ({"choice": Choice(heads=(6,))}, TEXT, "no head 6; there are 6, counted from 0"),
+    ({"choice": Choice(heads=(-1,))}, TEXT, "no head -1"),
+    ({"choice": Choice(heads=(0,), query=5)}, TEXT, "no query at position 5; there are 5, counted from 0"),
+    ({"choice": Choice(heads=(0,), key=-1)}, TEXT, "no key at position -1"),
+    ({}, "", "the text is empty"),
+    ({}, "ab" * 12, "the text has 24 tokens, but the model's context holds 23"),
+    ({}, "abz", "'z'"),
+    ({"language": "fr"}, TEXT, "--lang fr: known: en, pt"),
+]
 
 
-@pytest.mark.parametrize("num_layers", [0, 2])
-def test_a_model_without_attention_is_named(num_layers: int) -> None:
-    with pytest.raises(UsageError, match="without attention"):
-        walk_attention(model(attention="none", num_layers=num_layers), tokenizer(), TEXT)
+@pytest.mark.parametrize(("view", "text", "complaint"), REFUSALS)
+def test_what_is_not_there_is_refused(view: dict, text: str, complaint: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        walk_run(model(), tokenizer(), text, replace(View(), **view))
+    assert complaint in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_without_attention_the_block_can_still_be_told() -> None:
+    made = model(attention="none")
+    with pytest.raises(UsageError, match="made without attention"):
+        walk_run(made, tokenizer(), TEXT)
+    names = [step.name for step in walk_run(made, tokenizer(), TEXT, View(block=True, choice=Choice())).steps]
+    assert "mlp_out" in names
+    assert "weights" not in names

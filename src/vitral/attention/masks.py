@@ -8,6 +8,7 @@ its own). Masks compose with `&` and `|`.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -251,8 +252,8 @@ _NAMES = ("causal", "bidirectional", "prefix", "window")
 _ADAPTER: TypeAdapter[Causal | Bidirectional | Prefix | Window] = TypeAdapter(MaskConfig)
 
 
-def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | None") -> Mask:
-    """The mask meant by a name, a boolean tensor, a mask, or None (everything allowed).
+def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | Mapping[str, Any] | None") -> Mask:
+    """The mask meant by a name, a table as in a configuration, a boolean tensor, a mask, or None (everything allowed).
 
     Raises:
         UsageError: an unknown name, or a tensor that is not boolean.

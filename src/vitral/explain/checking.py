@@ -217,6 +217,10 @@ class _Checker:
         for index, guess in guesses.items():
             if guess.made is not None:
                 slipped[index] = guess.made[index]
+                # What is not printed of the row, or of all, went the same way.
+                reached = (slice(None),) * len(index) if guess.grain == "all" else (*index[:-1], slice(None))
+                silent = verdicts[reached] == 0
+                slipped[reached] = torch.where(silent, guess.made[reached], slipped[reached])
         self.slipped[name] = slipped
 
     def findings(
@@ -276,8 +280,8 @@ class _Checker:
         self, quantity: Quantity, values: Tensor, known: Tensor, wrong: Tensor, tolerance: float
     ) -> "Iterator[_Guess]":
         """Slips in making this quantity, or one on the way to it, that give what is printed."""
-        for base in (self.exact, self.right, self.printed, self.slipped):
-            for step in self.on_the_way(quantity, base):
+        for base in self.bases(quantity):
+            for step in self.on_the_way(quantity):
                 for variant in variants(step, base):
                     for made, grain in self.outcomes(step, quantity, variant, base):
                         explains = _explained(made, grain, values, known, wrong, tolerance)
@@ -285,7 +289,16 @@ class _Checker:
                         if plain and bool(explains.any()):
                             yield _Guess(Slip(variant.kind, step.name, variant.places), explains, made, grain)
 
-    def on_the_way(self, quantity: Quantity, base: Mapping[str, Tensor]) -> list[Quantity]:
+    def bases(self, quantity: Quantity) -> list[Mapping[str, Tensor]]:
+        """Those of the computations that differ in what the quantity is made of."""
+        inputs = {name for step in self.on_the_way(quantity) for name in step.inputs}
+        bases: list[Mapping[str, Tensor]] = []
+        for base in (self.exact, self.right, self.printed, self.slipped):
+            if not any(all(torch.equal(base[name], other[name]) for name in inputs) for other in bases):
+                bases.append(base)
+        return bases
+
+    def on_the_way(self, quantity: Quantity) -> list[Quantity]:
         """The quantity, and what it is made of without having been printed; the softmax's inputs in any case."""
         steps, waiting = [quantity], list(quantity.inputs)
         while waiting:

@@ -4,11 +4,12 @@ The rules are those of `vitral.decoding`, applied to a table of probabilities in
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -107,19 +108,29 @@ class _Table(Transformer):
         return self.table[tokens]
 
 
+@dataclass(frozen=True)
 class _Words:
-    """A tokenizer whose tokens are the places of words."""
+    """A tokenizer whose tokens are the places of words, as numbers."""
 
-    name, specials, start = "words", (), 0
+    vocab_size: int
+    name: str = "words"
+    specials: tuple[int, ...] = ()
+    start: int = 0
 
-    def __init__(self, size: int) -> None:
-        self.vocab_size = size
+    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        return np.array([int(text)])
 
-    def encode(self, text: str, *, replacement: str | None = None) -> Any:
-        return torch.tensor([int(text)]).numpy()
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join(map(str, ids))
 
     def token_bytes(self, token: int) -> bytes:
         return str(token).encode()
+
+    def label(self, token: int) -> str:
+        return str(token)
+
+    def plain(self) -> dict[str, Any]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -140,8 +151,7 @@ class Beam:
 
     def __call__(self, table: Tensor) -> Tensor:
         """Places of the words, [length], or the probability, [1], of [vocab, vocab]."""
-        words: Any = _Words(len(table))
-        model = _Table(table, self.length + 1)
+        model, words = _Table(table, self.length + 1), _Words(len(table))
         [best] = beam_search(model, words, str(self.start), max_tokens=self.length, num_beams=self.num_beams)
         assert best.score is not None
         return torch.tensor([math.exp(best.score)] if self.probability else best.tokens, dtype=torch.float64)

@@ -2,23 +2,32 @@
 
 import json
 import math
+from dataclasses import replace
 
-from vitral.explain.checking import Finding, Report, printed_word
-from vitral.explain.places import places
+from vitral.explain.checking import Finding, Report, check, printed_word
+from vitral.explain.places import Place, places
 
 
 def corrected(report: Report) -> str:
-    """The example's text with every claimed number that is not right replaced by what is true, rounded as it asks."""
-    text = report.example.text
-    found = places(text)
-    paths = {checked.claim.name: checked.claim for checked in report.quantities}
-    changes = []
-    for checked in report.quantities:
-        for finding in checked.findings:
-            place = found[paths[finding.name].path(finding.index)]
-            changes.append((place.start, place.end, _literal(report, finding, text[place.start : place.end])))
-    for start, end, literal in sorted(changes, reverse=True):
-        text = text[:start] + literal + text[end:]
+    """The example's text with every claimed number that is not right replaced by what is true, rounded as it asks.
+
+    A number that was right for the author's own rounded ones may no longer be, once one of those is corrected; then
+    it is corrected, too.
+    """
+    text, found = report.example.text, places(report.example.text)
+    changes: dict[Place, str] = {}
+    while any(checked.findings for checked in report.quantities):
+        claims = []
+        for checked in report.quantities:
+            values = checked.claim.values.clone()
+            for finding in checked.findings:
+                place = found[checked.claim.path(finding.index)]
+                changes[place] = _literal(report, finding, text[place.start : place.end])
+                values[finding.index] = round(finding.expected, report.example.decimals)
+            claims.append(replace(checked.claim, values=values))
+        report = check(replace(report.example, claims=tuple(claims)))
+    for place, literal in sorted(changes.items(), key=lambda change: change[0].start, reverse=True):
+        text = text[: place.start] + literal + text[place.end :]
     return text
 
 

@@ -71,7 +71,7 @@ class Teller:
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those of the names."""
-        told = [self._given()] if self.choice.with_given else []
+        told = [self._given()] if self.choice.with_given and self._given_names() else []
         wanted = [quantity for quantity in self.sheet.quantities if names is None or quantity.name in names]
         return (*told, *(self._step(quantity) for quantity in wanted))
 
@@ -90,15 +90,12 @@ class Teller:
             value = self.sheet.values[name]
             axes = AXES.get(name, ())
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
-            for panel in self._panels(
-                value, ("heads", *axes[1:]) if value.dim() == 3 else axes, name, self._untold(name)
-            ):
+            seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
+            shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
+            for panel in self._panels(value, seen, name, self._untold(name)):
                 label = f"{name}, {panel.label}" if panel.label else name
-                panels.append(
-                    replace(panel, label=f"{label} {_shape(value[0] if value.dim() == 3 else value, axes[-2:])}")
-                )
-        say = self.say
-        return Step("given", say("titles.given"), Words(""), "", say("sentences.given"), tuple(panels))
+                panels.append(replace(panel, label=f"{label} {shape}"))
+        return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
     def _untold(self, name: str) -> Callable[[Index], Arithmetic]:
         """What is given comes from nowhere."""
@@ -221,10 +218,10 @@ class Teller:
         }
         if name in tellers:
             return tellers[name](quantity)
-        if isinstance(quantity.operation, Project | Turn):
-            return self._projecting(quantity)
         if name.endswith("_straight"):
             return say("sentences.straight", what={"q": "queries", "k": "keys"}[name[0]])
+        if isinstance(quantity.operation, Project | Turn):
+            return self._projecting(quantity)
         if isinstance(quantity.operation, Normalise):
             return say("sentences.rmsnorm" if quantity.operation.kind == "rmsnorm" else "sentences.norm", row=row)
         if name in ("sum_1", "sum_2", "resid_mid", "resid_post"):
