@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -21,6 +21,9 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+gallery: $(VENV)/.installed
+	$(BIN)/python docs/make_gallery.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("vitral needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 …") if sys.version_info < (3, 11) else 0'

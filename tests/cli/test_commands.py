@@ -1,11 +1,15 @@
 """Every command end to end, as a user types it."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from vitral.api.explaining import gallery, preset_model
+from vitral.explain import check, parse_example
 
 SETTINGS = [
     *("--set", "model.d_model=12", "--set", "model.num_layers=1", "--set", "model.num_heads=3"),
@@ -23,7 +27,7 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("demo", "corpus", "train", "resume", "count", "evaluate", "generate", "explain", "study"):
+    for command in ("demo", "corpus", "train", "resume", "count", "evaluate", "generate", "explain", "check", "study"):
         assert f"  {command}" in done.stdout
 
 
@@ -39,7 +43,9 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
-        "explain": "--text --layer --head --digits --checkpoint",
+        "explain": "--text --layer --head --query --key --column --block --ending --digits --lang --format --out "
+        "--tiny --exercise --positions --d-model --num-heads --mask --scale --seed --checkpoint --device --dtype",
+        "check": "--fix --out --lang --format --list",
         "study": "--base --corpus --out --seeds --set",
     }
     for command, options in expected.items():
@@ -108,6 +114,66 @@ def test_explain_names_every_step(vitral, trained: Path) -> None:
         "Concatenation",
     ):
         assert title in told
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "latex"])
+def test_explain_in_every_form_and_language(vitral, trained: Path, tmp_path: Path, form: str) -> None:
+    for what in (
+        (str(trained), "--text", "WREN", "--layer", "all", "--head", "all", "--block", "--ending"),
+        ("sol-e-lua",),
+    ):
+        for language in ("en", "pt"):
+            name = f"{language}{len(what)}"
+            told = vitral("explain", *what, "--format", form, "--lang", language, "--out", name)
+            assert told.code == 0, told
+            written = (tmp_path / name).read_text(encoding="utf-8")
+            assert ("Scoring" in written) == (language == "en")
+            assert ("Pontuação" in written) == (language == "pt")
+            shown = vitral("explain", *what, "--format", form, "--lang", language).out
+            assert shown.rstrip() == written.rstrip()
+            again = vitral("explain", *what, "--format", form, "--out", name)
+            assert again.code == 2
+            assert "exists already" in again.err
+
+
+def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(gallery()["gato-preto-dorme"], encoding="utf-8")
+    told = vitral("check", "mine.toml", "life-is-awesome")
+    assert told.code == 1
+    assert "First wrong step: weights (weights[3,1])." in told.out
+    assert "Everything claimed is right: 96 numbers." in told.out
+    assert vitral("check", "life-is-awesome").code == 0
+    fixed = vitral("check", "mine.toml", "--fix", "--lang", "pt")
+    assert fixed.code == 1
+    assert "corrigido: mine.fixed.toml" in fixed.out
+    assert vitral("check", "mine.fixed.toml").code == 0
+    assert vitral("check", "mine.toml", "--fix").code == 2
+    assert (tmp_path / "mine.toml").read_text(encoding="utf-8") == gallery()["gato-preto-dorme"]
+    data = json.loads(vitral("check", "mine.toml", "greedy-choice", "--format", "json").out)
+    assert [one["verdict"] for one in data] == ["wrong", "right"]
+    assert data[0]["first_wrong"]["step"] == "weights"
+
+
+def test_a_tiny_case_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> None:
+    sizes = ("--positions", "2", "--d-model", "2", "--seed", "5")
+    assert vitral("explain", "--tiny", *sizes, "--exercise", "sheet.toml").code == 0
+    assert "Nothing is claimed" in vitral("check", "sheet.toml").out
+    assert "q = x W^Q" in vitral("explain", "--tiny", *sizes).out
+    sheet = (tmp_path / "sheet.toml").read_text(encoding="utf-8")
+    answers = check(parse_example(sheet, preset_model)).quantities
+    for one in answers:
+        rows = one.expected.reshape(-1, one.expected.shape[-1]).tolist()
+        solved = [[round(value, 2) if math.isfinite(value) else "-inf" for value in row] for row in rows]
+        blank = json.dumps([["?"] * len(row) for row in rows])
+        name = one.claim.key[-1]
+        sheet = sheet.replace(f"{name} = {blank}", f"{name} = {json.dumps(solved)}")
+    (tmp_path / "solved.toml").write_text(sheet, encoding="utf-8")
+    assert vitral("check", "solved.toml").code == 0
+
+
+def test_the_gallery_is_listed(vitral) -> None:
+    told = vitral("check", "--list").out
+    assert all(name in told for name in gallery())
 
 
 def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:

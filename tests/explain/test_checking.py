@@ -221,7 +221,8 @@ def test_the_corrected_gallery_is_right(name: str) -> None:
 
 
 def test_correcting_keeps_comments_and_layout() -> None:
-    text = '# mine\ndecimals = 2\nmask = "causal"\nscale = "none"\n[given]\nscores = [[0]] # one\n[claimed]\nweights = [\n  [0.5],  # oh\n]\n'
+    text = '# mine\ndecimals = 2\nmask = "causal"\nscale = "none"\n[given]\nscores = [[0]] # one\n'
+    text += '[claimed]\nweights = [\n  [0.5],  # oh\n]\n'
     assert corrected(checked(text)) == text.replace("0.5]", "1.00]")
 
 
@@ -265,5 +266,6 @@ def test_wrong_words_are_found() -> None:
     assert (row.claimed, row.expected) == (("a",), ("b",))
     assert corrected(report).endswith('greedy = "b"')
     # The choice follows from a distribution the author got wrong.
-    claimed = 'vocabulary = ["a", "b"]\ndecimals = 2\n[given]\nlogits = [0, 1]\n[claimed]\nprobabilities = [0.8, 0.2]\ngreedy = "a"'
+    claimed = 'vocabulary = ["a", "b"]\ndecimals = 2\n[given]\nlogits = [0, 1]\n[claimed]\n'
+    claimed += 'probabilities = [0.8, 0.2]\ngreedy = "a"'
     assert verdicts(checked(claimed))["greedy"] == {(1,): "follows"}

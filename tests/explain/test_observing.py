@@ -119,7 +119,7 @@ def test_the_arithmetic_as_written_comes_to_its_cell(variant: str, query: int) -
             if step.name in ("token_embedding", "greedy") or "Words" in str(panel.working(*cell).stages):
                 continue
             assert worth(sides[-1]) == pytest.approx(value, abs=1e-8)
-            numeric = [side for side in sides if "[" not in side and "Σ_" not in side and "s" != side]
+            numeric = [side for side in sides if "[" not in side and "Σ_" not in side and side != "s"]
             for side in numeric:
                 assert worth(side) == pytest.approx(value, rel=1e-7, abs=1e-7), (step.name, side)
 
@@ -212,7 +212,7 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
     assert [chapter.title for chapter in walk.chapters] == ["Embedding", "Block 0", "Block 1", "Head and next token"]
     block = {step.name: step for step in walk.chapters[1].steps}
     assert len(block["weights"].panels) == 6
-    assert list(block)[0] == "norm_1"
+    assert next(iter(block)) == "norm_1"
     assert list(block)[-1] == "resid_post"
     ending = [step.name for step in walk.chapters[-1].steps]
     assert ending == ["final_norm", "logits", "probabilities", "greedy", "temperature_0.5", "top_k_3", "top_p_0.9"]

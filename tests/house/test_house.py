@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import vitral
+from vitral.api.galleries import gallery_pages
 
 PACKAGE = Path(vitral.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -38,3 +39,14 @@ def test_the_play_is_as_long_as_promised_and_repeats_nothing() -> None:
     assert len(long_lines) == len(set(long_lines))
     speeches = [" ".join(speech.split()) for speech in play.split("\n\n") if len(speech) > 80]
     assert len(speeches) == len(set(speeches))
+
+
+GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
+
+
+def test_the_gallerys_pages_are_current() -> None:
+    """`make gallery` writes them; whoever changes an example or a phrase runs it."""
+    pages = gallery_pages()
+    assert {path.name for path in GALLERY.iterdir()} == set(pages)
+    for name, page in pages.items():
+        assert (GALLERY / name).read_text(encoding="utf-8") == page, f"{name}: run make gallery"

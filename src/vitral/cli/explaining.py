@@ -34,33 +34,45 @@ class Language(enum.StrEnum):
 LanguageOption = Annotated[Language, typer.Option("--lang", help="English or Portuguese.")]
 
 
+WhatArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[EXAMPLE.toml | NAME | RUN]", help="A worked example, by file or name, or a run."),
+]
+TextOption = Annotated[str, typer.Option(help="Of a run: what the model reads.")]
+LayerOption = Annotated[str, typer.Option(help="Of a run: which blocks, as 0 or 0,1 or all.")]
+HeadOption = Annotated[str | None, typer.Option(help="Which heads, as 0 or 0,1 or all; examples count from 1.")]
+QueryOption = Annotated[int | None, typer.Option(help="The position whose query is worked out; else the last.")]
+KeyOption = Annotated[int | None, typer.Option(help="The position it is worked out with; else the one it sees most.")]
+ColumnOption = Annotated[int | None, typer.Option(help="The feature that is worked out; else the first.")]
+BlockOption = Annotated[
+    bool, typer.Option("--block", help="Of a run: embeddings and the whole block, not attention alone.")
+]
+EndingOption = Annotated[bool, typer.Option("--ending", help="Of a run: logits, probabilities and the choice, too.")]
+DigitsOption = Annotated[int, typer.Option(help="Digits after the point.", min=0, max=12)]
+FormOption = Annotated[Form, typer.Option("--format", help="In which form.")]
+FileOption = Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")]
+TinyOption = Annotated[bool, typer.Option("--tiny", help="A case to be done by hand, of small whole numbers.")]
+ExerciseOption = Annotated[
+    Path | None, typer.Option(help="With --tiny: write it to this file, to be filled in and checked.")
+]
+
+
 def explain(
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="[EXAMPLE.toml | NAME | RUN]", help="A worked example, by file or name, or a run."),
-    ] = None,
-    text: Annotated[str, typer.Option(help="Of a run: what the model reads.")] = "To be",
-    layer: Annotated[str, typer.Option(help="Of a run: which blocks, as 0 or 0,1 or all.")] = "0",
-    head: Annotated[str | None, typer.Option(help="Which heads, as 0 or 0,1 or all; examples count from 1.")] = None,
-    query: Annotated[int | None, typer.Option(help="The position whose query is worked out; else the last.")] = None,
-    key: Annotated[
-        int | None, typer.Option(help="The position it is worked out with; else the one it sees most.")
-    ] = None,
-    column: Annotated[int | None, typer.Option(help="The feature that is worked out; else the first.")] = None,
-    block: Annotated[
-        bool, typer.Option("--block", help="Of a run: embeddings and the whole block, not attention alone.")
-    ] = False,
-    ending: Annotated[
-        bool, typer.Option("--ending", help="Of a run: logits, probabilities and the choice, too.")
-    ] = False,
-    digits: Annotated[int, typer.Option(help="Digits after the point.", min=0, max=12)] = 3,
+    what: WhatArgument = None,
+    text: TextOption = "To be",
+    layer: LayerOption = "0",
+    head: HeadOption = None,
+    query: QueryOption = None,
+    key: KeyOption = None,
+    column: ColumnOption = None,
+    block: BlockOption = False,
+    ending: EndingOption = False,
+    digits: DigitsOption = 3,
     lang: LanguageOption = Language.en,
-    format: Annotated[Form, typer.Option("--format", help="In which form.")] = Form.text,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
-    tiny: Annotated[bool, typer.Option("--tiny", help="A case to be done by hand, of small whole numbers.")] = False,
-    exercise: Annotated[
-        Path | None, typer.Option(help="With --tiny: write it here, to be filled in and checked.")
-    ] = None,
+    format: FormOption = Form.text,
+    out: FileOption = None,
+    tiny: TinyOption = False,
+    exercise: ExerciseOption = None,
     positions: Annotated[int, typer.Option(help="With --tiny: how many tokens.")] = 3,
     d_model: Annotated[int, typer.Option(help="With --tiny: how wide.")] = 4,
     num_heads: Annotated[int, typer.Option(help="With --tiny: how many heads.")] = 1,
@@ -72,34 +84,19 @@ def explain(
     dtype: DtypeOption = Dtype.float32,
 ) -> None:
     """Show a computation in numbers, step by step: a worked example, a run on a text, or a tiny case."""
-    from vitral.cli.walking import print_walkthrough
     from vitral.explain import Choice, Tiny, View, walk_example
 
-    if (what is None) != tiny:
-        raise UsageError(
-            "explain: say what: an EXAMPLE.toml, a name of the gallery (vitral check --list), a RUN, or --tiny"
-        )
-    if exercise is not None and not tiny:
-        raise UsageError("explain: --exercise goes with --tiny")
+    _check_wishes(what, tiny, exercise)
     run = what is not None and Path(what).is_dir()
     first = 0 if run else 1
-
-    def place(number: int | None) -> int | None:
-        return None if number is None else number - first
-
     heads = _several("--head", head if head is not None else ("0" if run else "all"), first)
-    choice = Choice(heads=heads, query=place(query), key=place(key), column=place(column) or 0)
+    query, key, column = (None if place is None else place - first for place in (query, key, column))
+    choice = Choice(heads, query, key, column or 0)
     if tiny:
-        from vitral.api.explaining import make_tiny
-
-        case = Tiny(positions, d_model, num_heads, mask, scale, seed)
-        example = make_tiny(case, exercise)
-        if exercise is not None:
-            from vitral.cli.screen import say
-
-            say(f"written: {exercise}\nfill in the question marks, then: vitral check {exercise}")
+        made = _tiny(Tiny(positions, d_model, num_heads, mask, scale, seed), exercise)
+        if made is None:
             return
-        walkthrough = walk_example(example, choice, lang.value)
+        walkthrough = walk_example(made, choice, lang.value)
     elif run:
         from vitral.api import Run
 
@@ -109,10 +106,32 @@ def explain(
         from vitral.api.explaining import find_example
 
         walkthrough = walk_example(find_example(str(what)), choice, lang.value)
-    if out is None and format is Form.text:
-        print_walkthrough(walkthrough, digits)
-    else:
-        _write(walkthrough, format, digits, out)
+    _write(walkthrough, format, digits, out)
+
+
+def _check_wishes(what: str | None, tiny: bool, exercise: Path | None) -> None:
+    """Refuse to guess what is to be explained.
+
+    Raises:
+        UsageError: nothing, or two things.
+    """
+    if (what is None) != tiny:
+        known = "an EXAMPLE.toml, a name of the gallery (vitral check --list), a RUN, or --tiny"
+        raise UsageError(f"explain: say what: {known}")
+    if exercise is not None and not tiny:
+        raise UsageError("explain: --exercise goes with --tiny")
+
+
+def _tiny(case: "Tiny", exercise: Path | None) -> "Example | None":
+    """The case to be told; none where it was written to be filled in."""
+    from vitral.api.explaining import make_tiny
+    from vitral.cli.screen import say
+
+    made = make_tiny(case, exercise)
+    if exercise is None:
+        return made
+    say(f"written: {exercise}\nfill in the question marks, then: vitral check {exercise}")
+    return None
 
 
 def _several(option: str, given: str, first: int) -> tuple[int, ...] | None:
@@ -131,8 +150,12 @@ def _write(walkthrough: "Walkthrough", form: Form, digits: int, out: Path | None
 
     from vitral.api.explaining import write_new
     from vitral.cli.screen import say
+    from vitral.cli.walking import print_walkthrough
     from vitral.explain import to_latex, to_markdown, to_page, to_plain, to_text
 
+    if out is None and form is Form.text:
+        print_walkthrough(walkthrough, digits)
+        return
     writers = {Form.text: to_text, Form.markdown: to_markdown, Form.html: to_page, Form.latex: to_latex}
     if form is Form.json:
         written = json.dumps(to_plain(walkthrough, digits=digits), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -4,51 +4,27 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from vitral.attention.masks import Explicit, Mask, as_mask
-from vitral.core.config import Config, nearest
+from vitral.attention.masks import Explicit, Mask, Padding, as_mask
+from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.explain.choices import Beam, Filtered, Greedy, word_place
 from vitral.explain.operations import Index, Sinusoid
 from vitral.explain.places import line_of
 from vitral.explain.recipes import STREAM, Recipe, Setting, grow
-from vitral.explain.schema import AXES, NotNumbers, missing_for, nesting, numbers, shape_text
+from vitral.explain.schema import AXES, Head, NotNumbers, missing_for, nesting, numbers, shape_text
 from vitral.explain.sheet import Sheet
 from vitral.explain.tables import FindModel, parameter_sheet
 
 MOST_BYTES = 2**20
 """A worked example is small; a larger file is something else."""
-MOST_DECIMALS = 12
 
 RULES = ("temperature", "top_k", "top_p", "min_p")
 BEAM = ("start", "beams", "length")
-
-
-class _Head(Config):
-    """The top of the file."""
-
-    title: str = "Worked example"
-    source: str = ""
-    note: str = ""
-    tokens: list[str] = Field(default_factory=list)
-    vocabulary: list[str] = Field(default_factory=list)
-    mask: Any = None
-    scale: Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"] | float | None = None
-    heads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
-    block: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "squared_relu"] = "relu"
-    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
-    final_norm: bool = False
-    tied: bool = False
-    given: dict[str, Any] = Field(default_factory=dict)
-    claimed: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,7 +122,7 @@ class _Reader:
         self.where, self.text, self.find_model = where, text, find_model
         if "given" not in data:
             raise UsageError(f"{where}: no [given] table; a worked example says what is given and what is claimed")
-        self.head = _Head.parse(data, where)
+        self.head = Head.parse(data, where)
         self.sizes: dict[str, tuple[int, str]] = {}
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
@@ -238,7 +214,7 @@ class _Reader:
                 real = value.get("real")
                 if set(value) != {"name", "real"} or not isinstance(real, list):
                     raise UsageError("mask: padding needs real = [true, …, false], one for each key")
-                return Explicit(torch.tensor([[bool(entry) for entry in real]]))
+                return Padding(torch.tensor([[bool(entry) for entry in real]]))
             spec: Any = value
             return as_mask(spec)
         except UsageError as error:

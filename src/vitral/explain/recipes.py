@@ -90,6 +90,8 @@ class Recipe:
         quantity = Quantity(name, axes, operation, inputs)
         try:
             self.values[name] = quantity.make(self.values)
+        except UsageError:
+            raise
         except (RuntimeError, ValueError):
             shapes = " and ".join(f"{each} {_shape(self.values[each])}" for each in inputs)
             raise Unfit(name, inputs, f"{name} cannot be made of {shapes}: the shapes do not fit") from None

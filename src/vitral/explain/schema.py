@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from torch import Tensor
+
+from vitral.core.config import Config
 
 AXES = {
     "embedding": ("vocab", "d_model"),
@@ -76,6 +79,31 @@ NEEDS = {
     "probabilities": ("logits",),
 }
 """What each quantity is made of, to say what is missing."""
+
+MOST_DECIMALS = 12
+
+
+class Head(Config):
+    """The top of the file."""
+
+    title: str = "Worked example"
+    source: str = ""
+    note: str = ""
+    tokens: list[str] = Field(default_factory=list)
+    vocabulary: list[str] = Field(default_factory=list)
+    mask: Any = None
+    scale: Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"] | float | None = None
+    heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
+    block: Literal["pre", "post"] | None = None
+    activation: Literal["relu", "gelu", "squared_relu"] = "relu"
+    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
+    epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
+    final_norm: bool = False
+    tied: bool = False
+    given: dict[str, Any] = Field(default_factory=dict)
+    claimed: dict[str, Any] = Field(default_factory=dict)
+
 
 SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
 """Numbers that are written as words."""

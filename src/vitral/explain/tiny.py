@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 
 LARGEST_SIDE = 8
@@ -44,6 +45,9 @@ class Tiny:
                 raise UsageError(
                     f"{name}: expected 1 to {LARGEST_SIDE}, not {getattr(self, name)}: it is to be done by hand"
                 )
+        for name, known in (("mask", ("causal", "bidirectional")), ("scale", ("none", "sqrt", "linear"))):
+            if getattr(self, name) not in known:
+                raise UsageError(f"{name}: {getattr(self, name)!r}, {nearest(getattr(self, name), known)}")
         if self.d_model % self.num_heads:
             raise UsageError(
                 f"num_heads: {self.num_heads} heads do not divide d_model = {self.d_model} into equal widths"

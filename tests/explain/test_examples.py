@@ -1,0 +1,239 @@
+"""Reading worked examples: what may be given, what is refused, and on which line."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from vitral.api.explaining import find_example, gallery, preset_model
+from vitral.attention import attend_traced
+from vitral.core.errors import UsageError
+from vitral.explain import Choice, Example, Tiny, check, parse_example, tiny_example, walk_example
+from vitral.explain.checking import Verdict
+
+
+def read(text: str) -> Example:
+    return parse_example(text, preset_model)
+
+
+HEAD = 'mask = "causal"\nscale = "none"\n'
+X = "x = [[1, 0], [0, 1]]\n"
+REFUSALS = [
+    # a file that is not TOML, a number that is not one, a missing matrix, shapes that do not fit
+    ("[given\n", 1, "not TOML"),
+    ("title = 'no given'\n", None, "no [given] table"),
+    (HEAD + "[given]\n" + X + "w_q = [[1, 0], [zero, 1]]\n", 5, "not TOML"),
+    (HEAD + '[given]\nscores = [[1, "two"]]\n', 4, "scores: 'two' is not a number"),
+    (HEAD + "[given]\nscores = [[1, true]]\n", 4, "scores: True is not a number"),
+    (HEAD + '[given]\nscores = [[1, "?"]]\n', 4, "scores: '?' is not a number"),
+    (
+        HEAD + "[given]\nscores = [\n  [1, 2],\n  [3],\n]\n",
+        6,
+        "scores: rows of 2 and 1 numbers; all must be equally long",
+    ),
+    (HEAD + "[given]\nscores = [1, [2]]\n", 4, "numbers and lists side by side"),
+    (HEAD + "[given]\nscores = 3\n", 4, "scores: expected a list of matrices, not a number"),
+    (HEAD + "[given]\nscores = [[nan]]\n", 4, "is not a number"),
+    (HEAD + "[given]\nscores = [[inf]]\n", 4, "scores: every number must be finite"),
+    (HEAD + "[given]\nscores = [[1e300]]\n", 4, "too large"),
+    (
+        HEAD + "[given]\n" + X + "w_q = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]\n",
+        5,
+        "w_q is 1 × 3 × 3: its d_model is 3, expected 2 as in x",
+    ),
+    (
+        HEAD + "[given]\n" + X + 'w_q = "identity"\n[claimed]\nk = [[1, 0], [0, 1]]\n',
+        7,
+        "k: cannot be computed, w_k is missing",
+    ),
+    (
+        HEAD + "[given]\n" + X + 'w_q = "identity"\n[claimed]\nscores = [[1, 0], [0, 1]]\n',
+        7,
+        "scores: cannot be computed, w_k is missing",
+    ),
+    (HEAD + "[given]\nw_q = 'identity'\n", 4, "its size is not known"),
+    (
+        HEAD + "[given]\nscores = [[1]]\n[claimed]\nweights = [[1, 2]]\n",
+        6,
+        "weights: claimed as 1 × 2, but it is 1 × 1",
+    ),
+    (HEAD + "[given]\nscore = [[1]]\n", 4, "unknown name 'score' under [given], did you mean 'scores'?"),
+    (
+        HEAD + "[given]\nscores = [[1]]\n[claimed]\nweight = [[1]]\n",
+        6,
+        "unknown name 'weight' under [claimed], did you mean 'weights'?",
+    ),
+    ("scale = 'none'\n[given]\nscores = [[1]]\n", 2, "mask: is needed"),
+    ("mask = 'causal'\n[given]\nscores = [[1]]\n", 2, "scale: is needed"),
+    (
+        "mask = 'causal'\nscale = 'sqrt'\n[given]\nscores = [[1]]\n",
+        3,
+        "d_k: the scale 'sqrt' needs the width of a head",
+    ),
+    ("mask = 'causal'\nscale = 'learned'\n[given]\nscores = [[1]]\n", 3, "factor: the scale 'learned' is learned"),
+    ("mask = 'casual'\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "did you mean 'causal'?"),
+    (
+        "mask = [[true], [true, false]]\nscale = 'none'\n[given]\nscores = [[1]]\n",
+        1,
+        "rows of true and false of equal length",
+    ),
+    ("mask = { name = 'padding' }\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "padding needs real"),
+    (
+        "mask = { name = 'padding', real = [true] }\nscale = 'none'\n[given]\nscores = [[1, 2], [3, 4]]\n",
+        3,
+        "is not [batch, 2]",
+    ),
+    ("scale = 'root'\n[given]\nscores = [[1]]\n", None, "scale"),
+    ("decimals = -1\n[given]\nscores = [[1]]\n", None, "decimals"),
+    ("heads = 2\n" + HEAD + "[given]\nscores = [[1]]\n", 5, "scores: 1 heads, but heads = 2"),
+    (HEAD + "tokens = ['a']\n[given]\n" + X, 3, "tokens: 1 names, but x has 2 rows"),
+    ("[given]\nprobabilities = [0.5, 0.2]\n", 2, "expected shares of one"),
+    ("[given]\nprobabilities = [1.5, -0.5]\n", 2, "expected shares of one"),
+    ("[given]\nprobabilities = [0.5, 0.5]\n[claimed]\ngreedy = 'a'\n", 4, "vocabulary: is missing"),
+    (
+        "vocabulary = ['a', 'b']\n[given]\nprobabilities = [0.5, 0.5]\n[claimed]\ngreedy = 'c'\n",
+        5,
+        "'c' is not in the vocabulary (a, b)",
+    ),
+    (
+        "vocabulary = ['a', 'b']\n[given]\nprobabilities = [0.5, 0.5]\n[claimed]\ntop_k_3 = [1, 0]\n",
+        5,
+        "top_k: 3 is more than the vocabulary's 2",
+    ),
+    ("vocabulary = ['a', 'b']\n[given]\nprobabilities = [0.5, 0.5]\n[claimed]\ntop_k_1.5 = [1, 0]\n", None, "top_k_1"),
+    (
+        "vocabulary = ['a', 'b']\n[given]\nnext = [[1, 0], [0, 1]]\n[claimed]\nbeam = ['a']\n",
+        5,
+        "beam: cannot be computed, start is missing",
+    ),
+    ("[given]\nmodel = { d_model = 7 }\nvocab_size = 3\n[claimed]\ntotal = 1\n", 1, "num_heads"),
+    ("[given]\npreset = 'shakespear'\nvocab_size = 3\n", 1, "did you mean 'shakespeare'?"),
+    ("[given]\npreset = 'shakespeare'\n", 1, "vocab_size: expected"),
+    (
+        "[given]\npreset = 'shakespeare'\nvocab_size = 3\n[claimed.rows]\n'wse.weight' = 3\n",
+        5,
+        "row 'wse.weight' is none of the model's",
+    ),
+    ("[given.shapes]\n'a' = [2, 3]\n[claimed.rows]\n'b' = 3\n", 4, "row 'b' has no shape"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "complaint"), REFUSALS)
+def test_what_cannot_be_is_refused_in_one_line_that_names_its_own(text: str, line: int | None, complaint: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        read(text)
+    told = str(refusal.value)
+    assert complaint in told
+    assert "\n" not in told
+    if line is not None:
+        assert f"line {line}" in told
+
+
+def test_files_that_cannot_be_read(tmp_path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        find_example(tmp_path / "none.toml")
+    (tmp_path / "latin.toml").write_bytes('title = "é"\n'.encode("latin-1"))
+    with pytest.raises(UsageError, match="not UTF-8 at byte 9"):
+        find_example(tmp_path / "latin.toml")
+    with pytest.raises(UsageError, match="is a folder"):
+        find_example(tmp_path)
+    with pytest.raises(UsageError, match="did you mean 'causal-mask'"):
+        find_example("causalmask")
+    (tmp_path / "large.toml").write_text("#" * 2_000_000)
+    with pytest.raises(UsageError, match="not a worked example"):
+        find_example(tmp_path / "large.toml")
+    (tmp_path / "deep.toml").write_text("[given]\nx = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(UsageError, match="deep"):
+        find_example(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize("name", [name for name in gallery() if "scores" in gallery()[name]])
+def test_an_examples_numbers_are_the_traced_executions(name: str) -> None:
+    example = find_example(name)
+    values, setting = example.sheet.values, example.setting
+    if not all(each in values for each in ("q", "k", "v", "weights")) or setting.scale in (
+        "learned",
+        "learned-per-head",
+    ):
+        return
+    assert setting.mask is not None
+    time, source = values["weights"].shape[1:]
+    allowed = setting.mask.allowed(time, source).reshape(-1, time, source)
+    traced = attend_traced(values["q"], values["k"], values["v"], mask=allowed, scale=setting.scale or "none")
+    for step in ("scores", "scaled", "masked", "weights", "z"):
+        torch.testing.assert_close(values[step], getattr(traced, step), rtol=1e-12, atol=1e-12)
+
+
+def test_the_gallery_covers_what_it_should() -> None:
+    texts = "\n".join(text for text in gallery().values())
+    for word in (
+        '"bidirectional"', '"causal"', '"prefix"', '"window"', '"padding"', "heads = 2",
+        '"none"', '"sqrt"', '"linear"', '"adaptive"', '"learned"', '"learned-per-head"',
+        '"sinusoidal"', 'block = "pre"', 'block = "post"', "tied = true",
+        "greedy =", "beam =", "top_k_", "temperature_",
+    ):  # fmt: skip
+        assert word in texts, word
+    assert len(gallery()) >= 19
+    assert all(find_example(name).note for name in gallery())
+
+
+def test_embeddings_of_words_and_the_sinusoids() -> None:
+    example = read(
+        'vocabulary = ["a", "b"]\ntokens = ["b", "b"]\ndecimals = 3\n[given]\nembedding = [[1, 2], [3, 4]]\n'
+        'position_embedding = "sinusoidal"\n[claimed]\nx = [[3, 5], [3.841, 4.540]]\n'  # sin 1, cos 1
+    )
+    assert check(example).worst is Verdict.right
+
+
+def test_masks_may_be_combined_and_written_out() -> None:
+    given = "[given]\nscores = [[0, 0, 0], [0, 0, 0], [0, 0, 0]]\n[claimed]\n"
+    both = 'mask = ["causal", { name = "padding", real = [false, true, true] }]\nscale = "none"\ndecimals = 1\n'
+    told = "weights = [[0, 0, 0], [0, 1, 0], [0, 0.5, 0.5]]\n"
+    assert check(read(both + given + told)).worst is Verdict.right
+    written = "mask = [[0, 0, 0], [0, 1, 0], [0, 1, 1]]\nscale = 'none'\ndecimals = 1\n"
+    assert check(read(written + given + told)).worst is Verdict.right
+
+
+def test_parameter_tables_by_other_names_and_shapes() -> None:
+    own = '[given]\npreset = "shakespeare"\nvocab_size = 109\n[claimed]\ntotal = 431104\n[claimed.rows]\n'
+    rows = '"transformer.h.0.attn.c_attn.weight" = 49152\n"transformer.h.1.mlp.c_fc.bias" = 512\n'
+    rows += '"blocks.0.attn_norm.bias" = 128\n"ln_f.weight" = 128\n'
+    assert check(read(own + rows)).worst is Verdict.right
+    listed = '[given.shapes]\n"w" = [3, 5]\n"b" = [5]\n[claimed]\ntotal = 20\n[claimed.rows]\n"w" = 15\n"b" = 5\n'
+    assert check(read(listed)).worst is Verdict.right
+    assert check(read(listed.replace("total = 20", "total = 15"))).first_wrong is not None
+
+
+def test_a_case_to_do_by_hand_can_be_filled_in_and_checked() -> None:
+    for tiny in (Tiny(), Tiny(positions=5, d_model=6, num_heads=3, mask="bidirectional", scale="linear", seed=7)):
+        text = tiny_example(tiny)
+        blank = check(read(text))
+        assert blank.worst is Verdict.unknown
+        assert set(blank.counts()) >= {"unknown"}
+        assert sum(blank.counts().values()) == blank.counts()["unknown"] > 30
+        assert text == tiny_example(tiny)
+    assert tiny_example(Tiny(seed=1)) != tiny_example(Tiny(seed=2))
+    bad_sizes: list[dict[str, Any]] = [
+        {"positions": 0},
+        {"d_model": 9},
+        {"num_heads": 3},
+        {"mask": "half"},
+        {"scale": "cube"},
+    ]
+    for bad in bad_sizes:
+        with pytest.raises(UsageError):
+            Tiny(**bad)
+
+
+def test_heads_and_cells_of_an_example_are_chosen() -> None:
+    example = find_example("life-is-awesome")
+    steps = {step.name: step for step in walk_example(example, Choice(heads=(1,), query=1, key=0, column=1)).steps}
+    [panel] = steps["weights"].panels
+    assert panel.label == "head 2"
+    assert panel.cell == (1, 0)
+    assert round(panel.matrix[1][0], 3) == 0.330
+    assert steps["q"].panels[0].cell == (1, 1)
+    with pytest.raises(UsageError, match="no head 3; there are 2, counted from 1"):
+        walk_example(example, Choice(heads=(2,)))
+    with pytest.raises(UsageError, match="no query at position 4"):
+        walk_example(example, Choice(query=3))

@@ -1,0 +1,161 @@
+"""Tables whose numbers tell how they come about: on a page that lets nothing else run, and in Markdown."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.figures.html import page
+from vitral.figures.markdown import markdown
+from vitral.figures.sections import Beside, CellTable, Details, Formula, Paragraph, Section
+
+NASTY = "</td><script>alert(1)</script> \x1b[31m `|*"
+
+
+def working(name: str) -> Formula:
+    return Formula(f"<math><mi>{name}</mi></math>", f"{name} = 1 + 1\n  = 2")
+
+
+def table(chosen: tuple[int, int] = (1, 0), caption: str = "numbers", heat: bool = True) -> CellTable:
+    """Two rows of three, the middle column left out."""
+    rows = (("a", "0.25", "…", "0.75"), ("b", "1.00", "…", "−∞"))
+    workings = ((working("aa"), None, working("ac")), (working("ba"), None, working("bc")))
+    shares = ((0.25, 0.0, 0.75), (1.0, 0.0, 0.0)) if heat else ()
+    return CellTable(caption, ("", "one", "… 3 more", "three"), rows, workings, chosen, shares)
+
+
+class Cells(HTMLParser):
+    """The cells of a page with their attributes, what is told at first, and every script."""
+
+    def __init__(self) -> None:
+        """Nothing read."""
+        super().__init__()
+        self.cells: list[dict[str, str | None]] = []
+        self.texts: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag opens."""
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+        if tag == "td":
+            self.cells.append(dict(attrs))
+            self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """A tag closes."""
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        """A cell's text."""
+        if "td" in self.open:
+            self.texts[-1] += data
+
+
+def read(*sections: Section) -> tuple[str, Cells]:
+    written, cells = page("t", sections), Cells()
+    cells.feed(written)
+    return written, cells
+
+
+def test_each_cell_points_to_its_own_arithmetic() -> None:
+    for chosen in ((0, 0), (0, 2), (1, 0), (1, 2)):
+        written, cells = read(table(chosen))
+        kept = re.findall(r"<div><math><mi>(\w+)</mi></math></div>", written)
+        told = {
+            text: kept[int(cell["data-told"] or "")]
+            for text, cell in zip(cells.texts, cells.cells, strict=True)
+            if "data-told" in cell
+        }
+        assert told == {"0.25": "aa", "0.75": "ac", "1.00": "ba", "−∞": "bc"}
+        first = re.search(r'<div class="told" aria-live="polite"><math><mi>(\w+)</mi>', written)
+        assert first is not None
+        assert first[1] == "ab"[chosen[0]] + "abc"[chosen[1]]
+
+
+def test_one_cell_of_each_table_is_reached_by_tab_and_the_others_by_arrows() -> None:
+    _, cells = read(table((0, 2)), Beside((table((1, 0)), table((1, 2)))))
+    reached = [index for index, cell in enumerate(cells.cells) if cell.get("tabindex") == "0"]
+    selected = [index for index, cell in enumerate(cells.cells) if cell.get("aria-selected") == "true"]
+    assert reached == selected == [2, 6 + 3, 12 + 5]
+    quiet = [cell for cell, text in zip(cells.cells, cells.texts, strict=True) if text == "…"]
+    assert quiet == [{"class": "quiet"}] * 6
+    assert [attributes["role"] for tag, attributes in cells.tags if tag == "table"] == ["grid"] * 3
+
+
+def test_cells_are_shaded_by_share_and_infinite_ones_are_muted() -> None:
+    _, cells = read(table())
+    heat = [cell["style"] for cell in cells.cells if "data-told" in cell]
+    assert heat == ["--heat:0.250", "--heat:0.750", "--heat:1.000", "--heat:0.000"]
+    assert [text for cell, text in zip(cells.cells, cells.texts, strict=True) if cell.get("class") == "infinite"] == [
+        "−∞"
+    ]
+    assert "--heat:" not in read(table(heat=False))[0]
+
+
+@pytest.mark.parametrize("section", [table(), Beside((table(),)), Details("s", (Details("t", (table(),)),))])
+def test_only_the_pages_own_script_may_run_and_only_where_it_is_needed(section: Section) -> None:
+    written, cells = read(section)
+    (script,) = re.findall(r"<script>(.*?)</script>", written, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [
+        attributes["content"]
+        for tag, attributes in cells.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy is not None
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data:",
+        "script-src": f"'sha256-{allowed}'",
+    }
+    for _, attributes in cells.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "href")]
+    plain, without = read(Paragraph("no cells"), Formula("<math><mi>x</mi></math>", "x"))
+    assert "<script" not in plain
+    assert "script-src" not in plain
+    assert ("math", {}) in without.tags
+
+
+def test_a_table_without_arithmetic_tells_nothing() -> None:
+    bare = CellTable("c", ("", "x"), (("a", "1"),), ((None,),), (0, 0))
+    written, cells = read(bare)
+    assert 'class="told"' not in written
+    assert not [cell for cell in cells.cells if "tabindex" in cell]
+    assert "[1]" not in markdown("t", [bare]).replace("\\", "")
+
+
+def test_nothing_in_a_text_is_obeyed() -> None:
+    rows, workings = ((NASTY, NASTY),), ((working("aa"),),)
+    nasty = CellTable(NASTY, ("", NASTY), rows, workings, (0, 0))
+    written, cells = read(nasty, Formula("<math></math>", NASTY))
+    assert written.count("<script>") == 1
+    assert "\x1b" not in written
+    assert cells.texts == [NASTY.replace("\x1b", "␛")]
+    assert "<script>" not in markdown("t", [nasty])
+
+
+def test_markdown_shows_the_table_the_chosen_cell_and_its_arithmetic() -> None:
+    written = markdown("t", [table((1, 0)), Formula("<math></math>", "q = x W")])
+    assert "| b | \\[1.00\\] | … | −∞ |" in written
+    assert written.count("\\[") == 1
+    assert "```text\nba = 1 + 1\n  = 2\n```" in written
+    assert written.endswith("```text\nq = x W\n```\n")
+    both = markdown("t", [Beside((table(caption="left"), table(caption="right")))])
+    assert both.index("left") < both.index("ba = ") < both.index("right") < both.rindex("ba = ")
+
+
+@pytest.mark.parametrize("broken", ["rows", "workings", "heat"])
+def test_parts_that_do_not_fit_are_refused(broken: str) -> None:
+    whole = table()
+    parts = {name: getattr(whole, name) for name in ("rows", "workings", "heat")}
+    parts[broken] = (parts[broken][0], parts[broken][1][:-1])
+    with pytest.raises(UsageError, match="table 'numbers': its rows, workings and heat are not all of one shape"):
+        CellTable(whole.caption, whole.columns, chosen=whole.chosen, **parts)
