@@ -10,14 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vitral.api import Run, configure, load, presets, train
+    from vitral.api import Run, check, configure, load, presets, train
     from vitral.attention import attend, attend_traced
 
-__all__ = ["Run", "attend", "attend_traced", "configure", "load", "presets", "train"]
+__all__ = ["Run", "attend", "attend_traced", "check", "configure", "load", "presets", "train"]
 __version__ = "0.1.0"
 
 _HOMES = {
     "Run": "vitral.api",
+    "check": "vitral.api",
     "configure": "vitral.api",
     "load": "vitral.api",
     "presets": "vitral.api",

@@ -277,8 +277,8 @@ def test_the_words_are_of_the_language(language: str) -> None:
     assert f'<html lang="{"en" if language == "en" else "pt-BR"}">' in page
     assert say("page.choose") in page
     assert say("page.footer") in page
-    for write in (to_text, to_markdown, to_latex):
-        assert say("page.brackets").split(" [")[0].rsplit(" ", 2)[0] in " ".join(write(told).split())
+    for write, marked in ((to_text, "brackets"), (to_markdown, "brackets"), (to_latex, "boxed")):
+        assert say(f"page.{marked}") in " ".join(write(told).split()).replace("\\", "")
         assert say("page.gap", count=23).split("…")[1] in write(told)
     other = catalogue("pt" if language == "en" else "en")
     assert not [

@@ -1,5 +1,7 @@
 """Walkthroughs made by hand: numbers that tell their place, sizes around every cut, texts that would be obeyed."""
 
+import math
+
 from vitral.explain.notation import Equation, Fraction, Name, Number, Over, Power, Product, Sum, Words
 from vitral.explain.renderers.cutting import MOST_FEATURES, MOST_POSITIONS
 from vitral.explain.walkthrough import Arithmetic, Cell, Chapter, Panel, Step, Walkthrough

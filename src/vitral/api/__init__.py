@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from vitral.api.configuring import Preset, configure, free_folder, presets
+from vitral.api.explaining import find_example
 from vitral.api.run import Run
+from vitral.explain import Report
+from vitral.explain import check as check_example
 from vitral.training import Reporter, silent
 from vitral.training import train as train_run
 
-__all__ = ["Preset", "Run", "configure", "free_folder", "load", "presets", "train"]
+__all__ = ["Preset", "Run", "check", "configure", "free_folder", "load", "presets", "train"]
 
 
 def train(
@@ -45,3 +48,12 @@ def train(
 def load(path: str | Path, which: str = "best", *, device: str = "cpu") -> Run:
     """Load a run; see `Run`."""
     return Run(path, which, device=device)
+
+
+def check(example: str | Path) -> Report:
+    """Check a worked example, a `.toml` file or a name of the gallery; print it to read what was found.
+
+    Raises:
+        UsageError: there is none, or it cannot be read; with the file's line.
+    """
+    return check_example(find_example(example))

@@ -11,7 +11,7 @@ from vitral.cli.options import Device, DeviceOption, Dtype, DtypeOption, Format,
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.explain import Walkthrough
+    from vitral.explain import Example, Tiny, Walkthrough
 
 
 class Form(enum.StrEnum):

@@ -1,6 +1,9 @@
 """A walkthrough on a terminal: tables coloured by weight; plain text where it is no terminal."""
 
+from collections.abc import Sequence
+
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.style import Style
@@ -10,12 +13,19 @@ from rich.text import Text
 from vitral.cli.screen import console, say
 from vitral.explain import Panel, Step, Walkthrough, phrases, to_text
 from vitral.explain.phrases import Phrases
-from vitral.explain.renderers.cutting import Gap, cut, opening
+from vitral.explain.renderers.cutting import Cut, Gap, Place, cut, opening
 from vitral.explain.renderers.text import heading, stacked
 from vitral.figures.text import visible
 
-HEAT = ("", "on grey11", "on grey19", "on grey27", "on dark_blue", "on blue3")
-"""Backgrounds by share, from none to all."""
+HEAT = ("", "grey93 on grey19", "grey93 on grey27", "grey93 on dark_blue", "grey93 on blue3", "grey93 on blue1")
+"""Letters and background by share, from none to all; legible on a light terminal, too."""
+
+
+INDENT = 3
+LABEL_WIDTH = 24
+"""A longer row label is folded."""
+SPACING = 3
+"""Between two columns."""
 
 
 def print_walkthrough(walkthrough: Walkthrough, digits: int) -> None:
@@ -26,7 +36,7 @@ def print_walkthrough(walkthrough: Walkthrough, digits: int) -> None:
         return
     words = phrases(walkthrough.language)
     screen.print(Text(visible(walkthrough.title), style="bold"))
-    for paragraph in opening(walkthrough, words):
+    for paragraph in opening(walkthrough, words, "bright"):
         screen.print(Text(visible(paragraph), style="dim"))
     number = 0
     for chapter in walkthrough.chapters:
@@ -40,34 +50,50 @@ def print_walkthrough(walkthrough: Walkthrough, digits: int) -> None:
 def _print_step(screen: Console, step: Step, number: int, digits: int, words: Phrases) -> None:
     screen.print()
     screen.print(Text(visible(heading(step, number, digits, words)), style="bold"))
-    screen.print(Padding(Text(step.shapes, style="dim"), (0, 0, 0, 3)))
-    screen.print(Padding(Text(visible(step.sentence)), (0, 0, 0, 3)))
+    if step.shapes:
+        screen.print(Padding(Text(step.shapes, style="dim"), (0, 0, 0, INDENT)))
+    screen.print(Padding(Text(visible(step.sentence)), (0, 0, 0, INDENT)))
     for panel in step.panels:
         if panel.label:
-            screen.print(Padding(Text(visible(panel.label), style="italic"), (0, 0, 0, 3)))
-        screen.print(Padding(_table(step, panel, digits, words), (0, 0, 0, 3)))
+            screen.print(Padding(Text(visible(panel.label), style="italic"), (0, 0, 0, INDENT)))
+        for part in _tables(step, panel, cut(panel, digits, words), screen.width - INDENT):
+            screen.print(Padding(part, (0, 0, 0, INDENT)))
         arithmetic = panel.working(*panel.cell)
         if arithmetic.stages:
             screen.print(
-                Padding(Text(visible("\n".join(stacked(arithmetic, digits, words))), style="cyan"), (0, 0, 0, 3))
+                Padding(Text(visible("\n".join(stacked(arithmetic, digits, words))), style="cyan"), (0, 0, 0, INDENT))
             )
 
 
-def _table(step: Step, panel: Panel, digits: int, words: Phrases) -> Table:
-    shown = cut(panel, digits, words)
+def _tables(step: Step, panel: Panel, shown: Cut, width: int) -> list[Table]:
+    """One table, or, on a screen too narrow for it, several below one another, each with some of the columns."""
+    labels = min(LABEL_WIDTH, max(cell_len(visible(line[0])) for line in shown.lines))
+    parts: list[list[int]] = [[]]
+    room = width - labels
+    for column, name in enumerate(shown.headings):
+        needed = SPACING + max(cell_len(visible(name)), *(cell_len(line[column + 1]) for line in shown.lines))
+        if parts[-1] and needed > room:
+            parts.append([])
+            room = width - labels
+        parts[-1].append(column)
+        room -= needed
+    return [_table(step, panel, shown, columns) for columns in parts]
+
+
+def _table(step: Step, panel: Panel, shown: Cut, columns: Sequence[int]) -> Table:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    made.add_column("")
-    for name in shown.headings:
-        made.add_column(Text(visible(name)), justify="right", no_wrap=True)
+    made.add_column("", max_width=LABEL_WIDTH, overflow="fold")
+    for column in columns:
+        made.add_column(Text(visible(shown.headings[column])), justify="right", no_wrap=True)
     for row, (label, *cells) in zip(shown.rows, shown.lines, strict=True):
-        styled = []
-        for column, cell in zip(shown.columns, cells, strict=True):
-            style = Style()
-            if not isinstance(row, Gap) and not isinstance(column, Gap):
-                if step.is_share:
-                    style += Style.parse(HEAT[min(len(HEAT) - 1, round(panel.matrix[row][column] * (len(HEAT) - 1)))])
-                if (row, column) == panel.cell:
-                    style += Style(bold=True, underline=True)
-            styled.append(Text(cell, style=style))
+        styled = [Text(cells[column], style=_style(step, panel, row, shown.columns[column])) for column in columns]
         made.add_row(Text(visible(label)), *styled)
     return made
+
+
+def _style(step: Step, panel: Panel, row: Place, column: Place) -> Style:
+    if isinstance(row, Gap) or isinstance(column, Gap):
+        return Style()
+    share = panel.matrix[row][column] if step.is_share else 0.0
+    heat = Style.parse(HEAT[min(len(HEAT) - 1, round(share * (len(HEAT) - 1)))])
+    return heat + Style(bold=True, reverse=True) if (row, column) == panel.cell else heat

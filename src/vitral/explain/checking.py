@@ -126,6 +126,13 @@ class Report:
         findings = (finding for checked in self.quantities for finding in checked.findings)
         return next((finding for finding in findings if finding.verdict is Verdict.wrong), None)
 
+    def __str__(self) -> str:
+        """What was found, as text in English."""
+        from vitral.explain.phrases import phrases
+        from vitral.explain.verdicts import told
+
+        return told(self, phrases("en"))
+
     def counts(self) -> dict[str, int]:
         """How many cells of each verdict."""
         counts = dict.fromkeys(map(str, Verdict), 0)

@@ -172,6 +172,27 @@ class Beam:
 
 
 @dataclass(frozen=True)
+class Followed(Beam):
+    """What beam search found with a model: the words are known, and the probability of each on its way.
+
+    Attributes:
+        found: places of the words.
+        shares: the probability of each.
+    """
+
+    found: tuple[int, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    def __call__(self, *_: Tensor) -> Tensor:
+        """The words, [length], or their probability, [1]."""
+        return torch.tensor([math.prod(self.shares)] if self.probability else self.found, dtype=torch.float64)
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+        """The product along the way."""
+        return (Product(tuple(map(Number, self.shares))),)
+
+
+@dataclass(frozen=True)
 class Counted:
     """How many numbers tensors of these shapes hold.
 

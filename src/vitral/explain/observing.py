@@ -6,7 +6,7 @@ arithmetic of single cells.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ from vitral.attention.scales import factor_of
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding import Sampling, distribution
-from vitral.explain.choices import Filtered, Greedy
+from vitral.decoding import Sampling, beam_search, distribution
+from vitral.explain.choices import Filtered, Followed, Greedy
 from vitral.explain.notation import Expression, Name
 from vitral.explain.operations import (
     Activate,
@@ -45,6 +45,8 @@ from vitral.model.positions import Rotary
 
 EPSILON = 1e-5
 """Of the model's norms."""
+NUM_BEAMS, BEAM_LENGTH = 3, 4
+"""Of the beam search that is shown beside the other choices."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,12 @@ def observe(
     )
     rows = tuple(map(int, ids[0]))
     embedding = _embedding(model, rows, kept, notes)
-    return Observation(text, labels, embedding, blocks, _ending(model, kept, notes, rules), model.config.norm == "post")
+    beam = None
+    if rules and limit > time:
+        with _watched(model):  # in evaluation mode
+            beam = _beam(model, tokenizer, text, rows)
+    ending = _ending(model, kept, notes, rules, beam)
+    return Observation(text, labels, embedding, blocks, ending, model.config.norm == "post")
 
 
 @dataclass(frozen=True)
@@ -336,7 +343,24 @@ def _feed_forward(page: _Page, mlp: nn.Module, source: str) -> None:
     page.note("mlp_out", here["mlp.out"], STREAM, Linear("2", "hidden"), "hidden", "w_2", "b_2")
 
 
-def _ending(model: Transformer, kept: dict[str, Tensor], notes: _Notes, rules: Sequence[tuple[str, float]]) -> Sheet:
+def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...]) -> Followed:
+    """What beam search goes on with, and how likely each of its tokens was."""
+    length = min(BEAM_LENGTH, model.config.context_length - len(rows))
+    [best] = beam_search(model, tokenizer, text, max_tokens=length, num_beams=NUM_BEAMS)
+    ids = torch.tensor([[*rows, *best.tokens]], device=model.token_embedding.weight.device)
+    logits = model.trace(ids, ["logits"])["logits"][0, len(rows) - 1 : -1]
+    shares = distribution(logits, forbidden=tokenizer.specials)
+    along = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))
+    return Followed(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=along)
+
+
+def _ending(
+    model: Transformer,
+    kept: dict[str, Tensor],
+    notes: _Notes,
+    rules: Sequence[tuple[str, float]],
+    beam: Followed | None,
+) -> Sheet:
     """Final norm, logits, probabilities, and what each decoding rule makes of them."""
     last = f"blocks.{len(model.blocks) - 1}.resid_post" if len(model.blocks) else "embed"
     values, quantities, source = {"resid_post": kept[last]}, [], "resid_post"
@@ -360,6 +384,10 @@ def _ending(model: Transformer, kept: dict[str, Tensor], notes: _Notes, rules: S
         name, filtered = f"{rule}_{value:g}", Filtered(rule, value)
         values[name] = distribution(kept["logits"][-1:], filtered.sampling())[0]
         quantities.append(Quantity(name, ("vocab",), filtered, ("probabilities",)))
+    if beam is not None:
+        for name, operation in (("beam", beam), ("beam_probability", replace(beam, probability=True))):
+            values[name] = operation()
+            quantities.append(Quantity(name, ("choice",), operation, ()))
     return notes.sheet(quantities, values)
 
 

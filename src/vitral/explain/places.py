@@ -6,6 +6,7 @@ it follows the grammar only as far as places need: headers, keys, strings, brack
 
 import re
 import tomllib
+from bisect import bisect_right
 from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
@@ -55,6 +56,7 @@ class _Scanner:
         self.text, self.at = text, 0
         self.found: dict[Path, Place] = {}
         self.counts: dict[Path, int] = {}
+        self.line_ends = [match.end() for match in re.finditer("\n", text)]
 
     def document(self) -> dict[Path, Place]:
         table: Path = ()
@@ -133,4 +135,4 @@ class _Scanner:
         self.at = match.end()
 
     def note(self, path: Path, start: int) -> None:
-        self.found.setdefault(path, Place(self.text.count("\n", 0, start) + 1, start, self.at))
+        self.found.setdefault(path, Place(bisect_right(self.line_ends, start) + 1, start, self.at))

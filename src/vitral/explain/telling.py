@@ -267,7 +267,7 @@ class Teller:
             f"sentences.scores_{kind}",
             row=self._position(self.query),
             column=self._position(self.key),
-            value=number(value, DIGITS),
+            value=short(value),
         )
 
     def _other(self) -> str:
@@ -282,7 +282,7 @@ class Teller:
         return self.say(
             f"sentences.scaled_{operation.kind}",
             row=self._position(self.query),
-            factor=number(float(factor), DIGITS),
+            factor=short(float(factor)),
             d_head=operation.d_head,
         )
 
@@ -295,7 +295,7 @@ class Teller:
         words = [self.say(f"sentences.masked_{kind}", row=self._position(self.query), seen=seen, all=everything)]
         if operation.bias is not None:
             bias = float(operation.bias.expand(self.sheet.values["masked"].shape)[self.heads[0], self.query, self.key])
-            words.append(self.say("sentences.masked_bias", bias=number(bias, DIGITS)))
+            words.append(self.say("sentences.masked_bias", bias=short(bias)))
         return " ".join(words)
 
     def _weighing(self, quantity: Quantity) -> str:
@@ -349,3 +349,13 @@ class Teller:
 def _shape(value: Tensor, axes: Sequence[str]) -> str:
     sizes: Mapping[str, int] = dict(zip(axes, value.shape, strict=True))
     return "[" + ", ".join(f"{axis} {size}" for axis, size in sizes.items()) + "]"
+
+
+def short(value: float) -> str:
+    """A number for a sentence, without zeros that say nothing.
+
+    >>> short(6.0), short(0.5), short(1 / 3)
+    ('6', '0.5', '0.333')
+    """
+    digits = next((fewer for fewer in range(DIGITS) if abs(round(value, fewer) - value) < 1e-9), DIGITS)
+    return number(value, digits)

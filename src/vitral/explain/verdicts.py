@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vitral.explain.checking import ORDER, WORDS, Checked, Finding, Report, Slip, Verdict, printed_word
 from vitral.explain.correcting import rounded
-from vitral.explain.notation import Equation, Number
+from vitral.explain.notation import Equation, Expression, Name, Number
 from vitral.explain.phrases import Phrases
 from vitral.explain.scripts import text
 from vitral.explain.sheet import Sheet
-from vitral.explain.walkthrough import Arithmetic
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,19 @@ def first_wrong(report: Report, say: Phrases) -> str:
     finding = report.first_wrong
     if finding is None:
         return ""
-    cell = text(report.example.sheet.cell(finding.name, finding.index), report.example.decimals, say)
+    cell = text(_named(report, finding), report.example.decimals, say)
     return say("check.first", step=f"{_step(report, finding.name)} ({cell})")
+
+
+def told(report: Report, say: Phrases) -> str:
+    """All of it as lines of plain text."""
+    lines = [report.example.title, summary(report, say), first_wrong(report, say)]
+    for row in rows(report, say):
+        claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
+        verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))
+        lines.append(f"{row.step} {row.where}: {claimed} | {say('check.expected')} {expected} | {verdict}")
+        lines += [f"  {row.working}"] if row.working else []
+    return "\n".join(filter(None, lines))
 
 
 def rows(report: Report, say: Phrases) -> Iterator[Row]:
@@ -132,15 +142,21 @@ def _places(slip: Slip, finding: Finding, report: Report) -> dict[str, object]:
     return places
 
 
-def working(arithmetic: Arithmetic, digits: int, say: Phrases) -> str:
+def working(report: Report, finding: Finding, say: Phrases) -> str:
     """A cell's arithmetic in one line."""
-    sides = (arithmetic.target, *arithmetic.stages, Number(arithmetic.value))
-    return text(Equation(sides), digits, say)
+    sides = (_named(report, finding), *finding.arithmetic.stages, Number(finding.arithmetic.value))
+    return text(Equation(sides), report.example.decimals, say)
+
+
+def _named(report: Report, finding: Finding) -> Expression:
+    """A cell by the name the file has for its quantity."""
+    cell = report.example.sheet.cell(finding.name, finding.index)
+    return replace(cell, letters=_step(report, finding.name)) if isinstance(cell, Name) else cell
 
 
 def _against(finding: Finding, report: Report, say: Phrases) -> str:
     """A cell's arithmetic, and what was printed instead."""
-    line = working(finding.arithmetic, report.example.decimals, say)
+    line = working(report, finding, say)
     if finding.name in WORDS:
         line = line.rpartition(" = ")[0]  # its number is a word's place
     return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed))
@@ -200,5 +216,5 @@ def _finding(report: Report, finding: Finding, say: Phrases) -> dict[str, Any]:
         "slip": None if slip is None else slip.kind,
         "slip_in": None if slip is None else slip.step,
         "guess": guess(finding, report, say),
-        "arithmetic": working(finding.arithmetic, report.example.decimals, say),
+        "arithmetic": working(report, finding, say),
     }

@@ -1,5 +1,6 @@
 """A computation told in numbered steps: what every renderer is given."""
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -103,3 +104,13 @@ class Walkthrough:
     def steps(self) -> tuple[Step, ...]:
         """The steps of all chapters."""
         return tuple(step for chapter in self.chapters for step in chapter.steps)
+
+    def __str__(self) -> str:
+        """The whole of it as text."""
+        from vitral.explain.renderers import to_text
+
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return f"<pre>{html.escape(str(self))}</pre>"

@@ -32,7 +32,15 @@ class Anchor(NamedTuple):
     text: str
 
 
-def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "", language: str = "en") -> str:
+def page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    lead: str = "",
+    footer: str = "",
+    language: str = "en",
+    contents: str = "Contents",
+) -> str:
     """A whole HTML document.
 
     Args:
@@ -41,16 +49,16 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str
         lead: a sentence or two below the title.
         footer: a line at the end, for example what made the page.
         language: BCP 47 code of the text, for screen readers and hyphenation.
+        contents: what the table of contents is called, in that language.
     """
     anchors: list[Anchor] = []
     render = _renderer(anchors)
     body = Markup("\n").join(render(section) for section in sections)
-    contents = [anchor for anchor in anchors if anchor.text]
+    entries = [anchor for anchor in anchors if anchor.text]
     script = _script() if _has_cells(sections) else None
     shell = _templates().get_template("page.html")
-    return shell.render(
-        title=title, lead=lead, body=body, footer=footer, language=language, contents=contents, script=script
-    )
+    words = {"title": title, "lead": lead, "footer": footer, "contents": contents, "language": language}
+    return shell.render(**words, body=body, entries=entries, script=script)
 
 
 class Script(NamedTuple):

@@ -150,6 +150,16 @@ class CellTable:
     chosen: tuple[int, int]
     heat: tuple[tuple[float, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fit together."""
+        shape = [len(self.columns) - 1] * len(self.rows)
+        parts = [[len(row) - 1 for row in self.rows], *([len(row) for row in part] for part in self._parts())]
+        if any(part != shape for part in parts):
+            raise UsageError(f"table {self.caption!r}: its rows, workings and heat are not all of one shape")
+
+    def _parts(self) -> list[tuple[tuple[object, ...], ...]]:
+        return [self.workings, self.heat] if self.heat else [self.workings]
+
 
 @dataclass(frozen=True)
 class Beside:

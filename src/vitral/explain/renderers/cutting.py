@@ -50,10 +50,8 @@ class Cut:
 
 def cut(panel: Panel, digits: int, say: Phrases) -> Cut:
     """The rows and columns that are shown: of positions the last, of features the first; the chosen cell always."""
-    row, column = panel.cell
     digits = _enough(panel, digits)
-    rows = _places(len(panel.row_labels), row, by_position=True)
-    columns = _places(len(panel.column_labels), column, by_position=panel.columns_are_positions)
+    rows, columns = _rows(panel), _columns(panel)
     headings = tuple(_label(panel.column_labels, place, say) for place in columns)
     lines = tuple(
         (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits) for place in columns))
@@ -65,16 +63,16 @@ def cut(panel: Panel, digits: int, say: Phrases) -> Cut:
 def is_cut(walkthrough: Walkthrough) -> bool:
     """Whether any panel is too large to be shown whole."""
     return any(
-        len(panel.row_labels) > MOST_POSITIONS + 1
-        or len(panel.column_labels) > (MOST_POSITIONS if panel.columns_are_positions else MOST_FEATURES) + 1
+        isinstance(place, Gap)
         for step in walkthrough.steps
         for panel in step.panels
+        for place in (*_rows(panel), *_columns(panel))
     )
 
 
-def opening(walkthrough: Walkthrough, say: Phrases, *, chooses: bool = False) -> list[str]:
-    """What is said before the steps."""
-    how = say("page.choose" if chooses else "page.brackets")
+def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
+    """What is said before the steps; `marked` is how the chosen numbers are found: brackets, boxed, bright, choose."""
+    how = say(f"page.{marked}")
     return [*walkthrough.intro, f"{how} {say('page.cut')}" if is_cut(walkthrough) else how]
 
 
@@ -90,6 +88,14 @@ def _enough(panel: Panel, digits: int) -> int:
         if all(abs(round(value, fewer) - value) < 1e-9 for value in values):
             return fewer
     return digits
+
+
+def _rows(panel: Panel) -> list[Place]:
+    return _places(len(panel.row_labels), panel.cell[0], by_position=True)
+
+
+def _columns(panel: Panel) -> list[Place]:
+    return _places(len(panel.column_labels), panel.cell[1], by_position=panel.columns_are_positions)
 
 
 def _places(count: int, kept: int, *, by_position: bool) -> list[Place]:

@@ -1,12 +1,9 @@
 """A walkthrough as a LaTeX document for lecture notes; pdflatex with amsmath sets it."""
 
-import unicodedata
-
 from vitral.explain.phrases import Phrases, phrases
 from vitral.explain.renderers.cutting import cut, equation, opening
-from vitral.explain.scripts import latex
+from vitral.explain.scripts import escape, latex
 from vitral.explain.walkthrough import Panel, Step, Walkthrough
-from vitral.figures.text import visible
 
 PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 \usepackage[T1]{fontenc}
@@ -18,50 +15,13 @@ PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 \usepackage[margin=2.2cm]{geometry}
 \setlength{\parindent}{0pt}
 \setlength{\parskip}{6pt}
+\setlength{\emergencystretch}{3em}
 \allowdisplaybreaks
 % A formula or matrix that is too wide is made to fit.
 \newsavebox{\vitralbox}
 \newcommand{\fitting}[1]{\sbox{\vitralbox}{$\displaystyle #1$}%
   \ifdim\wd\vitralbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\vitralbox}}\else\usebox{\vitralbox}\fi}
 """
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\^{}",
-    "~": r"\~{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "`": r"\textasciigrave{}",
-    "'": r"\textquotesingle{}",
-    "−": r"\ensuremath{-}",
-    "∞": r"\ensuremath{\infty}",
-    "√": r"\ensuremath{\surd}",
-    "σ": r"\ensuremath{\sigma}",
-    "·": r"\ensuremath{\cdot}",
-    "×": r"\ensuremath{\times}",
-    "→": r"\ensuremath{\rightarrow}",
-    "…": r"\ldots{}",
-    "–": "--",
-    "␠": r"\textvisiblespace{}",
-    "␣": r"\textvisiblespace{}",
-    "↵": r"\ensuremath{\hookleftarrow}",
-    "Σ": r"\ensuremath{\Sigma}",
-    "ᵀ": r"\ensuremath{^{\top}}",
-    "ε": r"\ensuremath{\varepsilon}",
-    "μ": r"\ensuremath{\mu}",
-}
-_LATIN = range(0x00C0, 0x0180)
-"""Accented letters that T1 fonts have."""
-_NOT_IN_T1 = set("×÷ĀāĈĉĊċĒēĔĕĖėĜĝĠġĢģĤĥĦħĨĩĪīĬĭĮįĴĵĶķĸĻļŅņŋŊŌōŎŏŖŗŜŝŦŧŨũŪūŬŭŲųŴŵŶŷſ") - {"×"}
 
 
 def to_latex(walkthrough: Walkthrough, *, digits: int = 3) -> str:
@@ -79,7 +39,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: int = 3) -> str:
         r"\begin{document}",
         r"\maketitle",
     ]
-    lines += [escape(paragraph) + "\n" for paragraph in opening(walkthrough, say)]
+    lines += [escape(paragraph) + "\n" for paragraph in opening(walkthrough, say, "boxed")]
     count = 0
     for chapter in walkthrough.chapters:
         lines += [rf"\section*{{{escape(chapter.title)}}}"] if chapter.title else []
@@ -87,25 +47,6 @@ def to_latex(walkthrough: Walkthrough, *, digits: int = 3) -> str:
             count += 1
             lines += _step(step, count, digits, say)
     return "\n".join([*lines, r"\end{document}"]) + "\n"
-
-
-def escape(words: str) -> str:
-    r"""Plain text that pdflatex sets as it is; a letter its fonts lack is written as its code point.
-
-    >>> escape("50% of a_b"), escape("ж")
-    ('50\\% of a\\_b', '\\texttt{U+0436}')
-    """
-    return "".join(_letter(letter) for letter in unicodedata.normalize("NFC", visible(words)))
-
-
-def _letter(letter: str) -> str:
-    if letter in _SPECIAL:
-        return _SPECIAL[letter]
-    if (letter.isascii() and letter.isprintable()) or letter == "\n":
-        return letter
-    if ord(letter) in _LATIN and letter not in _NOT_IN_T1:
-        return letter
-    return rf"\texttt{{U+{ord(letter):04X}}}"
 
 
 def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:

@@ -15,10 +15,11 @@ LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
     """A whole HTML document that needs nothing else: steps fold, a chosen cell tells how it comes about."""
     say = phrases(walkthrough.language)
-    lead, *intro = opening(walkthrough, say, chooses=True)
+    lead, *intro = opening(walkthrough, say, "choose")
     sections = [*map(Paragraph, intro), *_chapters(walkthrough, digits, say, unfolded=True)]
     language = LANGUAGE_CODES[walkthrough.language]
-    return page(walkthrough.title, sections, lead=lead, footer=say("page.footer"), language=language)
+    words = {"lead": lead, "footer": say("page.footer"), "contents": say("page.contents")}
+    return page(walkthrough.title, sections, language=language, **words)
 
 
 def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
@@ -39,7 +40,7 @@ def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
     """Sections of a page that tells of other things too: each step folds."""
     say = phrases(walkthrough.language)
     return [
-        *map(Paragraph, opening(walkthrough, say, chooses=True)),
+        *map(Paragraph, opening(walkthrough, say, "choose")),
         *_chapters(walkthrough, digits, say, unfolded=False),
     ]
 

@@ -37,6 +37,7 @@ def _step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
         "latex": latex(step.formula, digits, say),
         "shapes": step.shapes,
         "sentence": step.sentence,
+        "is_share": step.is_share,
         "panels": [_panel(panel, digits, say) for panel in step.panels],
     }
 
@@ -54,5 +55,8 @@ def _panel(panel: Panel, digits: int, say: Phrases) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | str:
+def _number(value: float) -> float | str | None:
+    """A number as JSON can hold it; one that is not known is null."""
+    if math.isnan(value):
+        return None
     return value if math.isfinite(value) else "inf" if value > 0 else "-inf"

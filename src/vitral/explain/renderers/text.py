@@ -5,7 +5,7 @@ import unicodedata
 
 from vitral.explain.phrases import Phrases, phrases
 from vitral.explain.renderers.cutting import Cut, cut, equation, opening
-from vitral.explain.scripts import text
+from vitral.explain.scripts import sides, text
 from vitral.explain.walkthrough import Arithmetic, Panel, Step, Walkthrough
 from vitral.figures.text import visible
 
@@ -39,8 +39,8 @@ def heading(step: Step, number: int, digits: int, say: Phrases) -> str:
 
 def stacked(arithmetic: Arithmetic, digits: int, say: Phrases) -> list[str]:
     """The arithmetic with its equals signs below one another."""
-    target, *sides = text(equation(arithmetic), digits, say).split(" = ")
-    return [f"{target} = {sides[0]}", *(f"{' ' * len(target)} = {side}" for side in sides[1:])]
+    target, first, *others = sides(equation(arithmetic), digits, say)
+    return [f"{target} = {first}", *(f"{' ' * _width(target)} = {side}" for side in others)]
 
 
 def wrapped(paragraph: str, indent: str = "") -> str:

@@ -22,13 +22,14 @@ for (const box of document.querySelectorAll(".cells")) {
     }
   };
   const moves = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] };
+  if (!cells.some((cell) => cell.tabIndex === 0)) cells[0].tabIndex = 0;
   for (const cell of cells) {
     cell.addEventListener("click", () => { choose(cell); cell.focus(); });
     cell.addEventListener("focus", () => choose(cell));
     cell.addEventListener("keydown", (event) => {
       const move = moves[event.key];
       const next = move && beside(cell, ...move);
-      if (move) event.preventDefault();
+      if (move || event.key === "Enter" || event.key === " ") event.preventDefault();
       if (next) next.focus();
     });
   }
