@@ -32,7 +32,7 @@ def test_a_clean_text_has_no_problems(tmp_path):
     assert report.problems == ()
     assert (report.num_characters, report.num_bytes, report.vocab_size) == (150_000, 150_000, 11)
     assert sum(entry.count for entry in report.alphabet) == 150_000
-    assert [entry.label for entry in report.alphabet] == ["\\n", "␠", *"abcdefgh"]
+    assert [entry.label for entry in report.alphabet] == ["\\n", "␣", *"abcdefgh"]
     assert report.characters == {"train": 125_000, "validation": 10_000, "test": 15_000}
     assert report.tokens == report.characters
     assert report.lines.endings == {"\\n": CLEAN.count("\n"), "\\r\\n": 0, "\\r": 0}

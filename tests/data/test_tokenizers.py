@@ -71,7 +71,7 @@ def test_labels_are_safe_to_print(name):
     assert all(label and label.isprintable() for label in labels)
     newline = int(tokenizer.encode("\n")[0])
     assert labels[newline] == "\\n"
-    assert labels[int(tokenizer.encode(" ")[0])] == "␠"
+    assert labels[int(tokenizer.encode(" ")[0])] == "␣"
     assert tokenizer.start == newline
 
 

@@ -149,7 +149,7 @@ def test_long_sums_say_how_many_terms_follow_and_what_they_come_to(script, langu
 
 
 def test_long_lists_say_how_many_follow() -> None:
-    assert text(Apply("max", tuple(map(Number, range(20)))), 1, SAY) == "max(0, 1, 2, 3, 4, 5, … 14 more)"
+    assert text(Apply("max", tuple(map(Number, range(20)))), 1, SAY) == "max(0, 1, 2, 3, 4, … 15 more)"
     assert "more" not in text(Apply("max", tuple(map(Number, range(MOST_TERMS + 1)))), 1, SAY)
 
 

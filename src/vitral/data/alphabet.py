@@ -10,7 +10,7 @@ import numpy as np
 from vitral.core.errors import UsageError
 
 _CHUNK = 1 << 22
-_SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␠"}
+_SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
 
 
 class UnseenCharacter(UsageError):
@@ -78,7 +78,7 @@ def label_text(text: str) -> str:
     r"""A text for one cell of a table: visible, on one line, and harmless to a terminal.
 
     >>> label_text("to be\n\x1b[2J")
-    'to␠be\\n\\x1b[2J'
+    'to␣be\\n\\x1b[2J'
     """
     return "".join(_label_character(character) for character in text)
 

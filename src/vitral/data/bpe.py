@@ -88,7 +88,7 @@ class BPETokenizer:
         return self._tokens[int(token_ids([token], self.vocab_size)[0])]
 
     def label(self, token: int) -> str:
-        r"""The token made visible: `␠the`, `\n`, `\xc3`."""
+        r"""The token made visible: `␣the`, `\n`, `\xc3`."""
         return label_bytes(self.token_bytes(token))
 
     def plain(self) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class CharTokenizer:
         return self.decode([token]).encode("utf-8")
 
     def label(self, token: int) -> str:
-        r"""One character made visible: `\n` for the newline, `␠` for the space, `<PAD>`."""
+        r"""One character made visible: `\n` for the newline, `␣` for the space, `<PAD>`."""
         return label_text(self.decode([token])) or PAD
 
     def plain(self) -> dict[str, Any]:

@@ -337,10 +337,10 @@ def _feed_forward(page: _Page, mlp: nn.Module, source: str) -> None:
     for name, key in (("up", "1"), ("gate", "g"), ("down", "2")):
         page.weights(key, getattr(mlp, name, None))
     if "gate" in here:
-        page.note("gate", here["gate"], wide, Linear("g", source), source, "w_g", "b_g")
-    page.note("pre_activation", here["up"], wide, Linear("1", source), source, "w_1", "b_1")
+        page.note("gate", here["gate"], wide, Linear("(g)", source), source, "w_g", "b_g")
+    page.note("pre_activation", here["up"], wide, Linear("(1)", source), source, "w_1", "b_1")
     page.note("hidden", here["mlp.hidden"], wide, Activate(page.config.feed_forward), "pre_activation", "gate")
-    page.note("mlp_out", here["mlp.out"], STREAM, Linear("2", "hidden"), "hidden", "w_2", "b_2")
+    page.note("mlp_out", here["mlp.out"], STREAM, Linear("(2)", "hidden"), "hidden", "w_2", "b_2")
 
 
 def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...]) -> Followed:

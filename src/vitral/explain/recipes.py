@@ -239,11 +239,11 @@ def _add(recipe: Recipe, name: str, left: str, right: str) -> None:
 def _feed_forward(recipe: Recipe, setting: Setting, source: str) -> None:
     if recipe.has(source, "w_1"):
         inputs = recipe.present(source, "w_1", "b_1")
-        recipe.add("pre_activation", ("time", "d_ff"), Linear("1", source), *inputs)
+        recipe.add("pre_activation", ("time", "d_ff"), Linear("(1)", source), *inputs)
     if recipe.has("pre_activation"):
         recipe.add("hidden", ("time", "d_ff"), Activate(setting.activation), "pre_activation")
     if recipe.has("hidden", "w_2"):
-        recipe.add("mlp_out", STREAM, Linear("2", "hidden"), *recipe.present("hidden", "w_2", "b_2"))
+        recipe.add("mlp_out", STREAM, Linear("(2)", "hidden"), *recipe.present("hidden", "w_2", "b_2"))
 
 
 def _head(recipe: Recipe, setting: Setting, last: str) -> None:

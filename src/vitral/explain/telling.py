@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitral.explain.choices import Beam, Filtered
-from vitral.explain.notation import Equation, Name, Words
+from vitral.explain.notation import Equation, Expression, Name, Sum, Words
 from vitral.explain.operations import Activate, Index, Masking, Normalise, Output, Project, Scale, Turn
 from vitral.explain.phrases import Phrases
 from vitral.explain.schema import AXES
@@ -63,7 +63,9 @@ class Teller:
         values = self.sheet.values
         square = next((values[name] for name in reversed(SQUARE) if name in values), None)
         if square is None:
-            tall = next((value for value in values.values() if value.dim() == 2), torch.zeros(1, 1))
+            tall = next(
+                (values[made.name] for made in self.sheet.quantities if made.axes[0] == "time"), torch.zeros(1, 1)
+            )
             return (len(tall) - 1 if self.choice.query is None else self.choice.query), 0
         query = square.shape[1] - 1 if self.choice.query is None else self.choice.query
         key = int(square[self.heads[0], query].argmax()) if self.choice.key is None else self.choice.key
@@ -108,7 +110,7 @@ class Teller:
         return Step(
             name=name,
             title=self._title(quantity),
-            formula=Equation((Name(name), quantity.operation.formula())),
+            formula=Equation((Name(name), _formula(quantity))),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
             panels=self._panels(value, quantity.axes, name, lambda index: self.sheet.arithmetic(name, index)),
@@ -344,6 +346,15 @@ class Teller:
             kind = "zero" if value == 0 else "cold" if value < 1 else "hot" if value > 1 else "one"
             return self.say(f"sentences.temperature_{kind}")
         return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
+
+
+def _formula(quantity: Quantity) -> Expression:
+    """How the quantity is written, with its bias where it has one."""
+    letters = {"1": "(1)", "2": "(2)", "g": "(g)"}
+    marks = [name.removeprefix("b_") for name in quantity.inputs if name.startswith("b_")]
+    biases = [Name("b", above=letters.get(mark, mark.upper())) for mark in marks]
+    formula = quantity.operation.formula()
+    return Sum((formula, *biases)) if biases else formula
 
 
 def _shape(value: Tensor, axes: Sequence[str]) -> str:

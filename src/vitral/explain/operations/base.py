@@ -71,7 +71,7 @@ def dot(left: Tensor, right: Tensor, *extra: float) -> Sum:
 def linear_stages(
     x: Tensor, values: Tensor, extra: list[float], names: tuple[str, str, int, int], scribe: Scribe
 ) -> tuple[Expression, ...]:
-    """The stages of one cell of a linear map; `names` are what is mapped, the matrix, and the cell\'s row and column."""
+    """The stages of one cell of a linear map; `names` are what is mapped, the matrix, the row and the column."""
     of, letter, row, column = names
     rule: Expression = Product((scribe.cell(of, row), scribe.column("W", letter, column)))
     if extra:

@@ -23,7 +23,7 @@ from vitral.explain.phrases import Phrases
 
 EXP = Name("e")
 """The base of the exponential: a power of it is written exp(…) in plain text."""
-MOST_TERMS = 6
+MOST_TERMS = 5
 """Of a longer sum or list the first of them are written; the rest is counted and, where it is numbers, added up."""
 
 

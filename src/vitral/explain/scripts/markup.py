@@ -2,15 +2,26 @@
 
 import html
 
-from vitral.explain.notation import Expression, Name, Number
+from vitral.explain.notation import Equation, Expression, Name, Number
 from vitral.explain.phrases import Phrases
 from vitral.explain.scripts.base import Script
 from vitral.figures.text import visible
 
 
 def mathml(expression: Expression, digits: int, say: Phrases) -> str:
-    """The expression as a `math` element, of MathML Core alone."""
-    return f"<math>{_MathML(digits, say).write(expression)}</math>"
+    """The expression as a `math` element, of MathML Core alone; an equation of several sides as a line for each."""
+    script = _MathML(digits, say)
+    if not isinstance(expression, Equation):
+        return _line(script.write(expression))
+    first, *others = script.sides(expression)
+    if not others:
+        return _line(first)
+    lines = [first + script.sign("=") + others[0], *(script.sign("=") + side for side in others[1:])]
+    return "<br>".join(map(_line, lines))
+
+
+def _line(inside: str) -> str:
+    return f"<math>{inside}</math>"
 
 
 def _shown(letters: str) -> str:
