@@ -222,7 +222,7 @@ def test_the_corrected_gallery_is_right(name: str) -> None:
 
 def test_correcting_keeps_comments_and_layout() -> None:
     text = '# mine\ndecimals = 2\nmask = "causal"\nscale = "none"\n[given]\nscores = [[0]] # one\n'
-    text += '[claimed]\nweights = [\n  [0.5],  # oh\n]\n'
+    text += "[claimed]\nweights = [\n  [0.5],  # oh\n]\n"
     assert corrected(checked(text)) == text.replace("0.5]", "1.00]")
 
 

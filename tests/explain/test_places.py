@@ -4,7 +4,7 @@ import tomllib
 from typing import Any
 
 import tomli_w
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vitral.explain.places import line_of, places
@@ -50,3 +50,37 @@ def test_by_hand() -> None:
     assert found["t", 1, "u", "l"] == (10, "'''it's'''")
     assert line_of(text, ("t", 1, "nothing")) == 5
     assert line_of(text, ("nowhere",)) == 1
+
+
+gaps = st.sampled_from(["", " ", "\t", "\r\n", "\n\n", " # ] } , \" '''\n"])
+literals = st.sampled_from(
+    ["1_000", "0xff", "-inf", "nan", "1979-05-27 07:32:00", '""', "'\\'", '"\\"#"', '""""a""""', "'''\n]'''", '"\\\\"']
+)
+
+
+@st.composite
+def spaced(draw: Any, depth: int = 3) -> str:
+    """A literal as no writer would lay it out: blanks, comments and line ends wherever they may stand."""
+    if not depth or draw(st.booleans()):
+        return draw(literals)
+    inner = draw(st.lists(spaced(depth - 1), max_size=3))
+    if draw(st.booleans()):
+        return "{" + ",".join(f" k{place} . 'z#' =\t{part} " for place, part in enumerate(inner)) + "}"
+    trailing = "," + draw(gaps) if inner and draw(st.booleans()) else ""
+    return "[" + draw(gaps) + ",".join(draw(gaps) + part + draw(gaps) for part in inner) + trailing + "]"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["[T]", "[[L]]", "[ L . m ]"]), spaced()), max_size=4))
+def test_any_layout_is_followed(tables: list[tuple[str, str]]) -> None:
+    written = "".join(f"{header} # [no]\r\n \t'a b'.c= {literal} # = 2\n" for header, literal in tables)
+    try:
+        data = tomllib.loads(written)
+    except tomllib.TOMLDecodeError:
+        assume(False)
+        raise
+    found = places(written)
+    for path, value in leaves(data).items():
+        if path in found and not written.startswith(("[T", "[[L", "[ L"), found[path].start):
+            literal = written[found[path].start : found[path].end]
+            assert repr(tomllib.loads(f"v = {literal}")["v"]) == repr(value)
+        assert path in found or isinstance(value, list | dict)
