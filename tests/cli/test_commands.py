@@ -149,6 +149,13 @@ def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> 
     assert vitral("check", "mine.fixed.toml").code == 0
     assert vitral("check", "mine.toml", "--fix").code == 2
     assert (tmp_path / "mine.toml").read_text(encoding="utf-8") == gallery()["gato-preto-dorme"]
+    mixed = vitral("check", "mine.toml", "nowhere", "greedy-choice")
+    assert mixed.code == 2
+    assert mixed.err.count("\n") == 1
+    assert "First wrong step" in mixed.out
+    assert "5 numbers" in mixed.out
+    broken = json.loads(vitral("check", "nowhere", "greedy-choice", "--format", "json").out)
+    assert ("error" in broken[0], broken[1]["verdict"]) == (True, "right")
     data = json.loads(vitral("check", "mine.toml", "greedy-choice", "--format", "json").out)
     assert [one["verdict"] for one in data] == ["wrong", "right"]
     assert data[0]["first_wrong"]["step"] == "weights"

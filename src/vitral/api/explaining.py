@@ -6,7 +6,7 @@ from pathlib import Path
 from vitral.api.configuring import configure, presets
 from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError
-from vitral.explain import Example, Report, Tiny, check, corrected, load_example, parse_example, tiny_example
+from vitral.explain import Example, Report, Tiny, corrected, load_example, parse_example, tiny_example
 from vitral.model import ModelConfig
 
 
@@ -43,11 +43,6 @@ def preset_model(name: str) -> ModelConfig:
     if name not in presets():
         raise UsageError(f"preset {name!r}: {nearest(name, presets())}")
     return configure(name).model
-
-
-def check_examples(named: list[str]) -> list[Report]:
-    """Check each of several examples, by file or name."""
-    return [check(find_example(one)) for one in named]
 
 
 def correct(report: Report, folder: Path | None = None) -> Path:

@@ -6,6 +6,7 @@ import sys
 import typer
 
 from vitral.cli import building, experimenting, explaining, using
+from vitral.cli.complaints import complain
 from vitral.core.errors import VitralError
 
 app = typer.Typer(
@@ -41,13 +42,13 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         return int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
     except VitralError as error:
-        _complain(str(error))
+        complain(str(error))
         return error.exit_code
     except KeyboardInterrupt as interruption:
-        _complain(str(interruption) or "interrupted")
+        complain(str(interruption) or "interrupted")
         return 130
     except typer.Abort:
-        _complain("interrupted")
+        complain("interrupted")
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing is left to say
@@ -56,11 +57,5 @@ def run(arguments: list[str] | None = None) -> int:
         if not hasattr(error, "format_message"):
             raise
         # What the argument parser refuses.
-        _complain(f"{error.format_message()} (vitral COMMAND --help tells more)")  # pyright: ignore[reportAttributeAccessIssue]
+        complain(f"{error.format_message()} (vitral COMMAND --help tells more)")  # pyright: ignore[reportAttributeAccessIssue]
         return int(getattr(error, "exit_code", 2))
-
-
-def _complain(message: str) -> None:
-    """One line on stderr, with nothing in it that could steer a terminal."""
-    line = " ".join(message.split())
-    print(f"vitral: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in line)}", file=sys.stderr)

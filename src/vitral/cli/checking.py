@@ -1,17 +1,24 @@
 """How a checked example is printed."""
 
+from pathlib import Path
+from typing import Any
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from vitral.api.explaining import find_example, gallery
-from vitral.cli.screen import console, table
-from vitral.explain import Report
+from vitral.api.explaining import correct, find_example, gallery
+from vitral.cli.complaints import complain
+from vitral.cli.screen import console, print_json, table
+from vitral.cli.screen import say as say_line
+from vitral.core.errors import UsageError
+from vitral.explain import Report, check
 from vitral.explain.checking import Verdict
 from vitral.explain.phrases import Phrases
-from vitral.explain.verdicts import Row, first_wrong, rows, summary
+from vitral.explain.verdicts import Row, first_wrong, plain, rows, summary
 from vitral.figures.text import visible
 
+FIXABLE = (Verdict.rounding, Verdict.follows, Verdict.wrong)
 STYLES = {
     Verdict.unknown: "dim",
     Verdict.right: "green",
@@ -19,6 +26,40 @@ STYLES = {
     Verdict.follows: "yellow",
     Verdict.wrong: "bold red",
 }
+
+
+def check_all(named: list[str], say: Phrases, *, as_json: bool, fix_into: tuple[bool, Path | None]) -> int:
+    """Check each example and print what was found; gives the exit code.
+
+    An example that cannot be read gets its line on stderr (in JSON, an entry with an error) and the others go on.
+
+    Args:
+        named: files, or names of the gallery.
+        say: the language.
+        as_json: print one list of plain data.
+        fix_into: whether to write the corrected example, and into which folder (beside the file if None).
+    """
+    data: list[dict[str, Any]] = []
+    code, (fix, folder) = 0, fix_into
+    for place, name in enumerate(named):
+        try:
+            report = check(find_example(name))
+            corrected = correct(report, folder) if fix and report.worst in FIXABLE else None
+        except UsageError as error:
+            code = 2
+            complain(str(error))
+            data.append({"file": name, "error": str(error)})
+            continue
+        code = max(code, int(report.worst in (Verdict.follows, Verdict.wrong)))
+        data.append(plain(report, say))
+        if not as_json:
+            say_line() if place else None
+            print_report(report, say)
+            if corrected is not None:
+                say_line(say("check.fixed", path=corrected))
+    if as_json:
+        print_json(data)
+    return code
 
 
 def print_report(report: Report, say: Phrases) -> None:

@@ -181,31 +181,19 @@ def check(
 ) -> None:
     """Compare the numbers of worked examples with what is true: which is wrong first, and why.
 
-    Exit code 0 when nothing is worse than rounding, 1 when something is wrong, 2 when a file cannot be read.
+    Exit code 0 when nothing is worse than rounding, 1 when something is wrong, 2 when a file cannot be read; the
+    others are checked all the same.
     """
-    from vitral.api.explaining import check_examples, correct
-    from vitral.cli.checking import print_gallery, print_report
-    from vitral.cli.screen import print_json, say
+    from vitral.cli.checking import check_all, print_gallery
     from vitral.explain import phrases
-    from vitral.explain.checking import ORDER, Verdict
-    from vitral.explain.verdicts import plain
 
     if list_:
         print_gallery()
         return
     if not examples:
         raise UsageError("check: say which examples, by file or by name (vitral check --list)")
-    words = phrases(lang.value)
-    reports = check_examples(examples)
-    if format is Format.json:
-        print_json([plain(report, words) for report in reports])
-    for place, report in enumerate(reports):
-        if format is not Format.json:
-            say("") if place else None
-            print_report(report, words)
-        if fix and report.worst not in (Verdict.right, Verdict.unknown):
-            target = correct(report, out)
-            if format is not Format.json:
-                say(words("check.fixed", path=target))
-    if any(ORDER.index(report.worst) > ORDER.index(Verdict.rounding) for report in reports):
-        raise typer.Exit(1)
+    if out is not None and not fix:
+        raise UsageError("check: --out goes with --fix")
+    code = check_all(examples, phrases(lang.value), as_json=format is Format.json, fix_into=(fix, out))
+    if code:
+        raise typer.Exit(code)
