@@ -204,7 +204,7 @@ def test_what_only_follows_is_not_called_wrong_in_itself(mutants: list[tuple[Cas
         for case, report in mutants
         if case.slip is not None
     ]
-    assert sum(alone) >= 0.95 * CASES
+    assert sum(alone) >= 0.96 * CASES
 
 
 def test_the_corrected_example_is_right_and_the_rest_of_the_file_untouched(mutants: list[tuple[Case, Report]]) -> None:

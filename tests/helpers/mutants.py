@@ -74,7 +74,8 @@ def softmax(row: list[float]) -> list[float]:
 class _Maker:
     def __init__(self, rng: random.Random, slip: str | None, carried: bool) -> None:
         self.rng, self.slip, self.carried = rng, slip, carried
-        self.decimals = rng.choice((2, 2, 3, 3, 3, 4))
+        self.decimals = rng.choice((1, 2, 2, 2, 3, 3, 3, 4))
+        self.salt = rng.random()
         self.time = rng.randint(2, 5)
         self.heads = rng.choice((1, 1, 2, 3, 4))
         self.d_head = rng.randint(1, 4)
@@ -94,11 +95,10 @@ class _Maker:
             return Case(self.write(honest), None, "", False, "")
         self.where = self.choose_step()
         slipped = self.author(self.slip)
-        blanks, step = self.blanks, self.first_difference(honest, slipped)
+        step = self.first_difference(honest, slipped)
         expected = self.where if self.where in self.printed else None
         if step is None or (expected is not None and step != expected):
             raise Again
-        del blanks
         return Case(self.write(slipped), self.slip, step, self.carried, f"{self.where}: {self.about}")
 
     def numbers(self, rows: int, columns: int) -> Matrix:
@@ -160,7 +160,7 @@ class _Maker:
     def choose_step(self) -> str:
         """Where the slip is made."""
         made = {
-            "other-row": ("scores", "z", "q", "k"),
+            "other-row": ("scores", "z", "q", "k", "v"),
             "scale-missing": ("scaled",),
             "mask-late": ("weights",),
             "zero-for-infinity": ("masked",),
@@ -262,7 +262,8 @@ class _Maker:
         if slip == "digits-swapped":
             return right
         made = copy.deepcopy(right)
-        head = random.Random(self.time * 31 + self.decimals).randrange(len(made))
+        head = random.Random(self.salt).randrange(len(made))
+        self.about = "all of it"
         if slip == "scale-missing":
             if self.scale == "none":
                 raise Again
@@ -299,7 +300,7 @@ class _Maker:
         return [times(together, transposed(self.given["w_o"]))]
 
     def drop_term(self, step: str, made: list, have: dict, head: int) -> list:
-        pick = random.Random(f"{self.time}{self.d_model}{self.d_head}{step}{self.decimals}")
+        pick = random.Random(f"{self.salt}{step}")
         i, j = pick.randrange(len(made[head])), pick.randrange(len(made[head][0]))
         if step == "weights":
             row = have["masked"][head][i]
@@ -335,32 +336,38 @@ class _Maker:
         ]
 
     def other_row(self, step: str, made: list, have: dict, head: int) -> list:
-        pick = random.Random(f"{self.time}{self.d_model}{self.d_head}{step}{self.decimals}row")
+        pick = random.Random(f"{self.salt}{step}row")
+        place = pick.randrange(self.time)
+        if step in ("q", "k", "v"):
+            return self.other_projection(step, made, have, head, place, pick)
         pool = [(name, row) for name in ("q", "k", "v") if name in have for row in range(self.time)]
         pool += [(f"w_{name}", row) for name in "qkv" if f"w_{name}" in self.given for row in range(self.d_model)]
         name, row = pick.choice(pool)
         other = have[name][head][row] if name in have else self.given[name][head][row]
-        place = pick.randrange(self.time)
-        self.about = f"{name}[{row}] for row {place}"
-        if step in ("q", "k"):
-            if name in (step, f"w_{step}") and pick.random() < 0.5:
-                raise Again
-            made[head][place] = list(other)
-            return made
-        if step == "scores":
-            if name == "k":
-                raise Again
-            for i, query in enumerate(have["q"][head]):
-                made[head][i][place] = math.fsum(a * b for a, b in zip(query, other, strict=True))
-            return made
-        if name == "v":
+        replaced = "v" if step == "z" else pick.choice("qk")
+        if (name, row) == (replaced, place):
             raise Again
-        values = [*have["v"][head][:place], other, *have["v"][head][place + 1 :]]
-        made[head] = times(have["weights"][head], values)
+        self.about = f"{name}[{row}] for {replaced}[{place}]"
+        own = {each: [list(line) for line in have[each][head]] for each in ("q", "k", "v") if each in have}
+        own[replaced][place] = list(other)
+        made[head] = times(have["weights"][head], own["v"]) if step == "z" else times(own["q"], transposed(own["k"]))
+        return made
+
+    def other_projection(self, step: str, made: list, have: dict, head: int, place: int, pick: random.Random) -> list:
+        """A row of queries, keys or values that comes of another matrix, or is a row of one."""
+        others = [name for name in ("w_q", "w_k", "w_v") if name != f"w_{step}"]
+        name = pick.choice(others)
+        if pick.random() < 0.5:
+            self.about = f"x[{place}] through {name}"
+            [made[head][place]] = times([have["x"][0][place]], self.given[name][head])
+        else:
+            row = pick.randrange(self.d_model)
+            self.about = f"{name}[{row}] for row {place}"
+            made[head][place] = list(self.given[name][head][row])
         return made
 
     def swapped(self, printed: list) -> list:
-        pick = random.Random(f"{self.time}{self.d_model}{self.d_head}{self.decimals}{self.where}")
+        pick = random.Random(f"{self.salt}{self.where}")
         made = copy.deepcopy(printed)
         cells = [(h, i, j) for h, rows in enumerate(made) for i, row in enumerate(rows) for j in range(len(row))]
         pick.shuffle(cells)
@@ -384,7 +391,7 @@ class _Maker:
     @property
     def blanks(self) -> dict:
         """Cells that are not printed, by step, head, row and column."""
-        pick = random.Random(f"{self.time}{self.d_model}{self.heads}{self.decimals}blank")
+        pick = random.Random(f"{self.salt}blank")
         some = {step for step in self.printed if pick.random() < 0.15 and step not in ("weights", "output")}
         return {
             (step, h, i, j): pick.random() < 0.2

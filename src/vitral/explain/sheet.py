@@ -73,6 +73,8 @@ class Sheet:
             index: the cell.
             through: quantities the reader does not see: where one only passes a number on, its arithmetic is added.
         """
+        if name not in self:  # given: it comes from nowhere
+            return Arithmetic(self.cell(name, index), (), float(self.values[name][index]))
         target, stages = self.cell(name, index), self._stages(name, index)
         value, source = float(self.values[name][index]), self._source(name, index)
         while source is not None and source[0] in through and source[0] in self:
@@ -91,7 +93,7 @@ class Sheet:
 
     def cell(self, name: str, index: Index) -> Expression:
         """A cell's name; the head is left out, it stands above the matrix."""
-        return self.scribe.cell(name, *(index[1:] if self[name].axes[0] == "heads" else index))
+        return self.scribe.cell(name, *(index[1:] if len(index) == 3 else index))
 
 
 def computed(quantities: Sequence[Quantity], given: Values) -> dict[str, Tensor]:

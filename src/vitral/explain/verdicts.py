@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vitral.explain.checking import ORDER, WORDS, Checked, Finding, Report, Slip, Verdict, printed_word
+from vitral.explain.checking import ORDER, Checked, Finding, Report, Verdict, printed_word
 from vitral.explain.correcting import rounded
+from vitral.explain.guessing import WORDS, Slip
 from vitral.explain.notation import Equation, Expression, Name, Number
 from vitral.explain.phrases import Phrases
 from vitral.explain.scripts import text
