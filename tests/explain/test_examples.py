@@ -21,6 +21,11 @@ X = "x = [[1, 0], [0, 1]]\n"
 REFUSALS = [
     # a file that is not TOML, a number that is not one, a missing matrix, shapes that do not fit
     ("[given\n", 1, "not TOML"),
+    ("[given]\nx = [[1,\n", 2, "not TOML"),
+    ("[given]\nx = [[1]]\nx = [[2]]\n", 3, "not TOML"),
+    ("[given]\nx = []\n", 2, "x: is empty"),
+    ("title = 3\n[given]\nx = [[1]]\n", 1, "title: input should be a valid string"),
+    ("titel = 'a'\n[given]\nx = [[1]]\n", 1, "unknown key 'titel', did you mean 'title'?"),
     ("title = 'no given'\n", None, "no [given] table"),
     (HEAD + "[given]\n" + X + "w_q = [[1, 0], [zero, 1]]\n", 5, "not TOML"),
     (HEAD + '[given]\nscores = [[1, "two"]]\n', 4, "scores: 'two' is not a number"),
@@ -98,7 +103,7 @@ REFUSALS = [
     (
         "vocabulary = ['a', 'b']\n[given]\nprobabilities = [0.5, 0.5]\n[claimed]\ntop_k_3 = [1, 0]\n",
         5,
-        "top_k: 3 is more than the vocabulary's 2",
+        "top_k_3: 3 is more than the vocabulary's 2",
     ),
     ("vocabulary = ['a', 'b']\n[given]\nprobabilities = [0.5, 0.5]\n[claimed]\ntop_k_1.5 = [1, 0]\n", None, "top_k_1"),
     (

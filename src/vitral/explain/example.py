@@ -1,6 +1,6 @@
 """Worked examples as files: what is given, and what the author claims. The format stands in docs/examples.md."""
 
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from vitral.explain.choices import Beam, Filtered, Greedy, word_place
 from vitral.explain.operations import Index, Sinusoid
 from vitral.explain.places import line_of
 from vitral.explain.recipes import STREAM, Recipe, Setting, grow
-from vitral.explain.schema import AXES, Head, NotNumbers, missing_for, nesting, numbers, shape_text
+from vitral.explain.schema import AXES, Head, NotNumbers, missing_for, nesting, numbers, shape_text, toml
 from vitral.explain.sheet import Sheet
 from vitral.explain.tables import FindModel, parameter_sheet
 
@@ -108,11 +108,11 @@ def load_example(path: Path, find_model: FindModel) -> Example:
 def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
     """Read a worked example from its text; see `load_example`."""
     where = str(path or "example")
+    data = toml(text, where)
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{where}: not TOML: {error}") from None
-    return _Reader(where, text, data, find_model).read(path)
+        return _Reader(where, text, data, find_model).read(path)
+    except RecursionError:
+        raise UsageError(f"{where}: not a worked example: brackets nested too deep") from None
 
 
 class _Reader:
@@ -122,7 +122,12 @@ class _Reader:
         self.where, self.text, self.find_model = where, text, find_model
         if "given" not in data:
             raise UsageError(f"{where}: no [given] table; a worked example says what is given and what is claimed")
-        self.head = Head.parse(data, where)
+        try:
+            self.head = Head.parse(data, where)
+        except UsageError as error:
+            complaint = str(error).removeprefix(f"{where}: ")
+            unknown = re.match(r"unknown key '([^']*)'", complaint)
+            raise self.refuse(complaint, unknown[1] if unknown else complaint.partition(":")[0]) from None
         self.sizes: dict[str, tuple[int, str]] = {}
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
@@ -252,7 +257,9 @@ class _Reader:
             return tensor[None], True
         if tensor.dim() == rank - 1 and leading:
             return tensor[None], False
-        if tensor.dim() != rank or tensor.numel() == 0:
+        if tensor.numel() == 0:
+            raise self.refuse(f"{name}: is empty", *path)
+        if tensor.dim() != rank:
             raise self.refuse(f"{name}: expected {nesting(rank)}, not {nesting(tensor.dim())}", *path)
         return tensor, True
 
@@ -329,7 +336,7 @@ class _Reader:
         try:
             recipe.add(key, ("vocab",), Filtered(rule, float(number)), "probabilities")
         except (ValueError, UsageError) as error:
-            detail = str(error) if isinstance(error, UsageError) else f"{number!r} is not a number"
+            detail = str(error).rpartition(": ")[2] if isinstance(error, UsageError) else f"{number!r} is not a number"
             raise self.refuse(f"{key}: {detail}", "claimed", key) from None
 
     def beam(self, recipe: Recipe, key: str) -> Beam:

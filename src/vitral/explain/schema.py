@@ -1,6 +1,8 @@
 """What a worked example may give and claim: names, axes, what each quantity needs, how numbers are written."""
 
 import math
+import re
+import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -8,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from vitral.core.config import Config
+from vitral.core.errors import UsageError
 
 AXES = {
     "embedding": ("vocab", "d_model"),
@@ -71,10 +74,16 @@ NEEDS = {
     "weights": ("masked",),
     "z": ("weights", "v"),
     "out": ("z",),
+    "norm_1": ("x",),
     "sum_1": ("x", "out"),
-    "pre_activation": ("x", "w_1"),
+    "resid_mid": ("x", "out"),
+    "norm_2": ("resid_mid",),
+    "pre_activation": ("resid_mid", "w_1"),
     "hidden": ("pre_activation",),
     "mlp_out": ("hidden", "w_2"),
+    "sum_2": ("resid_mid", "mlp_out"),
+    "resid_post": ("resid_mid", "mlp_out"),
+    "final_norm": ("resid_post",),
     "logits": ("x", "w_u"),
     "probabilities": ("logits",),
 }
@@ -109,6 +118,22 @@ SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf
 """Numbers that are written as words."""
 LARGEST = 1e15
 """Beyond this whole numbers are no longer exact, and no example is worked by hand."""
+
+
+def toml(text: str, where: str) -> dict[str, Any]:
+    """The data of a TOML text.
+
+    Raises:
+        UsageError: it is not TOML; with the line.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{where}: not a worked example: brackets nested too deep") from None
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        number = line[1] if line else len(text.rstrip().splitlines())
+        raise UsageError(f"{where}, line {number}: not TOML: {error}") from None
 
 
 class NotNumbers(ValueError):

@@ -74,7 +74,8 @@ class Teller:
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those of the names."""
         told = [self._given()] if self.choice.with_given and self._given_names() else []
-        wanted = [quantity for quantity in self.sheet.quantities if names is None or quantity.name in names]
+        there = [quantity for quantity in self.sheet.quantities if self.sheet.values[quantity.name].numel()]
+        wanted = [quantity for quantity in there if names is None or quantity.name in names]
         return (*told, *(self._step(quantity) for quantity in wanted))
 
     def _given_names(self) -> list[str]:

@@ -16,7 +16,7 @@ def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
     """A whole HTML document that needs nothing else: steps fold, a chosen cell tells how it comes about."""
     say = phrases(walkthrough.language)
     lead, *intro = opening(walkthrough, say, "choose")
-    sections = [*map(Paragraph, intro), *_chapters(walkthrough, digits, say, unfolded=True)]
+    sections = [*map(Paragraph, intro), *_chapters(walkthrough, digits, say)]
     language = LANGUAGE_CODES[walkthrough.language]
     words = {"lead": lead, "footer": say("page.footer"), "contents": say("page.contents")}
     return page(walkthrough.title, sections, language=language, **words)
@@ -41,19 +41,20 @@ def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
     say = phrases(walkthrough.language)
     return [
         *map(Paragraph, opening(walkthrough, say, "choose")),
-        *_chapters(walkthrough, digits, say, unfolded=False),
+        *_chapters(walkthrough, digits, say, inside_another=True),
     ]
 
 
-def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, unfolded: bool) -> list[Section]:
+def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, inside_another: bool = False) -> list[Section]:
+    """Steps that fold, below their chapters' headings; inside another page folded, and a level lower."""
     sections: list[Section] = []
     number = 0
     for chapter in walkthrough.chapters:
-        sections += [Heading(chapter.title)] if chapter.title else []
+        sections += [Heading(chapter.title, 3 if inside_another else 2)] if chapter.title else []
         for step in chapter.steps:
             number += 1
             inside = tuple(_inside(step, digits, say))
-            sections.append(Details(f"{number}. {step.title}", inside, unfolded=unfolded))
+            sections.append(Details(f"{number}. {step.title}", inside, unfolded=not inside_another))
     return sections
 
 
