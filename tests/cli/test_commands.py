@@ -147,7 +147,10 @@ def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> 
     assert fixed.code == 1
     assert "corrigido: mine.fixed.toml" in fixed.out
     assert vitral("check", "mine.fixed.toml").code == 0
-    assert vitral("check", "mine.toml", "--fix").code == 2
+    again = vitral("check", "mine.toml", "--fix")
+    assert again.code == 2
+    assert "First wrong step: weights" in again.out
+    assert "mine.fixed.toml: exists already" in again.err
     assert (tmp_path / "mine.toml").read_text(encoding="utf-8") == gallery()["gato-preto-dorme"]
     mixed = vitral("check", "mine.toml", "nowhere", "greedy-choice")
     assert mixed.code == 2

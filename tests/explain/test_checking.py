@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from mutants import SLIPS, Case, make_case
+from scrambled import make_claims, make_given
 
 from vitral.api.explaining import find_example, gallery, preset_model
 from vitral.explain import Report, Verdict, check, corrected, parse_example, phrases
@@ -205,6 +206,27 @@ def test_what_only_follows_is_not_called_wrong_in_itself(mutants: list[tuple[Cas
         if case.slip is not None
     ]
     assert sum(alone) >= 0.96 * CASES
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_claimed_is_answered_and_can_be_corrected(seed: int) -> None:
+    given = make_given(seed)
+    example = parse_example(given, preset_model)
+    values = {quantity.name: example.sheet.values[quantity.name] for quantity in example.sheet.quantities}
+    report = checked(given + make_claims(seed, values, example.decimals))
+    assert checked(corrected(report)).worst in (Verdict.unknown, Verdict.right, Verdict.rounding)
+
+
+def test_any_of_equally_likely_words_may_be_chosen() -> None:
+    text = 'vocabulary = ["a", "b", "c"]\n[given]\nprobabilities = [0.4, 0.4, 0.2]\n[claimed]\ngreedy = "{}"\n'
+    assert [checked(text.format(word)).worst.value for word in "abc?"] == ["right", "right", "wrong", "unknown"]
+
+
+def test_rounding_at_every_step_is_rounding_where_steps_are_not_printed() -> None:
+    """z = 0.5 · 0.2 + 0.5 · 0.36 = 0.28, which is 0.3 to one decimal, and 10 · 0.3 = 3 where 2.8 is true."""
+    by_hand = "decimals = 1\n[given]\nweights = [[0.5, 0.5]]\nv = [[0.2], [0.36]]\nw_o = [[10]]\n[claimed]\noutput = "
+    found = [checked(f"{by_hand}[[{claim}]]\n").worst.value for claim in (2.8, 3.0, 3.1)]
+    assert found == ["right", "rounding", "wrong"]
 
 
 def test_the_corrected_example_is_right_and_the_rest_of_the_file_untouched(mutants: list[tuple[Case, Report]]) -> None:

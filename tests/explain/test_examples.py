@@ -18,6 +18,7 @@ def read(text: str) -> Example:
 
 HEAD = 'mask = "causal"\nscale = "none"\n'
 X = "x = [[1, 0], [0, 1]]\n"
+IDENTITIES = "".join(f"{name} = 'identity'\n" for name in ("w_q", "w_k", "w_v", "w_o"))
 REFUSALS = [
     # a file that is not TOML, a number that is not one, a missing matrix, shapes that do not fit
     ("[given\n", 1, "not TOML"),
@@ -37,7 +38,7 @@ REFUSALS = [
         "scores: rows of 2 and 1 numbers; all must be equally long",
     ),
     (HEAD + "[given]\nscores = [1, [2]]\n", 4, "numbers and lists side by side"),
-    (HEAD + "[given]\nscores = 3\n", 4, "scores: expected a list of matrices, not a number"),
+    (HEAD + "[given]\nscores = 3\n", 4, "scores: expected a list of rows or a list of matrices, not a number"),
     (HEAD + "[given]\nscores = [[nan]]\n", 4, "is not a number"),
     (HEAD + "[given]\nscores = [[inf]]\n", 4, "scores: every number must be finite"),
     (HEAD + "[given]\nscores = [[1e300]]\n", 4, "too large"),
@@ -88,6 +89,28 @@ REFUSALS = [
         3,
         "is not [batch, 2]",
     ),
+    ("mask = { name = 'padding', real = [true, 2] }\nscale = 'none'\n[given]\nscores = [[1, 2]]\n", 1, "needs real"),
+    ("mask = 'prefix'\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "prefix needs a length of at least 1"),
+    ("mask = { name = 'window', size = 0 }\n[given]\nscores = [[1]]\n", 1, "window needs a size of at least 1"),
+    ("mask = ['causal', 3]\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "mask: expected a name, a table"),
+    ("scale = 1e9\nmask = 'causal'\n[given]\nscores = [[1]]\n", 1, "scale"),
+    (HEAD + "[given]\nz = [[1]]\nb_o = [1]\n", 5, "b_o: is added after w_o"),
+    (HEAD + "[given]\nscores = [[1]]\n[claimed]\nhidden = [[1]]\n", 6, 'hidden: belongs to a block; say block = "pre"'),
+    (HEAD + "[given]\nz = [[1]]\n[claimed]\nout = [[1]]\noutput = [[1]]\n", 6, "out: is claimed twice"),
+    (HEAD + "[given]\nscores = [[" + "9" * 400 + "]]\n", 4, "too large"),
+    (
+        "vocabulary = ['a']\n[given]\nprobabilities = [1]\n[claimed]\ntemperature_0.5 = [1]\n",
+        5,
+        'a key with a point needs quotes, as "temperature_0.5" = […]',
+    ),
+    ("vocabulary = ['a']\n[given]\nprobabilities = [1]\n[claimed]\ntop_p_nan = [1]\n", 5, "'nan' is not a number"),
+    ("vocabulary = ['a', 'b']\n[given]\nprobabilities = [1]\n", 3, "its vocab is 1, expected 2 as in vocabulary"),
+    ("vocabulary = ['a']\n[given]\nd_k = 1\n[claimed]\ngreedy = 'a'\n", 5, "probabilities (or logits) is missing"),
+    (
+        "block = 'post'\nepsilon = 0\n" + HEAD + "[given]\nx = [[1, 1]]\n" + IDENTITIES,
+        5,
+        "a cell is not a number, as a norm of equal numbers with epsilon = 0",
+    ),
     ("scale = 'root'\n[given]\nscores = [[1]]\n", None, "scale"),
     ("decimals = -1\n[given]\nscores = [[1]]\n", None, "decimals"),
     ("heads = 2\n" + HEAD + "[given]\nscores = [[1]]\n", 5, "scores: 1 heads, but heads = 2"),
@@ -110,6 +133,22 @@ REFUSALS = [
         "vocabulary = ['a', 'b']\n[given]\nnext = [[1, 0], [0, 1]]\n[claimed]\nbeam = ['a']\n",
         5,
         "beam: cannot be computed, start is missing",
+    ),
+    ("[given]\nmodel = 3\nvocab_size = 3\n[claimed]\ntotal = 1\n", 1, "model: expected a table"),
+    ("[given]\n[given.shapes]\na = [true]\n[claimed]\ntotal = 1\n", 2, "shapes: expected names with sizes"),
+    ("[given]\n[given.shapes]\na = [9999999999, 9999999999]\n", 2, "shapes: expected names with sizes"),
+    ("[given]\n[given.shapes]\na = [2]\n[claimed]\ntotal = [2]\n", 5, "total: expected one number"),
+    ("[given]\n[given.shapes]\na = [2]\n[claimed.rows]\na = [2]\n", 5, "a: expected one number"),
+    ("[given]\n[given.shapes]\na = [2]\n[claimed]\nrows = {}\n", 5, "rows: no row is claimed"),
+    (
+        "[given]\n[given.shapes]\n'a.b' = [2]\n[claimed.rows]\na.b = 2\n",
+        5,
+        "row 'a': a name with points needs quotes, as \"a.b\" = 0",
+    ),
+    (
+        "[given]\npreset = 'shakespeare'\nvocab_size = 3\n[claimed.rows]\n'" + "{0,1}" * 20 + "' = 3\n",
+        5,
+        "its braces stand for too many names",
     ),
     ("[given]\nmodel = { d_model = 7 }\nvocab_size = 3\n[claimed]\ntotal = 1\n", 1, "num_heads"),
     ("[given]\npreset = 'shakespear'\nvocab_size = 3\n", 1, "did you mean 'shakespeare'?"),

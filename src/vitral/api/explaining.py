@@ -26,12 +26,19 @@ def find_example(named: str | Path) -> Example:
         UsageError: there is none, or it cannot be read.
     """
     path = Path(named)
-    if path.exists() or path.suffix == ".toml":
+    if _exists(path) or path.suffix == ".toml":
         return load_example(path, preset_model)
     known = gallery()
     if str(named) not in known:
         raise UsageError(f"{named}: neither a file nor an example of the gallery; {nearest(str(named), known)}")
     return parse_example(known[str(named)], preset_model, path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False
 
 
 def preset_model(name: str) -> ModelConfig:

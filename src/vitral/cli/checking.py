@@ -11,7 +11,7 @@ from vitral.api.explaining import correct, find_example, gallery
 from vitral.cli.complaints import complain
 from vitral.cli.screen import console, print_json, table
 from vitral.cli.screen import say as say_line
-from vitral.core.errors import UsageError
+from vitral.core.errors import StorageError, UsageError
 from vitral.explain import Report, check
 from vitral.explain.checking import Verdict
 from vitral.explain.phrases import Phrases
@@ -44,9 +44,8 @@ def check_all(named: list[str], say: Phrases, *, as_json: bool, fix_into: tuple[
     for place, name in enumerate(named):
         try:
             report = check(find_example(name))
-            corrected = correct(report, folder) if fix and report.worst in FIXABLE else None
         except UsageError as error:
-            code = 2
+            code = max(code, 2)
             complain(str(error))
             data.append({"file": name, "error": str(error)})
             continue
@@ -55,8 +54,16 @@ def check_all(named: list[str], say: Phrases, *, as_json: bool, fix_into: tuple[
         if not as_json:
             say_line() if place else None
             print_report(report, say)
-            if corrected is not None:
-                say_line(say("check.fixed", path=corrected))
+        if not (fix and report.worst in FIXABLE):
+            continue
+        try:
+            corrected = correct(report, folder)
+        except (UsageError, StorageError) as error:
+            code = max(code, error.exit_code)
+            complain(str(error))
+        else:
+            data[-1]["corrected"] = str(corrected)
+            None if as_json else say_line(say("check.fixed", path=corrected))
     if as_json:
         print_json(data)
     return code

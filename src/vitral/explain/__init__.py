@@ -2,8 +2,9 @@
 
 from vitral.explain.checking import Report, Verdict, check
 from vitral.explain.correcting import corrected
-from vitral.explain.example import Example, load_example, parse_example
+from vitral.explain.example import Example
 from vitral.explain.phrases import LANGUAGES, phrases
+from vitral.explain.reading import load_example, parse_example
 from vitral.explain.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
 from vitral.explain.telling import Choice
 from vitral.explain.tiny import Tiny, tiny_example

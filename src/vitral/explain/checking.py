@@ -1,10 +1,11 @@
 """Checking a computation done by hand: each printed number against what is true and against the author's own.
 
-A cell is compared with up to five computations of the same sheet:
+A cell is compared with up to six computations of the same sheet:
 
     exact     from what is given alone
     right     from the author's earlier printed numbers, those of them that are right
     rounded   the same, and where a cell of what is printed has no right number, the true one rounded as the rest
+    stepwise  the same, with every step rounded, printed or not
     printed   from all the author's earlier printed numbers, wrong ones too
     slipped   from what the guessed slips gave before they were rounded
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vitral.core.errors import UsageError
 from vitral.explain.example import Claim, Example
 from vitral.explain.guessing import WORDS, Guess, Guesser, Puzzle, Slip, within
 from vitral.explain.operations import Index
@@ -132,15 +134,15 @@ def check(example: Example) -> Report:
 
 
 class _Checker:
-    """Goes through the sheet in order, keeping five computations of it up to date."""
+    """Goes through the sheet in order, keeping six computations of it up to date."""
 
     def __init__(self, example: Example) -> None:
         self.example, self.sheet = example, example.sheet
         self.half = example.unit / 2
         computed = {quantity.name for quantity in self.sheet.quantities}
         given = {name: value for name, value in self.sheet.values.items() if name not in computed}
-        self.exact = self.sheet.values
-        self.right, self.near, self.rounded, self.printed, self.slipped = (dict(given) for _ in range(5))
+        self.exact = dict(self.sheet.values)
+        self.right, self.near, self.rounded, self.stepwise, self.printed, self.slipped = (dict(given) for _ in range(6))
         self.claims = {claim.name: claim for claim in example.claims}
         self.unprinted = computed - set(self.claims)
 
@@ -149,22 +151,33 @@ class _Checker:
             if name not in self.sheet:
                 yield self.compare_given(claim)
         for quantity in self.sheet.quantities:
-            for values in (self.right, self.near, self.rounded, self.printed, self.slipped):
-                values[quantity.name] = quantity.make(values)
-            if quantity.name in self.claims:
+            name = quantity.name
+            for values in (self.right, self.near, self.rounded, self.stepwise, self.printed, self.slipped):
+                try:
+                    values[name] = quantity.make(values)
+                except UsageError:  # an author's shares that are none: nothing can be chosen by them
+                    values[name] = self.exact[name]
+            self.stepwise[name] = self.stepwise[name].round(decimals=self.example.decimals)
+            if name in self.claims:
                 yield self.compare(quantity, self.claims[quantity.name])
 
     def compare_given(self, claim: Claim) -> Checked:
         """A claim about what is given itself."""
-        exact = self.exact[claim.name]
-        close = within(claim.values, exact, self.half) | claim.values.isnan()
-        verdicts = torch.where(close, ORDER.index(Verdict.right), ORDER.index(Verdict.wrong))
-        verdicts[claim.values.isnan()] = ORDER.index(Verdict.unknown)
+        exact, known = self.exact[claim.name], ~claim.values.isnan()
+        values = self.habit(claim.name, claim.values)
+        verdicts = torch.where(
+            within(values, exact, 3 * self.half), ORDER.index(Verdict.rounding), ORDER.index(Verdict.wrong)
+        )
+        verdicts[within(values, exact, self.half)] = ORDER.index(Verdict.right)
+        verdicts[~known] = ORDER.index(Verdict.unknown)
+        self.printed[claim.name] = torch.where(known, values, exact)
         return Checked(claim, exact, verdicts, tuple(self.findings(claim.name, claim, verdicts, {})))
 
     def compare(self, quantity: Quantity, claim: Claim) -> Checked:
         name = quantity.name
         known, values = ~claim.values.isnan(), self.habit(name, claim.values)
+        if name == "greedy":
+            self.break_ties(values)
         verdicts = self.verdicts(name, values, known)
         wrong = verdicts == ORDER.index(Verdict.wrong)
         guesses = self.guesses(Puzzle(quantity, values, known, wrong)) if bool(wrong.any()) else {}
@@ -176,6 +189,13 @@ class _Checker:
         """What may have gone wrong, for each wrong cell that a slip explains."""
         computations = (self.exact, self.right, self.printed, self.slipped)
         return Guesser(self.sheet, set(self.claims), computations, self.example.decimals).guess(puzzle)
+
+    def break_ties(self, values: Tensor) -> None:
+        """Of words that are equally likely any may be chosen."""
+        for made in (self.exact, self.right, self.near, self.rounded, self.stepwise, self.printed, self.slipped):
+            shares = made["probabilities"][-1]
+            if bool(values.isfinite().all()) and shares[int(values)] == shares.max():
+                made["greedy"] = values
 
     def habit(self, name: str, values: Tensor) -> Tensor:
         """Masked scores as low as people write for −∞ are read as that."""
@@ -193,6 +213,7 @@ class _Checker:
         truths = (self.exact[name], self.right[name], self.rounded[name], self.near[name])
         exactly = within(values, self.printed[name], half) & ~within(self.printed[name], self.near[name], half)
         off = torch.stack([within(values, truth, unit_off) for truth in truths]).any(dim=0)
+        off |= within(values, self.stepwise[name], half)
         verdicts[off & ~exactly] = ORDER.index(Verdict.rounding)
         for truth in truths[:3]:
             verdicts[within(values, truth, half)] = ORDER.index(Verdict.right)
@@ -210,6 +231,7 @@ class _Checker:
         self.rounded[name] = torch.where(
             at_most(Verdict.right), values, self.rounded[name].round(decimals=self.example.decimals)
         )
+        self.stepwise[name] = torch.where(at_most(Verdict.right), values, self.stepwise[name])
         self.printed[name] = torch.where(verdicts > 0, values, self.printed[name])
         consistent = within(values, self.slipped[name], 3 * self.half) | (verdicts == 0)
         fallback = torch.where(at_most(Verdict.rounding), self.exact[name], values)

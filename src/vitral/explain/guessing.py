@@ -10,6 +10,8 @@ from vitral.explain.operations import Index
 from vitral.explain.sheet import Quantity, Sheet, Values
 from vitral.explain.slips import CERTAIN, KINDS, Variant, misprints, variants
 
+MOST_CELLS = 150
+"""Of larger matrices single cells are not tried one by one on the way to what is printed."""
 WORDS = ("greedy", "beam")
 """Quantities whose numbers are places of words."""
 
@@ -162,6 +164,8 @@ class Guesser:
             yield variant.made, variant.grain
             return
         usual = step.make(base)
+        if variant.grain != "all" and usual.numel() > MOST_CELLS:
+            return
         for piece in _pieces(usual.shape, variant.grain):
             made = dict(base) | {step.name: torch.where(piece, variant.made, usual)}
             for later in self.sheet.quantities[self.sheet.quantities.index(step) + 1 :]:

@@ -47,8 +47,12 @@ def places(text: str) -> dict[Path, Place]:
 def line_of(text: str, path: Path) -> int:
     """The line of a value, or of the deepest part of its path that the text has; 1 where it has none of it."""
     known = places(text)
-    lines = (known[path[:depth]].line for depth in range(len(path), 0, -1) if path[:depth] in known)
-    return next(lines, 1)
+    for depth in range(len(path), 0, -1):
+        lines = [known[path[:depth]].line] if path[:depth] in known else []
+        lines += [place.line for key, place in known.items() if key[:depth] == path[:depth]]  # of a dotted key's begin
+        if lines:
+            return lines[0]
+    return 1
 
 
 class _Scanner:

@@ -94,7 +94,9 @@ class Recipe:
             raise
         except (RuntimeError, ValueError):
             shapes = " and ".join(f"{each} {_shape(self.values[each])}" for each in inputs)
-            raise Unfit(name, inputs, f"{name} cannot be made of {shapes}: the shapes do not fit") from None
+            raise UsageError(f"{name} cannot be made of {shapes}: the shapes do not fit") from None
+        if bool(self.values[name].isnan().any()):
+            raise UsageError(f"{name}: a cell is not a number, as a norm of equal numbers with epsilon = 0")
         self.quantities.append(quantity)
 
     def has(self, *names: str) -> bool:
@@ -104,15 +106,6 @@ class Recipe:
     def present(self, *names: str) -> tuple[str, ...]:
         """Those that have a value."""
         return tuple(name for name in names if name in self.values)
-
-
-class Unfit(UsageError):
-    """Shapes that do not fit; knows which quantities are to blame."""
-
-    def __init__(self, name: str, inputs: tuple[str, ...], message: str) -> None:
-        """Keep the names."""
-        super().__init__(message)
-        self.name, self.inputs = name, inputs
 
 
 def grow(recipe: Recipe, setting: Setting) -> Recipe:
@@ -158,6 +151,8 @@ def _attention(recipe: Recipe, setting: Setting, source: str) -> None:
         recipe.add("weights", SQUARE, Softmax("masked"), "masked")
     if recipe.has("weights", "v"):
         recipe.add("z", HEADS, Weigh(), "weights", "v")
+    if recipe.has("b_o") and not recipe.has("w_o"):
+        raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')
     if recipe.has("z"):
         inputs = recipe.present("z", "w_o", "b_o")
         recipe.add("out", STREAM, Output(len(recipe.values["z"]), "w_o" in inputs), *inputs)

@@ -1,14 +1,18 @@
 """What a worked example may give and claim: names, axes, what each quantity needs, how numbers are written."""
 
+import functools
 import math
+import operator
 import re
 import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
+from vitral.attention.masks import Explicit, Mask, Padding, as_mask
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 
@@ -89,6 +93,12 @@ NEEDS = {
 }
 """What each quantity is made of, to say what is missing."""
 
+OF_BLOCKS = (
+    *("norm_1", "sum_1", "resid_mid", "norm_2", "pre_activation"),
+    *("hidden", "mlp_out", "sum_2", "resid_post", "final_norm"),
+)
+"""Quantities that there are only in a block."""
+
 MOST_DECIMALS = 12
 
 
@@ -101,7 +111,11 @@ class Head(Config):
     tokens: list[str] = Field(default_factory=list)
     vocabulary: list[str] = Field(default_factory=list)
     mask: Any = None
-    scale: Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"] | float | None = None
+    scale: (
+        Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
+        | Annotated[float, Field(ge=-1e6, le=1e6)]
+        | None
+    ) = None
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
     block: Literal["pre", "post"] | None = None
@@ -116,6 +130,7 @@ class Head(Config):
 
 SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
 """Numbers that are written as words."""
+MOST_NESTED = 4
 LARGEST = 1e15
 """Beyond this whole numbers are no longer exact, and no example is worked by hand."""
 
@@ -130,7 +145,7 @@ def toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise UsageError(f"{where}: not a worked example: brackets nested too deep") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else len(text.rstrip().splitlines())
         raise UsageError(f"{where}, line {number}: not TOML: {error}") from None
@@ -145,17 +160,19 @@ class NotNumbers(ValueError):
         self.place = place
 
 
-def numbers(value: Any, name: str, may_be_unknown: bool) -> Any:
+def numbers(value: Any, name: str, may_be_unknown: bool, depth: int = 0) -> Any:
     """A number, or a list of lists of them, all rows equally long; NaN for a "?" where that may stand.
 
     Raises:
         NotNumbers: something else.
     """
     if isinstance(value, list):
+        if depth > MOST_NESTED:
+            raise NotNumbers(f"{name}: lists nested too deep")
         made = []
         for place, part in enumerate(value):
             try:
-                made.append(numbers(part, name, may_be_unknown))
+                made.append(numbers(part, name, may_be_unknown, depth + 1))
             except NotNumbers as error:
                 raise NotNumbers(str(error), place, *error.place) from None
             if _shape_of(made[-1]) != _shape_of(made[0]):
@@ -163,11 +180,45 @@ def numbers(value: Any, name: str, may_be_unknown: bool) -> Any:
         return made
     if isinstance(value, str) and (value in SPECIAL or (value == "?" and may_be_unknown)):
         return SPECIAL.get(value, math.nan)
-    if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
-        if abs(value) > LARGEST and not math.isinf(value):
-            raise NotNumbers(f"{name}: {value!r} is too large for a worked example")
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+        if abs(value) > LARGEST and value not in (math.inf, -math.inf):
+            raise NotNumbers(f"{name}: {str(value)[:20]} is too large for a worked example")
         return float(value)
     raise NotNumbers(f"{name}: {value!r} is not a number")
+
+
+def mask_of(value: Any) -> Mask:
+    """The mask that a file means: a name, a table, rows of true and false, or a list of masks that all must allow.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if isinstance(value, list) and value and all(isinstance(part, list) and not _is_nested(part) for part in value):
+        if not all(_is_allowing(row) and len(row) == len(value[0]) for row in value):
+            raise UsageError("mask: expected rows of true and false of equal length")
+        return Explicit(torch.tensor(value).bool())
+    if isinstance(value, list) and value:
+        return functools.reduce(operator.and_, map(mask_of, value))
+    if not isinstance(value, str | dict):
+        raise UsageError("mask: expected a name, a table, rows of true and false, or a list of masks")
+    table: dict[str, Any] = {"name": value} if isinstance(value, str) else value
+    if table.get("name") == "padding":
+        if set(table) != {"name", "real"} or not _is_allowing(table["real"]):
+            raise UsageError("mask: padding needs real = [true, …, false], one for each key")
+        return Padding(torch.tensor([table["real"]]).bool())
+    name = table.get("name")
+    number = {"prefix": "length", "window": "size"}.get(str(name))
+    if number and (set(table) != {"name", number} or type(table[number]) is not int or table[number] < 1):
+        raise UsageError(f'mask: {name} needs a {number} of at least 1, as {{name = "{name}", {number} = 2}}')
+    return as_mask(value)
+
+
+def _is_nested(value: list[Any]) -> bool:
+    return any(isinstance(part, list) for part in value)
+
+
+def _is_allowing(row: Any) -> bool:
+    return isinstance(row, list) and bool(row) and all(type(entry) in (bool, int) and entry in (0, 1) for entry in row)
 
 
 def _unlike(first: Any, other: Any) -> str:

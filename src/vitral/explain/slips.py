@@ -99,7 +99,7 @@ def _(operation: Project, quantity: Quantity, inputs: list[Tensor], values: Valu
         if name != own and other is not None and other.shape == weight.shape:
             yield Variant("other-row", operation(x, other) + extra, places={"row": name})
     for name, row in _rows(values, weight.shape[-1], ("w_q", "w_k", "w_v", "q", "k", "v")):
-        yield Variant("other-row", row[:, None, :].expand_as(plain), "row", {"row": name})
+        yield Variant("other-row", _per_head(row, len(plain))[:, None, :].expand_as(plain), "row", {"row": name})
     for place in range(len(x)):
         made = (operation(x[place : place + 1], weight) + extra).expand_as(plain)
         yield Variant("other-row", made, "row", {"row": (operation.of, place)})
@@ -144,7 +144,7 @@ def _(operation: Score, quantity: Quantity, inputs: list[Tensor], values: Values
     if full.shape[1] == full.shape[2]:
         yield Variant("transposed", full.mT, places={"matrix": "scores"})
     for name, row in _rows(values, q.shape[-1], ("w_k", "w_q", "w_v", "q", "v", "x", "k")):
-        heads = row.repeat_interleave(max(1, len(q) // len(row)), dim=0)[: len(q)]
+        heads = _per_head(row, len(q))
         yield Variant("other-row", (q @ heads[:, :, None]).expand_as(full), "column", {"row": name})
         yield Variant("other-row", (shared @ heads[:, :, None]).mT.expand_as(full), "row", {"row": name})
     for place in range(q.shape[1]):
@@ -210,7 +210,7 @@ def _(operation: Weigh, quantity: Quantity, inputs: list[Tensor], values: Values
         made = (weights[:, place : place + 1] @ shared).expand_as(full)
         yield Variant("other-row", made, "row", {"row": ("weights", place)})
     for name, row in _rows(values, v.shape[-1], ("w_v", "w_k", "w_q", "k", "q", "x", "v")):
-        heads = row.repeat_interleave(max(1, len(weights) // len(row)), dim=0)[: len(weights)]
+        heads = _per_head(row, len(weights))
         for place in range(shared.shape[1]):
             change = weights[:, :, place, None] * (heads - shared[:, place])[:, None, :]
             yield Variant("other-row", full + change, "row", {"row": name})
@@ -280,6 +280,11 @@ def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
     yield "sign-lost", -value
     yield "point-misplaced", value * 10
     yield "point-misplaced", value / 10
+
+
+def _per_head(row: Tensor, num_heads: int) -> Tensor:
+    """One row for each of so many heads: shared by groups where there are fewer, else the first ones."""
+    return row.repeat_interleave(-(-num_heads // len(row)), dim=0)[:num_heads]
 
 
 def _rows(values: Values, width: int, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Tensor]]:

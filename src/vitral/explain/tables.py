@@ -1,6 +1,7 @@
 """Parameter tables as worked examples: each row's count from its shape, and the total from the rows."""
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.explain.choices import Counted, Total
+from vitral.explain.schema import LARGEST
 from vitral.explain.sheet import Quantity, Sheet, computed
 from vitral.model import ModelConfig, Row, parameter_table
 
@@ -16,6 +18,9 @@ FindModel = Callable[[str], ModelConfig]
 Refuse = Callable[..., UsageError]
 """Makes the error for a complaint about a part of the file."""
 Shape = tuple[int, ...]
+MOST_TOKENS = 10**9
+MOST_NAMES = 10_000
+"""That one name with braces may stand for."""
 
 _LAYER = r"(?:.*\.)?(?:MM|SA|h|blocks|layers|attn|attention)\.(?P<layer>\d+)\."
 _ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -56,6 +61,12 @@ def parameter_sheet(
     rows = claimed.get("rows", {})
     if not isinstance(rows, Mapping):
         raise refuse("rows: expected a table of names and counts", "claimed", "rows")
+    for name, count in rows.items():
+        if isinstance(count, Mapping):
+            first = ".".join((name, *itertools.islice(count, 1)))
+            raise refuse(f'row {name!r}: a name with points needs quotes, as "{first}" = 0', "claimed", "rows", name)
+    if "rows" in claimed and not rows:
+        raise refuse("rows: no row is claimed", "claimed", "rows")
     for key in claimed:
         if key not in ("rows", "total"):
             raise refuse(
@@ -89,9 +100,13 @@ def _of_model(
 ) -> tuple[list[tuple[Shape, ...]], float]:
     """Shapes of a model's own tensors."""
     vocab_size = given.get("vocab_size")
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < 1:
-        raise refuse("vocab_size: expected the number of tokens under [given]", "given", "vocab_size")
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or not 1 <= vocab_size <= MOST_TOKENS:
+        raise refuse(
+            f"vocab_size: expected the number of tokens under [given], 1 to {MOST_TOKENS:,}", "given", "vocab_size"
+        )
     try:
+        if not isinstance(given.get("model", {}), Mapping):
+            raise UsageError("model: expected a table of the model's settings")
         model = ModelConfig.parse(given["model"], "model") if "model" in given else find_model(str(given["preset"]))
     except UsageError as error:
         raise refuse(str(error), "given") from None
@@ -99,6 +114,8 @@ def _of_model(
     named: set[str] = set()
     shapes: list[tuple[Shape, ...]] = []
     for written, count in rows.items():
+        if math.prod(part.count(",") + 1 for part in re.findall(r"\{([^{}]*)\}", written)) > MOST_NAMES:
+            raise refuse(f"row {written[:20]!r}…: its braces stand for too many names", "claimed", "rows", written)
         found = [_find(name, table, count) for name in _expanded(written)]
         if None in found:
             hint = nearest(written, table)
@@ -133,4 +150,10 @@ def _expanded(name: str) -> list[str]:
 
 
 def _is_shape(shape: Any) -> bool:
-    return isinstance(shape, list) and bool(shape) and all(isinstance(size, int) and size > 0 for size in shape)
+    """Whether it is a list of sizes, of a tensor not larger than numbers stay exact."""
+    return (
+        isinstance(shape, list)
+        and bool(shape)
+        and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape)
+        and math.prod(shape) <= LARGEST
+    )

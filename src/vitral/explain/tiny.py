@@ -53,14 +53,6 @@ class Tiny:
                 f"num_heads: {self.num_heads} heads do not divide d_model = {self.d_model} into equal widths"
             )
 
-    @property
-    def setting(self) -> str:
-        """Mask, scale and sizes in a line."""
-        return (
-            f"{self.positions} × {self.d_model}, {self.num_heads} × d_k = {self.d_model // self.num_heads}, "
-            f"{self.mask}, scale {self.scale}"
-        )
-
 
 def tiny_example(tiny: Tiny, *, exercise: bool = True) -> str:
     """The case as the text of a worked example.

@@ -148,6 +148,11 @@ class Scale:
         assert self.allowed is not None
         return scales.spread_factor(scores, self.allowed, float(self.factor))
 
+    def has_spread(self, scores: Tensor) -> Tensor:
+        """For "adaptive": whether σ of a row's visible scores can be used, [heads, time]."""
+        assert self.allowed is not None
+        return scales.spread_factor(scores, self.allowed, 0.0)[:, :, 0] != 0
+
     def __call__(self, scores: Tensor) -> Tensor:
         """[heads, time, source]."""
         return steps.scale(scores, self.factors(scores))
@@ -168,6 +173,9 @@ class Scale:
         factor = float(self.factors(inputs[0]).expand(len(inputs[0]), inputs[0].shape[1], 1)[head, row, 0])
         if self.kind == "none":
             return (rule,)
+        if self.kind == "adaptive" and self.d_head is not None and not self.has_spread(inputs[0])[head, row]:
+            below = Root(Number(self.d_head, exact=True))  # one key alone, or equal scores, have no spread
+            return (Fraction(rule, below), Fraction(score, below))
         if self.kind == "adaptive":
             return (Fraction(rule, Name("σ", below=str(row + scribe.first))), Fraction(score, Number(1 / factor)))
         if self.d_head is not None and self.kind in ("sqrt", "linear"):
