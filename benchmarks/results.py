@@ -1,0 +1,181 @@
+"""What a measurement found, as plain data, and whether it reaches its goals."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchmarks.timing import Contender, Range, alternate, difference, ratio, summary
+
+OURS = "Vitral"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One contender's rounds.
+
+    Attributes:
+        name: who.
+        seconds: one number a round; inf where it did not get there.
+        facts: what else is to be said about it, by name.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    facts: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a row is to reach, measured on its own contender.
+
+    Attributes:
+        kind: "faster": at least `bound` times as fast as `peer`; "within": at most `bound` times the seconds of `peer`;
+            "beyond": at most `bound` seconds more than `peer`; "rate": at least `bound` units of work a second;
+            "seconds": at most so many.
+        bound: the number.
+        peer: whom it is held against, where it is.
+    """
+
+    kind: Literal["faster", "within", "beyond", "rate", "seconds"]
+    bound: float
+    peer: str = ""
+
+    def text(self, unit: str) -> str:
+        """The goal in one phrase.
+
+        >>> Goal("faster", 10, "transformers").text("tokens")
+        '≥ 10x transformers'
+        """
+        return {
+            "faster": f"≥ {self.bound:g}x {self.peer}",
+            "within": f"≤ {self.bound:g}x the time of {self.peer}",
+            "beyond": f"≤ {self.peer} + {self.bound:g} s",
+            "rate": f"≥ {self.bound:,g} {unit}/s",
+            "seconds": f"≤ {self.bound:g} s",
+        }[self.kind]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal beside what was measured.
+
+    Attributes:
+        text: the goal in one phrase.
+        bound: its number.
+        found: what was measured in the goal's terms, or None where the peer is not there.
+        reached: whether the median reaches it.
+        peer: whom it is held against.
+        kind: see `Goal`.
+    """
+
+    text: str
+    bound: float
+    found: Range | None
+    reached: bool
+    peer: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table: the contenders of one measurement.
+
+    Attributes:
+        row: the row it belongs to.
+        title: what was measured.
+        measurements: the contenders; the first one is the one the goals are about.
+        unit: of the work done in the seconds; empty where seconds say it all.
+        work: how much of it.
+        goals: what is to be reached.
+        notes: what has to be known to read the numbers.
+    """
+
+    row: str
+    title: str
+    measurements: tuple[Measurement, ...]
+    unit: str = ""
+    work: float = 1.0
+    goals: tuple[Goal, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> Measurement:
+        """The contender the goals are about."""
+        return self.measurements[0]
+
+    def speed_against(self, other: Measurement) -> Range:
+        """How many times as fast as `other` ours is."""
+        return ratio(other.seconds, self.ours.seconds)
+
+    def rate(self, measurement: Measurement) -> Range:
+        """Work a second."""
+        return summary([self.work / seconds for seconds in measurement.seconds])
+
+    def verdicts(self) -> list[Verdict]:
+        """Every goal beside what was measured."""
+        return [self._judge(goal) for goal in self.goals]
+
+    def _judge(self, goal: Goal) -> Verdict:
+        found = self._found(goal)
+        at_most = goal.kind in ("within", "beyond", "seconds")
+        reached = found is not None and (found.median <= goal.bound if at_most else found.median >= goal.bound)
+        return Verdict(goal.text(self.unit), goal.bound, found, reached, goal.peer, goal.kind)
+
+    def _found(self, goal: Goal) -> Range | None:
+        if goal.kind == "rate":
+            return self.rate(self.ours)
+        if goal.kind == "seconds":
+            return summary(self.ours.seconds)
+        peer = next((one for one in self.measurements if one.name == goal.peer), None)
+        if peer is None:
+            return None
+        if goal.kind == "beyond":
+            return difference(self.ours.seconds, peer.seconds)
+        return self.speed_against(peer) if goal.kind == "faster" else ratio(self.ours.seconds, peer.seconds)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data; what is infinite becomes None, which JSON can say."""
+        return {
+            "title": self.title,
+            "unit": self.unit,
+            "work": self.work,
+            "contenders": [
+                {
+                    "name": one.name,
+                    "seconds": [_plain(value) for value in one.seconds],
+                    "median_seconds": _plain(summary(one.seconds).median),
+                    "ours_is_times_as_fast": _plain_range(self.speed_against(one)),
+                    "facts": {name: _plain(value) for name, value in one.facts.items()},
+                }
+                for one in self.measurements
+            ],
+            "goals": [
+                {
+                    "goal": one.text,
+                    "kind": one.kind,
+                    "bound": one.bound,
+                    "peer": one.peer,
+                    "found": _plain_range(one.found),
+                    "reached": one.reached,
+                }
+                for one in self.verdicts()
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def measure(contenders: Mapping[str, Contender], rounds: int, warmup: int = 2) -> tuple[Measurement, ...]:
+    """The contenders in turns (`timing.alternate`), as measurements; two rounds of warm-up let compilers settle."""
+    seconds = alternate(contenders, rounds, warmup)
+    return tuple(Measurement(name, tuple(values)) for name, values in seconds.items())
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _plain_range(found: Range | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"median": _plain(found.median), "low": _plain(found.low), "high": _plain(found.high)}
