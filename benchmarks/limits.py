@@ -1,0 +1,124 @@
+"""What the machine could do at best: bare matrix products of a model's shapes, and reading its weights once."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmarks.shapes import Shape
+
+PRODUCTS = "bare matrix products"
+BANDWIDTH = "reading the weights"
+BYTES = 4
+LARGE = 2**27
+"""Numbers of the tensor that bandwidth is measured with: half a gibibyte, more than any cache holds."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product [batch, rows, inner] · [batch, inner, columns].
+
+    Attributes:
+        batch: products side by side.
+        rows: of the first matrix.
+        inner: the axis that is summed over.
+        columns: of the second matrix.
+    """
+
+    batch: int
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition are two operations."""
+        return 2 * self.batch * self.rows * self.inner * self.columns
+
+    def backward(self) -> "tuple[Product, Product]":
+        """The products of the two gradients: of the first matrix, and of the second."""
+        return (
+            Product(self.batch, self.rows, self.columns, self.inner),
+            Product(self.batch, self.inner, self.rows, self.columns),
+        )
+
+
+def forward_products(shape: Shape) -> list[Product]:
+    """Every product of a forward pass over a batch of full windows.
+
+    Attention is the whole square, as the textbook multiplies it; a causal kernel that skips half of it needs less.
+    """
+    tokens, d, d_head = shape.batch * shape.context, shape.d_model, shape.d_model // shape.heads
+    squares = shape.batch * shape.heads
+    block = [
+        Product(1, tokens, d, 3 * d),
+        Product(squares, shape.context, d_head, shape.context),
+        Product(squares, shape.context, shape.context, d_head),
+        Product(1, tokens, d, d),
+        Product(1, tokens, d, 4 * d),
+        Product(1, tokens, 4 * d, d),
+    ]
+    return [*block * shape.layers, Product(1, tokens, d, shape.vocab)]
+
+
+def training_products(shape: Shape) -> list[Product]:
+    """Every product of a training step: forward, and both gradients of each."""
+    forward = forward_products(shape)
+    return [*forward, *(gradient for product in reversed(forward) for gradient in product.backward())]
+
+
+def multiply(products: list[Product]) -> Callable[[], None]:
+    """An action that computes these products, each with matrices of its own, into memory that is already there."""
+    work = [_operands(product) for product in products]
+
+    def run() -> None:
+        for first, second, out in work:
+            if out.dim() == 2:
+                torch.mm(first, second, out=out)
+            else:
+                torch.bmm(first, second, out=out)
+
+    return run
+
+
+def _operands(product: Product) -> tuple[Tensor, Tensor, Tensor]:
+    """Two matrices and room for their product; a single product is two-dimensional, as a linear layer's is.
+
+    A weight of a linear layer lies [out, in] and is multiplied transposed; BLAS takes either at the same speed.
+    """
+    lead = () if product.batch == 1 else (product.batch,)
+    return (
+        torch.randn(*lead, product.rows, product.inner),
+        torch.randn(*lead, product.inner, product.columns),
+        torch.empty(*lead, product.rows, product.columns),
+    )
+
+
+def weights_read(shape: Shape) -> int:
+    """Bytes of the weights that one generated token reads: every matrix once, and one row of each embedding."""
+    block = 12 * shape.d_model**2 + 13 * shape.d_model
+    return BYTES * (shape.layers * block + shape.vocab * shape.d_model + 4 * shape.d_model)
+
+
+def reading(num_bytes: int, *, large: int = LARGE) -> Callable[[], float]:
+    """A contender that gives the seconds in which memory hands over `num_bytes`.
+
+    It reads a large tensor, by a sum and by a matrix-vector product (what generation does), and takes the faster.
+    """
+    width = 2**12
+    matrix = torch.ones(large // width, width)
+    vector, out = torch.ones(width), torch.empty(large // width)
+    readers: list[Callable[[], object]] = [matrix.sum, lambda: torch.mv(matrix, vector, out=out)]
+
+    def run() -> float:
+        return min(_seconds(read) for read in readers) * num_bytes / (BYTES * matrix.numel())
+
+    return run
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin

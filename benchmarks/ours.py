@@ -1,0 +1,95 @@
+"""Vitral as a contender: the only file here that knows how its rooms are put together."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.shapes import Shape
+from vitral.core.streams import numpy_stream
+from vitral.data import Batches, CharTokenizer, Corpus, CorpusConfig, Dataset, prepare
+from vitral.decoding import Sampling, generate
+from vitral.model import Transformer
+from vitral.runs import RunFolder
+from vitral.training import RunConfig, silent
+from vitral.training.loop import Session, one_step
+from vitral.training.optimizers import build_optimizer
+
+Feed = Callable[[], tuple[Tensor, Tensor]]
+"""Gives the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
+
+CHARACTERS = 300_000
+LEARNING_RATE = 3e-3
+
+
+def tokenizer(vocab: int) -> CharTokenizer:
+    """A character tokenizer of so many tokens, `<PAD>` and a newline among them."""
+    return CharTokenizer("\n" + "".join(chr(0x100 + number) for number in range(vocab - 2)))
+
+
+def synthetic(shape: Shape) -> Dataset:
+    """A text of random characters: how long a step takes does not depend on what is learned in it."""
+    alphabet = tokenizer(shape.vocab).alphabet
+    drawn = numpy_stream(0, "benchmark").integers(len(alphabet), size=CHARACTERS)
+    # Every character of the alphabet has to occur, or the vocabulary would be smaller.
+    text = alphabet + "".join(np.array(list(alphabet))[drawn])
+    raw = text.encode()
+    corpus = Corpus("synthetic", text, len(raw), hashlib.sha256(raw).hexdigest())
+    with tempfile.TemporaryDirectory() as cache:
+        dataset = prepare(CorpusConfig(), corpus=corpus, cache=Path(cache))
+        parts = {name: type(part)(np.array(part.tokens), part.stretches) for name, part in dataset.parts.items()}
+    dataset.parts.update(parts)
+    return dataset
+
+
+def feed(shape: Shape, dataset: Dataset, seed: int = 1) -> Feed:
+    """The batches of Vitral's own training, for whoever trains: the same windows in the same order."""
+    batches = Batches(dataset.parts["train"], context_length=shape.context, batch_size=shape.batch, seed=seed)
+    step = -1
+
+    def draw() -> tuple[Tensor, Tensor]:
+        nonlocal step
+        step += 1
+        return batches.batch(step)
+
+    return draw
+
+
+def model(shape: Shape, seed: int = 1) -> Transformer:
+    """The model of this shape."""
+    return Transformer(shape.model_config(), shape.vocab, seed=seed)
+
+
+def trainer(shape: Shape, dataset: Dataset) -> Callable[[], object]:
+    """One training step of Vitral's own loop, and everything that belongs to it."""
+    training = {
+        "steps": 10**9,
+        "batch_size": shape.batch,
+        "optimizer": {"name": "adamw", "learning_rate": LEARNING_RATE},
+        "device": "cpu",
+    }
+    config = RunConfig.parse({"model": shape.model_config().plain(), "training": training})
+    ours = model(shape, config.seed)
+    optimizer = build_optimizer(ours, config.training.optimizer)
+    session = Session(config, dataset, ours, optimizer, RunFolder(Path(tempfile.gettempdir())), silent)
+
+    def step() -> None:
+        one_step(session)
+        session.progress.step += 1
+
+    return step
+
+
+def generator(shape: Shape, num_tokens: int) -> Callable[[], object]:
+    """One sample of so many tokens, from the beginning of a line."""
+    ours, letters = model(shape).eval(), tokenizer(shape.vocab)
+    return lambda: generate(ours, letters, [""], max_tokens=num_tokens, sampling=Sampling())
+
+
+def window(shape: Shape) -> Tensor:
+    """One full window of random tokens, [1, time]."""
+    return torch.from_numpy(numpy_stream(0, "window").integers(1, shape.vocab, size=(1, shape.context)))

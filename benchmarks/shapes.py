@@ -1,0 +1,69 @@
+"""The models that are measured, as numbers that every peer can be made of."""
+
+from dataclasses import dataclass, replace
+
+from vitral.api import presets
+from vitral.model import ModelConfig
+from vitral.training import RunConfig
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A GPT with learned positions, pre-norm, GELU, a feed-forward four times as wide, and a head of its own.
+
+    Attributes:
+        vocab: tokens of the vocabulary.
+        context: tokens the model sees at once.
+        d_model: width of the residual stream.
+        layers: number of blocks.
+        heads: attention heads.
+        batch: windows of a training batch.
+        dropout: of the attention weights and of the feed-forward's output.
+        init: "pytorch": every layer's own default; "gpt2": N(0, 0.02), and narrower where a block joins the stream.
+    """
+
+    vocab: int
+    context: int
+    d_model: int
+    layers: int
+    heads: int
+    batch: int
+    dropout: float = 0.0
+    init: str = "pytorch"
+
+    def without_dropout(self) -> "Shape":
+        """The same model without dropout."""
+        return replace(self, dropout=0.0)
+
+    def model_config(self) -> ModelConfig:
+        """The shape as Vitral is told it."""
+        return ModelConfig.parse(
+            {
+                "context_length": self.context,
+                "d_model": self.d_model,
+                "num_layers": self.layers,
+                "num_heads": self.heads,
+                "dropout": {"weights": self.dropout, "feed_forward": self.dropout},
+                "initialisation": self.init,
+            }
+        )
+
+
+def shakespeare() -> Shape:
+    """The preset `shakespeare`, with the vocabulary it is counted with."""
+    preset = presets()["shakespeare"]
+    config = RunConfig.parse(preset.run)
+    model = config.model
+    return Shape(
+        vocab=preset.vocabulary,
+        context=model.context_length,
+        d_model=model.d_model,
+        layers=model.num_layers,
+        heads=model.num_heads,
+        batch=config.training.batch_size,
+        dropout=model.dropout.weights,
+    )
+
+
+MEDIUM = Shape(vocab=65, context=256, d_model=384, layers=6, heads=6, batch=8)
+"""10.7 million parameters: the model that nanoGPT trains on Shakespeare, with a batch for a laptop."""
