@@ -1,0 +1,114 @@
+"""Processes as contenders: cold ones, with empty caches, and the clock on their walls."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.options import LeftOut, Options
+from vitral.core.errors import UsageError
+from vitral.data import Corpus, CorpusConfig, cache_folder, load_corpus
+
+ROOT = Path(__file__).resolve().parents[1]
+LAST_LINES = 3
+
+
+def shakespeare_corpus() -> Corpus:
+    """The complete Shakespeare.
+
+    Raises:
+        LeftOut: it is not here and cannot be fetched.
+    """
+    try:
+        return load_corpus(CorpusConfig(source="shakespeare"))
+    except UsageError as error:
+        raise LeftOut(f"the complete Shakespeare is not here ({error})") from None
+
+
+def environment(options: Options, scratch: Path) -> dict[str, str]:
+    """What a cold process sees: our threads, empty caches under `scratch`, and the texts where they are.
+
+    Vitral's cache holds downloads too, so without a folder of the user's own the downloaded texts are named as one.
+    """
+    corpora = os.environ.get("VITRAL_CORPORA") or str(cache_folder() / "corpora")
+    texts = {"VITRAL_CORPORA": str(Path(corpora).resolve())} if Path(corpora).is_dir() else {}
+    threads = str(options.threads)
+    return {
+        **os.environ,
+        **texts,
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "VITRAL_CACHE": str(scratch / "vitral"),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+    }
+
+
+@contextmanager
+def cold(options: Options) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder that goes away, and the environment of a process whose caches lie in it, empty."""
+    with tempfile.TemporaryDirectory(prefix="vitral-bench-") as folder:
+        scratch = Path(folder)
+        yield scratch, environment(options, scratch)
+
+
+def python(*arguments: str) -> list[str]:
+    """This Python with arguments."""
+    return [sys.executable, *arguments]
+
+
+def finish(command: Sequence[str], env: dict[str, str]) -> str:
+    """Run a command to its end; gives what it printed.
+
+    Raises:
+        LeftOut: it failed; with its last lines.
+    """
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = " | ".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
+        raise LeftOut(f"{' '.join(command[1:4])} … failed ({done.returncode}): {said}")
+    return done.stdout
+
+
+def wall(command: Sequence[str], env: dict[str, str]) -> Callable[[], float]:
+    """A contender: the wall time of the process from start to end."""
+
+    def run() -> float:
+        begin = time.perf_counter()
+        finish(command, env)
+        return time.perf_counter() - begin
+
+    return run
+
+
+def last_json(printed: str) -> dict[str, Any]:
+    r"""The JSON object on the last line of what a process printed.
+
+    >>> last_json('loading ...\n{"unix": 5}\n')
+    {'unix': 5}
+    """
+    return json.loads(printed.strip().splitlines()[-1])
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """The events of a run's metrics.jsonl."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def trained_at(events: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
+    """When the last optimizer step of a run was done (Unix time), its number, and the test loss measured after it.
+
+    Raises:
+        LeftOut: the run does not say.
+    """
+    trained = [event for event in events if event["event"] == "trained"]
+    losses = [event["test_loss"] for event in events if event["event"] == "evaluation"]
+    if not trained or not losses:
+        raise LeftOut('metrics.jsonl says no {"event": "trained", "unix": …}: this Vitral does not time its last step')
+    return trained[-1]["unix"], trained[-1]["step"], losses[-1]
