@@ -1,0 +1,96 @@
+"""`python -m benchmarks [ROW …]`: measure, print, and keep the results of this machine."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from benchmarks import figure, table
+from benchmarks.machine import describe_machine, machine_slug
+from benchmarks.options import QUICK_ROUNDS, LeftOut, Options
+from benchmarks.peers import nanogpt
+from benchmarks.rows import ROWS, together
+from vitral.figures.style import save
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def parser() -> argparse.ArgumentParser:
+    """What can be said on the command line."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    # `choices` would refuse the empty list that stands for all rows, so rows are checked by hand.
+    made.add_argument("rows", nargs="*", metavar="ROW", help=f"all if none is named: {', '.join(ROWS)}")
+    made.add_argument("--quick", action="store_true", help="a smoke run: numbers that mean nothing, nothing is kept")
+    made.add_argument("--rounds", type=_count, default=None, help=f"of each contender (default {Options.rounds})")
+    made.add_argument("--seeds", type=_count, default=Options.seeds, help="of the rows that train to a target loss")
+    made.add_argument("--threads", type=_count, default=None, help="of every contender (default PyTorch's)")
+    made.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="for the results of this machine")
+    made.add_argument("--nanogpt", type=Path, default=None, metavar="FOLDER", help="a checkout of nanoGPT")
+    return made
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the rows; gives the exit code, 1 where something asked for by name could not be measured."""
+    given = parser()
+    said = given.parse_args(arguments)
+    if unknown := [row for row in said.rows if row not in ROWS]:
+        given.error(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    if said.threads is not None:
+        torch.set_num_threads(said.threads)
+    options = Options(
+        rounds=said.rounds or (QUICK_ROUNDS if said.quick else Options.rounds),
+        seeds=said.seeds,
+        threads=torch.get_num_threads(),
+        quick=said.quick,
+        nanogpt=said.nanogpt,
+    )
+    console = Console()
+    try:
+        if options.nanogpt is not None:
+            nanogpt.load(options.nanogpt)
+    except LeftOut as reason:
+        given.error(str(reason))
+    # A smoke run's numbers are no results: they are kept only where somebody says so.
+    folder = said.out or (None if said.quick else RESULTS)
+    left_out = _measure(said.rows or list(ROWS), options, folder, console)
+    return 1 if any(row in said.rows for row in left_out) else 0
+
+
+def _measure(rows: Sequence[str], options: Options, folder: Path | None, console: Console) -> list[str]:
+    """Measure row after row, keeping each as soon as it is there; gives the rows left out."""
+    machine = describe_machine(options.threads)
+    console.print(f"{machine['processor']}, {machine['cores']} cores, {options.threads} threads", highlight=False)
+    slug, kept = machine_slug(machine), {}
+    left_out: list[str] = []
+    for measure, names in together(rows):
+        try:
+            found = measure(names, options)
+        except LeftOut as reason:
+            console.print(f"{', '.join(names)}: left out: {reason}", markup=False, highlight=False)
+            left_out += names
+            continue
+        left_out += sorted(set(names) - {section.row for section in found})
+        for section in found:
+            table.show(section, console)
+        if folder is not None:
+            kept = table.write(folder / f"{slug}.json", machine, found)
+    if folder is not None and kept:
+        title = f"{machine['processor']}, {options.threads} threads, {machine['date']}"
+        in_order = {row: kept[row] for row in ROWS if row in kept}
+        save(figure.draw(figure.bars(in_order), title), folder, slug)
+        console.print(f"kept in {folder}", highlight=False)
+    return left_out
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""The rows: each a measurement of its own, by the name it is asked for."""
+
+from collections.abc import Callable, Sequence
+
+from benchmarks.options import Options
+from benchmarks.results import Section
+from benchmarks.rows import capturing, encoding, evaluating, generating, starting, target, training
+
+Measure = Callable[[Sequence[str], Options], list[Section]]
+
+_MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
+    (target.NAMES, target.measure),
+    (training.NAMES, training.measure),
+    (generating.NAMES, generating.measure),
+    (encoding.NAMES, encoding.measure),
+    (capturing.NAMES, capturing.measure),
+    (starting.NAMES, starting.measure),
+    (evaluating.NAMES, evaluating.measure),
+)
+
+ROWS: dict[str, Measure] = {name: measure for names, measure in _MODULES for name in names}
+"""Row -> what measures it; rows with one measure are measured together, in turns with the same peers."""
+
+
+def together(names: Sequence[str]) -> list[tuple[Measure, list[str]]]:
+    """The measures of these rows in order, each with the rows it is asked for."""
+    groups: dict[Measure, list[str]] = {}
+    for name in ROWS:
+        if name in names:
+            groups.setdefault(ROWS[name], []).append(name)
+    return list(groups.items())
