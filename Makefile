@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format gallery clean
+.PHONY: demo test check format gallery bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -25,6 +25,10 @@ format: $(VENV)/.installed-dev
 gallery: $(VENV)/.installed
 	$(BIN)/python docs/make_gallery.py
 
+# BENCH names rows and options: make bench BENCH="step throughput --threads 2"
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks $(BENCH)
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("vitral needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 …") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +39,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	touch $@
 
 clean:
