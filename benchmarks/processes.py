@@ -107,8 +107,8 @@ def trained_at(events: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
     Raises:
         LeftOut: the run does not say.
     """
-    trained = [event for event in events if event["event"] == "trained"]
+    trained = [event for event in events if event["event"] == "end"]
     losses = [event["test_loss"] for event in events if event["event"] == "evaluation"]
     if not trained or not losses:
-        raise LeftOut('metrics.jsonl says no {"event": "trained", "unix": …}: this Vitral does not time its last step')
-    return trained[-1]["unix"], trained[-1]["step"], losses[-1]
+        raise LeftOut("metrics.jsonl has no end and no evaluation: the run was not finished")
+    return trained[-1]["stepped"], trained[-1]["step"], losses[-1]

@@ -169,9 +169,9 @@ def test_the_best_setting_reaches_most_often_then_soonest() -> None:
 
 def test_the_clock_of_a_run_is_in_its_metrics() -> None:
     evaluation = {"event": "evaluation", "step": 3, "test_loss": 1.5}
-    with pytest.raises(LeftOut, match="trained"):
+    with pytest.raises(LeftOut, match="not finished"):
         trained_at([evaluation])
-    assert trained_at([{"event": "trained", "step": 3, "unix": 12.5}, evaluation]) == (12.5, 3, 1.5)
+    assert trained_at([{"event": "end", "step": 3, "stepped": 12.5}, evaluation]) == (12.5, 3, 1.5)
 
 
 def test_a_cold_process_has_empty_caches_and_our_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

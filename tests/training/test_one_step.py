@@ -22,7 +22,7 @@ from vitral.runs import RunFolder, load_run
 from vitral.training import Event, RunConfig, resume, train
 from vitral.training.loop import Session, backward, one_step
 from vitral.training.optimizers import (
-    OptimizerConfig,
+    AdamWConfig,
     build_optimizer,
     decay_groups,
     load_optimizer_tensors,
@@ -131,23 +131,23 @@ class TestOptimizer:
         }
         assert "blocks.0.attn.scale.factor" in rest
         assert len(decayed) + len(rest) == len(list(model.parameters()))
-        groups = build_optimizer(model, OptimizerConfig(weight_decay=0.3)).param_groups
+        groups = build_optimizer(model, AdamWConfig(weight_decay=0.3)).param_groups
         assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(7, 0.3), (len(rest), 0.0)]
 
     def test_a_model_without_biases_and_norms_has_one_group(self) -> None:
         model = self.made(bias=False, norm="none")
-        assert len(build_optimizer(model, OptimizerConfig()).param_groups) == 1
+        assert len(build_optimizer(model, AdamWConfig()).param_groups) == 1
 
     def test_state_is_named_tensors_and_comes_back(self) -> None:
         model = self.made()
-        optimizer = build_optimizer(model, OptimizerConfig())
+        optimizer = build_optimizer(model, AdamWConfig())
         model(torch.zeros(1, 3, dtype=torch.long)).sum().backward()
         optimizer.step()
         tensors = optimizer_tensors(model, optimizer)
         assert {key.split("/")[1] for key in tensors} == {"step", "exp_avg", "exp_avg_sq"}
         assert len(tensors) == 3 * len(list(model.parameters()))
         other = self.made()
-        empty = build_optimizer(other, OptimizerConfig())
+        empty = build_optimizer(other, AdamWConfig())
         assert optimizer_tensors(other, empty) == {}
         load_optimizer_tensors(other, empty, tensors, "here")
         assert all(torch.equal(value, tensors[key]) for key, value in optimizer_tensors(other, empty).items())
@@ -162,7 +162,7 @@ class TestOptimizer:
     def test_state_that_does_not_fit_is_refused_in_one_line(self, tensors: dict[str, Tensor], complaint: str) -> None:
         model = self.made()
         with pytest.raises(UsageError) as refused:
-            load_optimizer_tensors(model, build_optimizer(model, OptimizerConfig()), tensors, "here")
+            load_optimizer_tensors(model, build_optimizer(model, AdamWConfig()), tensors, "here")
         assert complaint in str(refused.value)
         assert "\n" not in str(refused.value)
 

@@ -103,6 +103,9 @@ def test_what_is_said_while_training(configured: Configured, tmp_path: Path) -> 
     said: list[Event] = []
     sizes = {"steps": 5, "evaluate_every": 2, "log_every": 2, "sample_every": 3, "sample_tokens": 7}
     folder = train(configured(training=sizes), tmp_path / "run", reporter=said.append)
+    lines = said.pop(2)  # counted before the first loss that is compared with them
+    assert lines["event"] == "lines"
+    assert folder.document("corpus")["ngrams"] == lines["ngrams"]
     assert [(event["event"], event["step"]) for event in said] == [
         ("start", 0),
         ("step", 2),

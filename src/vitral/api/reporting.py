@@ -23,7 +23,8 @@ def write_run_report(path: Path) -> Path:
         StorageError: the disk did not take them.
     """
     folder = RunFolder.open(path)
-    lines = NgramLines.from_plain(folder.document("corpus")["ngrams"])
+    counted = folder.document("corpus").get("ngrams")  # there is none before the first evaluation
+    lines = None if counted is None else NgramLines.from_plain(counted)
     config = ModelConfig.parse(folder.config["model"], f"{path}/config.toml")
     vocab_size = folder.document("corpus")["vocab_size"]
     sections: list[Section] = [*loss_sections(folder, lines)]
@@ -38,10 +39,10 @@ def write_run_report(path: Path) -> Path:
     return target
 
 
-def loss_sections(folder: RunFolder, lines: NgramLines) -> list[Section]:
+def loss_sections(folder: RunFolder, lines: NgramLines | None) -> list[Section]:
     """The losses of a run, as a sentence, a figure (written into its report folder) and a table."""
     evaluations = folder.metrics("evaluation")
-    if not evaluations:
+    if not evaluations or lines is None:
         return [Paragraph("Nothing has been evaluated yet.")]
     last = evaluations[-1]
     steps = [event["step"] for event in evaluations]

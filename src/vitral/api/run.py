@@ -13,7 +13,7 @@ from vitral.core.errors import UsageError
 from vitral.core.names import require_known
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
-from vitral.evaluation import NgramLines, PartLoss, evaluate_part
+from vitral.evaluation import NgramLines, PartLoss, evaluate_part, ngram_lines
 from vitral.explain import View, Walkthrough, walk_run
 from vitral.model import Row, parameter_table
 from vitral.model.selfcheck import check_device
@@ -153,7 +153,11 @@ class Run:
 
     def ngram_lines(self) -> NgramLines:
         """What counting alone achieves on the run's test part."""
-        return NgramLines.from_plain(self.folder.document("corpus")["ngrams"])
+        known = self.folder.document("corpus").get("ngrams")
+        if known is not None:
+            return NgramLines.from_plain(known)
+        parts = self.dataset().parts  # stopped before its first evaluation
+        return ngram_lines(parts["train"], parts["test"], self.tokenizer.vocab_size)
 
     def encode(self, text: str) -> Tensor:
         """The text as a batch of one, [1, time], on the model's device."""

@@ -51,6 +51,7 @@ class MultiHeadAttention(nn.Module):
         check_heads(d_model, num_heads, num_kv_heads)
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.d_head = d_model // num_heads
+        self.widths = tuple(heads * self.d_head for heads in (num_heads, num_kv_heads, num_kv_heads))
         self.mask, self.dropout = mask, dropout
         self.in_proj = nn.Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_head, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
@@ -58,8 +59,7 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, x: Float[Tensor, "batch time d_model"]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [batch, heads, time, d_head], keys and values [batch, kv_heads, time, d_head] of x."""
-        widths = [heads * self.d_head for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
-        q, k, v = self.in_proj(x).split(widths, dim=-1)
+        q, k, v = self.in_proj(x).split(self.widths, dim=-1)
         return (
             steps.split_heads(q, self.num_heads),
             steps.split_heads(k, self.num_kv_heads),

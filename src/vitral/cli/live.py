@@ -42,6 +42,7 @@ class View:
         if kind == "start":
             self.__init__()
             self.start, self.first_step = dict(event), event["step"]
+        elif kind == "lines":
             self.lines = NgramLines.from_plain(event["ngrams"])
         elif kind == "step":
             self.step = dict(event)

@@ -69,7 +69,7 @@ class ModelConfig(Config):
         tie_head: whether the head's matrix is the token embedding's.
         bias: whether projections and norms have biases. The head never has one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
-        initialisation: "gpt2" or "pytorch"; see `vitral.model.initialisation`.
+        initialisation: "gpt2", "wide" or "pytorch"; see `vitral.model.initialisation`.
     """
 
     context_length: Count = 50
@@ -87,7 +87,7 @@ class ModelConfig(Config):
     tie_head: bool = False
     bias: bool = True
     dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
-    initialisation: Literal["gpt2", "pytorch"] = "gpt2"
+    initialisation: Literal["gpt2", "wide", "pytorch"] = "gpt2"
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "ModelConfig":

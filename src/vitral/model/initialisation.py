@@ -2,10 +2,12 @@
 
     gpt2     matrices and embeddings N(0, 0.02²); the matrices that write to the residual stream (`out_proj`, `down`)
              N(0, 0.02²/(2 num_layers)), so that its variance does not grow with depth (Radford et al. 2019, §2.3)
+    wide     as gpt2, but embeddings of tokens and positions N(0, 0.2²): with Muon or a high rate the first steps then
+             need not go into undoing small ones
     pytorch  matrices uniform between ±1/√(their input width), embeddings N(0, 1): what `nn.Linear` and `nn.Embedding`
              draw by themselves
 
-In both, biases are zero, norms' gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws from
+In all, biases are zero, norms' gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws from
 a stream of its own, keyed by its name: two models that share a part share its initial numbers, whatever else they have.
 """
 
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 from vitral.core.streams import torch_stream
 
 GPT2_STD = 0.02
+WIDER = 10
 EMBEDDINGS = ("token_embedding.weight", "positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
 
@@ -30,6 +33,11 @@ def gpt2(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator)
     return torch.randn(shape, generator=stream) * std
 
 
+def wide(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
+    """Initial numbers of the parameter `name` after GPT-2, with wide embeddings."""
+    return gpt2(name, shape, num_layers, stream) * (WIDER if name in EMBEDDINGS else 1)
+
+
 def pytorch(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
     """Initial numbers of the parameter `name` after PyTorch's own layers."""
     if name in EMBEDDINGS:
@@ -37,7 +45,7 @@ def pytorch(name: str, shape: torch.Size, num_layers: int, stream: torch.Generat
     return (2 * torch.rand(shape, generator=stream) - 1) / math.sqrt(shape[1])
 
 
-DRAWS: dict[str, Draw] = {"gpt2": gpt2, "pytorch": pytorch}
+DRAWS: dict[str, Draw] = {"gpt2": gpt2, "wide": wide, "pytorch": pytorch}
 """By `model.initialisation`."""
 
 

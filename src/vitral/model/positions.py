@@ -80,23 +80,25 @@ class Rotary(Positions):
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Keep the angles per position."""
+        """Keep the turns of the positions up to the context length."""
         super().__init__()
-        half = config.d_head // 2
-        frequencies = 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.register_buffer("turns", turns(0, config.context_length, config.d_head), persistent=False)
 
-    frequencies: Tensor
+    turns: Tensor
+
+    @property
+    def frequencies(self) -> Float[Tensor, " half"]:
+        """By how many radians each pair turns from one position to the next."""
+        return frequencies(self.turns.shape[-1])
 
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], start: int
     ) -> Float[Tensor, "batch heads time d_head"]:
         """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
-        positions = torch.arange(start, start + x.shape[-2], device=x.device, dtype=self.frequencies.dtype)
-        angles = torch.outer(positions, self.frequencies)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+        end, width = start + x.shape[-2], x.shape[-1]
+        known = self.turns[:, start:end] if end <= self.turns.shape[1] else turns(start, end, width).to(self.turns)
+        cos, sin = known.to(x.dtype)
+        return torch.addcmul(x * cos, x.roll(width // 2, dims=-1), sin)
 
 
 class ALiBi(Positions):
@@ -134,6 +136,21 @@ class Relative(Positions):
         """The table looked up at each query-key distance."""
         distance = distances(time, source, self.by_distance.device).clamp(-self.reach, self.reach)
         return self.by_distance[:, distance + self.reach]
+
+
+def frequencies(width: int) -> Float[Tensor, " half"]:
+    """10000^(-2i/width), i = 0 … width/2 - 1, in float64."""
+    return 10_000.0 ** (-torch.arange(width // 2, dtype=torch.float64) / (width // 2))
+
+
+def turns(start: int, end: int, width: int) -> Float[Tensor, "2 time width"]:
+    """The turns of every pair: (cos φ, cos φ) and (-sin φ, sin φ) at positions start … end - 1, in float64.
+
+    With them (a, b) is turned as (a, b) · (cos, cos) + (b, a) · (-sin, sin).
+    """
+    angles = torch.outer(torch.arange(start, end, dtype=torch.float64), frequencies(width))
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:

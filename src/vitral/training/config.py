@@ -8,7 +8,7 @@ from vitral.core.config import Config
 from vitral.core.devices import DeviceName, DtypeName
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
-from vitral.training.optimizers import OptimizerConfig
+from vitral.training.optimizers import AdamWConfig, OptimizerConfig
 from vitral.training.schedules import ScheduleConfig
 
 Steps = Annotated[int, Field(ge=1, le=10**9)]
@@ -38,7 +38,7 @@ class TrainingConfig(Config):
     steps: Steps = 1200
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 64
     accumulation: Annotated[int, Field(ge=1, le=2**20)] = 1
-    optimizer: OptimizerConfig = OptimizerConfig()
+    optimizer: OptimizerConfig = AdamWConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     evaluate_every: Steps = 200

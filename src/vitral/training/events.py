@@ -1,12 +1,14 @@
 """What training says while it runs: plain mappings, the same that go to metrics.jsonl.
 
-    {"event": "start", "steps", "step", "parameters", "vocab_size", "tokens", "device", "dtype", "ngrams"}
+    {"event": "start", "steps", "step", "parameters", "vocab_size", "tokens", "device", "dtype"}
+    {"event": "lines", "ngrams"}                            as soon as they are counted, at the latest before the first
+                                                            evaluation
     {"event": "step", "step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
     {"event": "evaluation", "step", "train_loss", "validation_loss", "test_loss"}
     {"event": "sample", "step", "text"}
     {"event": "note", "text"}                               before a resumed run's start: a damaged checkpoint
     {"event": "stopped", "step", "reason"}                  a study's run that met a number that is not finite
-    {"event": "end", "step", "finished", "seconds"}
+    {"event": "end", "step", "finished", "seconds", "stepped"}   stepped: Unix time after the last step, before it is evaluated
 
 Losses are nats per token. `train_loss` is the mean over the batches since the evaluation before, dropout on.
 """

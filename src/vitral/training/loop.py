@@ -14,12 +14,12 @@ from vitral.core.streams import ambient_stream
 from vitral.data import Dataset
 from vitral.data.batches import Batches
 from vitral.decoding import Sampling, generate
-from vitral.evaluation import evaluate_part
+from vitral.evaluation import NgramLines, evaluate_part, ngram_lines
 from vitral.model import Transformer, next_token_loss
 from vitral.runs import Checkpoint, RunFolder
 from vitral.training.config import RunConfig
 from vitral.training.events import Event, Reporter
-from vitral.training.optimizers import optimizer_tensors
+from vitral.training.optimizers import Optimizers, optimizer_tensors
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopRequest
 
@@ -61,10 +61,11 @@ class Session:
     config: RunConfig
     dataset: Dataset
     model: Transformer
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizers
     folder: RunFolder
     reporter: Reporter
     progress: Progress = field(default_factory=Progress)
+    lines: NgramLines | None = None
 
     def __post_init__(self) -> None:
         """Make the batches, which refuse a text that is too short."""
@@ -81,6 +82,22 @@ class Session:
         self.folder.append_metric(event)
         self.reporter(event)
 
+    def tell_lines(self) -> None:
+        """Count the text's n-gram lines, unless they are known, and show them.
+
+        Training does not need them: they are counted when there is a first loss to compare with them.
+        """
+        if self.lines is None:
+            parts = self.dataset.parts
+            self.lines = ngram_lines(parts["train"], parts["test"], self.dataset.tokenizer.vocab_size)
+            self.folder.write_document("corpus", describe_corpus(self.dataset, self.lines))
+            self.reporter({"event": "lines", "ngrams": self.lines.plain()})
+
+
+def describe_corpus(dataset: Dataset, lines: NgramLines | None) -> dict[str, Any]:
+    """The text, and what counting achieves on it where that is known, as plain data for corpus.json."""
+    return dataset.describe() if lines is None else {**dataset.describe(), "ngrams": lines.plain()}
+
 
 def run_steps(session: Session, request: StopRequest) -> bool:
     """Train from where the run is to its last step; gives whether it got there.
@@ -91,7 +108,7 @@ def run_steps(session: Session, request: StopRequest) -> bool:
     training, progress = session.config.training, session.progress
     began = last_log = time.perf_counter()
     tokens_per_step = training.accumulation * training.batch_size * session.config.model.context_length
-    steps_since_log = 0
+    steps_since_log, stepped = 0, time.time()
     while progress.step < training.steps and not request.asked:
         loss, norm, rate = one_step(session)
         progress.step += 1
@@ -111,14 +128,15 @@ def run_steps(session: Session, request: StopRequest) -> bool:
                     "tokens_per_second": round(speed, 1),
                 }
             )
-        paused = time.perf_counter()
+        paused, stepped = time.perf_counter(), time.time()
         after_step(session)
         last_log += time.perf_counter() - paused  # evaluating and writing are not training
     finished = progress.step >= training.steps
     if not finished:
         save(session, best=False)
     seconds = round(time.perf_counter() - began, 3)
-    session.tell({"event": "end", "step": progress.step, "finished": finished, "seconds": seconds})
+    end = {"event": "end", "step": progress.step, "finished": finished, "seconds": seconds}
+    session.tell({**end, "stepped": round(stepped, 3)})
     return finished
 
 
@@ -129,8 +147,7 @@ def one_step(session: Session) -> tuple[float, float, float]:
         TrainingStopped: the loss or a gradient is not finite; nothing was applied.
     """
     training, step = session.config.training, session.progress.step
-    rate = learning_rate(training.schedule, training.optimizer.learning_rate, step, training.steps)
-    session.optimizer.zero_grad(set_to_none=True)
+    session.optimizer.zero_grad()
     loss = sum((backward(session, step, micro) for micro in range(training.accumulation)), start=torch.zeros(()))
     gradients = [p.grad for p in session.model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
@@ -140,9 +157,9 @@ def one_step(session: Session) -> tuple[float, float, float]:
     if training.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(session.model.parameters(), training.clip_norm, norm)
     for group in session.optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = learning_rate(training.schedule, group["peak"], step, training.steps)
     session.optimizer.step()
-    return loss_value, norm_value, rate
+    return loss_value, norm_value, session.optimizer.param_groups[0]["lr"]
 
 
 def backward(session: Session, step: int, micro: int) -> Tensor:
@@ -171,6 +188,7 @@ def after_step(session: Session) -> None:
 def evaluate(session: Session) -> None:
     """Full passes over validation and test; a checkpoint, which is the best if validation says so."""
     progress, parts = session.progress, session.dataset.parts
+    session.tell_lines()
     with precision(session.device, session.config.training.dtype):
         losses = {
             f"{name}_loss": evaluate_part(session.model, parts[name], session.dataset.tokenizer).loss

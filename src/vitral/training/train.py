@@ -9,7 +9,7 @@ from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.data.tokenizers import tokenizer_from_plain
-from vitral.evaluation import NgramLines, ngram_lines
+from vitral.evaluation import NgramLines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.runs import RunFolder, load_run, refuse_existing
@@ -18,7 +18,7 @@ from vitral.runs.environment import describe_environment
 from vitral.runs.loading import load_weights
 from vitral.training.config import RunConfig
 from vitral.training.events import Reporter, silent
-from vitral.training.loop import Progress, Session, run_steps
+from vitral.training.loop import Progress, Session, describe_corpus, run_steps
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
 from vitral.training.stopping import stop_on_signals
 
@@ -39,7 +39,7 @@ def train(
         out: the folder to make.
         reporter: is told every event (`vitral.training.events`).
         dataset: the prepared corpus, if it is at hand; else it is prepared from `config.corpus`.
-        lines: its n-gram lines, if they are at hand; else they are counted.
+        lines: its n-gram lines, if they are at hand; else they are counted before the first evaluation.
         init_from: a run whose best weights and whose tokenizer training starts from (fine-tuning).
 
     Raises:
@@ -56,17 +56,15 @@ def train(
     model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
         load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
-    lines = lines or ngram_lines(dataset.parts["train"], dataset.parts["test"], dataset.tokenizer.vocab_size)
-    session = Session(
-        config, dataset, model, build_optimizer(model, config.training.optimizer), RunFolder(out), reporter
-    )
+    optimizer = build_optimizer(model, config.training.optimizer)
+    session = Session(config, dataset, model, optimizer, RunFolder(out), reporter, lines=lines)
     documents = {
         "environment": describe_environment(),
-        "corpus": {**dataset.describe(), "ngrams": lines.plain()},
+        "corpus": describe_corpus(dataset, lines),
         "tokenizer": dataset.tokenizer.plain(),
     }
     session.folder = RunFolder.create(out, complete(config), documents)
-    return _go(session, lines)
+    return _go(session)
 
 
 def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
@@ -93,8 +91,10 @@ def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
     load_optimizer_tensors(model, optimizer, checkpoint.optimizer, str(path))
     remembered = {key: checkpoint.state[key] for key in Progress().plain()}
     folder.rewind(checkpoint.step, remembered["best_step"])
-    session = Session(config, dataset, model, optimizer, folder, reporter, Progress(step=checkpoint.step, **remembered))
-    return _go(session, NgramLines.from_plain(folder.document("corpus")["ngrams"]))
+    known = folder.document("corpus").get("ngrams")
+    lines = None if known is None else NgramLines.from_plain(known)
+    progress = Progress(step=checkpoint.step, **remembered)
+    return _go(Session(config, dataset, model, optimizer, folder, reporter, progress, lines))
 
 
 def build_model(config: RunConfig, vocab_size: int) -> Transformer:
@@ -118,7 +118,7 @@ def complete(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
-def _go(session: Session, lines: NgramLines) -> RunFolder:
+def _go(session: Session) -> RunFolder:
     """Announce, train, and give the folder."""
     config = session.config
     with stop_on_signals() as request:
@@ -133,9 +133,10 @@ def _go(session: Session, lines: NgramLines) -> RunFolder:
                 "device": session.device.type,
                 "dtype": config.training.dtype,
                 "threads": torch.get_num_threads(),
-                "ngrams": lines.plain(),
                 "out": str(session.folder.path),
             }
         )
+        if session.lines is not None:
+            session.reporter({"event": "lines", "ngrams": session.lines.plain()})
         run_steps(session, request)
     return session.folder
