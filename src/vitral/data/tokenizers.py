@@ -151,7 +151,7 @@ class CharTokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         """UTF-8 bytes of one character, none for `<PAD>`."""
-        return self.decode([token]).encode("utf-8")
+        return (self.alphabet[token - 1] if 0 < token < self.vocab_size else self.decode([token])).encode("utf-8")
 
     def label(self, token: int) -> str:
         r"""One character made visible: `\n` for the newline, `␣` for the space, `<PAD>`."""

@@ -7,6 +7,7 @@ come first, so that a filter that keeps k tokens keeps exactly k.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
 import torch
@@ -95,10 +96,16 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
         if not 0 <= token < vocab:
             raise UsageError(f"forbidden token {token}: the vocabulary has ids 0 to {vocab - 1}")
     if tokens:
-        logits = logits.index_fill(-1, torch.tensor(list(tokens), device=logits.device), -math.inf)
-    if bool((logits == -math.inf).all(dim=-1).any()):
+        logits = logits.index_fill(-1, _index(tuple(tokens)).to(logits.device), -math.inf)
+    if float(logits.amax(dim=-1).amin()) == -math.inf:
         raise UsageError("no token is left to choose from: every one is forbidden or impossible")
     return logits
+
+
+@lru_cache(maxsize=16)
+def _index(tokens: tuple[int, ...]) -> Int[Tensor, " tokens"]:
+    """Ids as a tensor, the same for every token that is generated."""
+    return torch.tensor(tokens)
 
 
 def penalise_repetition(
@@ -134,8 +141,9 @@ def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) 
         UsageError: a temperature that is not positive and finite.
     """
     _require(0 < temperature < math.inf, f"temperature: must be positive and finite here, not {temperature}")
-    shifted = logits.double() - logits.double().amax(dim=-1, keepdim=True)
-    return shifted / temperature
+    logits = logits.double()
+    shifted = logits - logits.amax(dim=-1, keepdim=True)
+    return shifted if temperature == 1 else shifted / temperature
 
 
 def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "batch vocab"]:
@@ -148,8 +156,10 @@ def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "b
     [[1.0, 3.0, -inf, -inf]]
     """
     check_top_k(k, logits.shape[-1])
-    order = _descending(logits)
-    return _keep(logits, order, (torch.arange(logits.shape[-1], device=logits.device) < k).expand_as(logits))
+    least = logits.topk(k, dim=-1).values[:, -1:]
+    above, equal = logits > least, logits == least
+    spare = k - above.sum(dim=-1, keepdim=True)
+    return logits.masked_fill(~(above | (equal & (equal.cumsum(dim=-1) <= spare))), -math.inf)
 
 
 def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
@@ -206,7 +216,7 @@ def _keep(logits: Tensor, order: Tensor, kept: Bool[Tensor, "batch vocab"]) -> T
 def _checked(logits: Tensor) -> Tensor:
     """Refuse what no softmax can be taken of; -inf is an answer (impossible), NaN and +inf are not."""
     _require(
-        bool((logits < math.inf).all()),
+        float(logits.amax()) < math.inf,  # a NaN is the maximum of whatever it is among
         "the model's logits are not numbers (NaN or infinite): its weights are damaged or its training diverged; "
         "use an earlier checkpoint",
     )

@@ -7,6 +7,7 @@ it has one), which belongs to neither the prompt nor the text. Special tokens ar
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import torch
@@ -198,14 +199,14 @@ def _advance(
     use_cache: bool,
 ) -> Iterator[None]:
     """Write drafts of equal prompt length to their ends, one token each at every turn."""
-    live = list(drafts)
+    live, token_bytes = list(drafts), cache(tokenizer.token_bytes)
     reader = Reader(model, rows_of(model, [draft.ids for draft in live]), use_cache=use_cache)
     for turn in range(max_tokens):
         probabilities = distribution(reader.logits(), sampling, history=reader.history, forbidden=tokenizer.specials)
         numbers = torch.tensor([draft.uniforms.random() for draft in live], dtype=torch.float64)
         chosen = choose(probabilities, numbers)
         for draft, token in zip(live, chosen.tolist(), strict=True):
-            draft.add(token, tokenizer.token_bytes(token))
+            draft.add(token, token_bytes(token))
         going = [row for row, draft in enumerate(live) if not draft.writer.stopped]
         yield
         if not going or turn == max_tokens - 1:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
+from vitral.model.narrow import Narrow, can_narrow
 from vitral.model.transformer import Transformer
 
 
@@ -21,41 +22,50 @@ class Reader:
     The model sees a window: the last tokens of each row, at most context_length of them. A token added to a full
     window restarts it: it then holds the last context_length // 2 tokens (at least one), the new one included, and
     grows again from there. Under a prefix mask a window shorter than the prefix is read anew at every step.
-
-    Attributes:
-        history: all tokens read and added so far, [batch, time].
     """
 
     def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
         """Begin with these rows, 1 to context_length tokens each."""
-        self.history = tokens
+        self._tokens, self._length = tokens, tokens.shape[1]
         self._model, self._cache, self._begin = model, None, 0
         together = 0 if model.mask is None else model.mask.settled()
         self._cacheable_from = together if use_cache else None
+        self._narrow: Narrow | None = None
+        self._can_narrow = can_narrow(model, len(tokens))
+
+    @property
+    def history(self) -> Int[Tensor, "batch time"]:
+        """All tokens read and added so far."""
+        return self._tokens[:, : self._length]
 
     def logits(self) -> Float[Tensor, "batch vocab"]:
         """The logits of each row's next token; call once before each `append`."""
-        training = self._model.training
-        self._model.eval()
-        try:
-            with torch.inference_mode():
-                return self._read(self.history[:, self._begin :])
-        finally:
-            self._model.train(training)
+        with torch.inference_mode():
+            if not self._model.training:
+                return self._read(self._tokens[:, self._begin : self._length])
+            self._model.eval()
+            try:
+                return self._read(self._tokens[:, self._begin : self._length])
+            finally:
+                self._model.train()
 
     def append(self, tokens: Int[Tensor, " batch"]) -> None:
         """Add one token to each row."""
-        self.history = torch.cat([self.history, tokens.to(self.history.device)[:, None]], dim=1)
+        if self._length == self._tokens.shape[1]:  # room grows by doubling, so that adding stays cheap
+            self._tokens = torch.cat([self._tokens, torch.zeros_like(self._tokens)], dim=1)
+        self._tokens[:, self._length] = tokens
+        self._length += 1
         context_length = self._model.config.context_length
-        if self.history.shape[1] - self._begin > context_length:
-            self._begin = self.history.shape[1] - max(1, context_length // 2)
+        if self._length - self._begin > context_length:
+            self._begin = self._length - max(1, context_length // 2)
             if self._cache is not None:
                 self._cache.clear()
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Go on with these rows: reordered, repeated, or fewer."""
-        rows = rows.to(self.history.device)
-        self.history = self.history[rows]
+        rows = rows.to(self._tokens.device)
+        self._tokens = self._tokens[rows]
+        self._can_narrow = can_narrow(self._model, len(rows))
         if self._cache is not None:
             with torch.inference_mode():
                 self._cache.select(rows)
@@ -63,7 +73,10 @@ class Reader:
     def _read(self, window: Int[Tensor, "batch time"]) -> Float[Tensor, "batch vocab"]:
         if self._cacheable_from is None or window.shape[1] < self._cacheable_from:
             return self._model(window)[:, -1]
-        cache = self._cache = self._cache or self._model.new_cache(window.shape[0])
+        cache = self._cache = self._cache or self._model.new_cache(len(window))
+        if window.shape[1] - cache.length == 1 and cache.length and self._can_narrow:
+            self._narrow = self._narrow or Narrow(self._model)
+            return self._narrow(window[:, -1], cache)
         return self._model(window[:, cache.length :], cache=cache)[:, -1]
 
 

@@ -8,9 +8,10 @@
     {"event": "sample", "step", "text"}
     {"event": "note", "text"}                               before a resumed run's start: a damaged checkpoint
     {"event": "stopped", "step", "reason"}                  a study's run that met a number that is not finite
-    {"event": "end", "step", "finished", "seconds", "stepped"}   stepped: Unix time after the last step, before it is evaluated
+    {"event": "end", "step", "finished", "seconds", "stepped"}
 
-Losses are nats per token. `train_loss` is the mean over the batches since the evaluation before, dropout on.
+`stepped` is the Unix time after the last step, before what it has come to is measured. Losses are nats per token.
+`train_loss` is the mean over the batches since the evaluation before, dropout on.
 """
 
 from collections.abc import Callable, Mapping
