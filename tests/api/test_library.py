@@ -8,6 +8,7 @@ import torch
 import vitral
 from vitral.core.errors import UsageError
 from vitral.core.names import activation_names
+from vitral.model import count_parameters
 
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
@@ -86,3 +87,31 @@ def test_presets_are_whole_configurations(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[model]\nd_model = 64\n", encoding="utf-8")
     mine = vitral.configure(str(tmp_path / "mine.toml"), overrides=[{"model": {"num_heads": 8}}])
     assert (mine.model.d_model, mine.model.num_heads) == (64, 8)
+
+
+@pytest.mark.parametrize(
+    ("start", "minutes", "d_model", "time"),
+    [
+        ("fast", None, 96, None),
+        ("fast", 0.2, 96, 0.2),
+        ("fast", 0.5, 128, 0.5),
+        ("sample", None, 128, 2.0),
+        ("sample", 60.0, 256, 60.0),
+        ("shakespeare", 60.0, 128, 60.0),
+    ],
+)
+def test_the_default_grows_with_the_time_allowed(
+    start: str, minutes: float | None, d_model: int, time: float | None
+) -> None:
+    config = vitral.configure(start, minutes=minutes)
+    assert (config.model.d_model, config.training.minutes) == (d_model, time)
+    assert config.model.d_head % 2 == 0
+    assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
+
+
+def test_the_fast_preset_of_shakespeare_is_the_same_model() -> None:
+    theirs, ours = vitral.configure("shakespeare").model, vitral.configure("shakespeare-fast").model
+    differ = {"dropout": theirs.dropout, "initialisation": theirs.initialisation}
+    assert ours.model_copy(update=differ) == theirs
+    assert count_parameters(ours, 109) == 431_104
+    assert count_parameters(vitral.configure("fast").model, 109) <= 431_104

@@ -36,7 +36,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     expected = {
         "demo": "--out --set",
         "corpus": "--tokenizer --split --out --format",
-        "train": "--corpus --out --init-from --set --seed --device --dtype --tensorboard",
+        "train": "--corpus --out --init-from --set --seed --device --dtype --plan --minutes --tensorboard",
         "resume": "",
         "count": "--corpus --vocabulary --set --format",
         "evaluate": "--checkpoint --device --dtype --copying --format",

@@ -14,7 +14,22 @@ from vitral.data import corpus_names
 from vitral.runs import RunFolder
 from vitral.training import RunConfig
 
-DEFAULT_PRESET = "small"
+DEFAULT_PRESET = "fast"
+DEFAULT_MINUTES = 2.0
+"""Of a text for which nothing else is said."""
+
+GROWTH: tuple[tuple[float, Mapping[str, Any]], ...] = (
+    (0.5, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512, "context_length": 128}),
+    (5.0, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768, "context_length": 128}),
+    (15.0, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024, "context_length": 256}),
+)
+"""From so many minutes on the preset `fast` takes this model instead of its own (docs/speed.md says why these)."""
+GROWN_TRAINING = {
+    "batch_size": 16,
+    "optimizer": {"learning_rate": 0.04, "momentum": 0.85, "rest": {"learning_rate": 0.02}},
+    "schedule": {"warmup_steps": 20},
+}
+"""What a larger model of the preset `fast` is trained with."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,7 @@ def configure(
     *,
     corpus: str | None = None,
     init_from: Path | None = None,
+    minutes: float | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
 ) -> RunConfig:
     """The configuration of a run.
@@ -57,6 +73,7 @@ def configure(
         start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset wins.
         corpus: the text, instead of what `start` says.
         init_from: a run whose model and tokenizer are taken over.
+        minutes: the time allowed; the preset `fast`, which a bare text is trained with, grows with it.
         overrides: plain nested data, later over earlier.
 
     Raises:
@@ -73,12 +90,23 @@ def configure(
     else:
         _require_text_or_preset(start, known)
         layers += [known[DEFAULT_PRESET].run, {"corpus": {"source": start or "sample"}}]
+        says_steps = any("steps" in layer.get("training", {}) for layer in overrides)
+        minutes = DEFAULT_MINUTES if minutes is None and not says_steps else minutes
+    if minutes is not None:
+        layers += [*grown(start, minutes, known), {"training": {"minutes": minutes}}]
     if init_from is not None:
         inherited = RunFolder.open(init_from).config
         layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
     if corpus is not None:
         layers.append({"corpus": {"source": corpus}})
     return RunConfig.parse(merge(*layers, *overrides), where)
+
+
+def grown(start: str | None, minutes: float, known: Mapping[str, Preset]) -> list[Mapping[str, Any]]:
+    """The layers by which the preset `fast` grows with the time allowed; none for what is not trained with it."""
+    models = [model for least, model in GROWTH if minutes >= least]
+    its_own = (start in known and start != DEFAULT_PRESET) or (start or "").endswith(".toml")
+    return [] if its_own or not models else [{"model": models[-1]}, {"training": GROWN_TRAINING}]
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:

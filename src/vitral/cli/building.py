@@ -11,8 +11,10 @@ from vitral.cli.options import (
     Format,
     FormatOption,
     OutOption,
+    Plan,
     RunArgument,
     SetOption,
+    planned,
     runtime,
 )
 
@@ -54,6 +56,10 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Seed of initial weights, batches and dropout.")] = None,
     device: Annotated[Device | None, typer.Option(help="Where the model runs.")] = None,
     dtype: Annotated[Dtype | None, typer.Option(help="In which precision the model runs.")] = None,
+    plan: Annotated[
+        Plan | None, typer.Option(help="How steps are computed; auto: whatever a few timed steps show to be fastest.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Train for so long: as many steps as fit.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events too.")] = False,
 ) -> None:
     """Train a model."""
@@ -62,10 +68,14 @@ def train(
     from vitral.core.config import assignment
     from vitral.training import all_of, train
 
-    overrides: list[dict[str, Any]] = [runtime(device, dtype), *(assignment(setting) for setting in settings or [])]
+    overrides: list[dict[str, Any]] = [
+        runtime(device, dtype),
+        planned(plan),
+        *(assignment(setting) for setting in settings or []),
+    ]
     if seed is not None:
         overrides.append({"seed": seed})
-    config = configure(start, corpus=text, init_from=init_from, overrides=overrides)
+    config = configure(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
     folder = out or free_folder(start or config.corpus.source)
     with live_reporter() as report:
         also = [tensorboard_reporter(folder)] if tensorboard else []

@@ -31,6 +31,16 @@ class Dtype(enum.StrEnum):
     float64 = "float64"
 
 
+class Plan(enum.StrEnum):
+    """How a training step is computed."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    compiled_float32 = "compiled-float32"
+    compiled_bfloat16 = "compiled-bfloat16"
+
+
 class Which(enum.StrEnum):
     """Which checkpoint of a run."""
 
@@ -48,6 +58,17 @@ SetOption = Annotated[
 ]
 OutOption = Annotated[Path | None, typer.Option(help="The folder to make; a free one under runs/ if left out.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+
+
+def planned(plan: Plan | None) -> dict[str, Any]:
+    """The execution plan as a layer of configuration; what was not given stays as it is."""
+    training: dict[str, Any] = {}
+    if plan is Plan.auto:
+        training["plan"] = "auto"
+    elif plan is not None:
+        precise = plan.value.removeprefix("compiled-")
+        training |= {"plan": "as-written", "dtype": precise, "compile": plan.value != precise}
+    return {"training": training}
 
 
 def runtime(device: Device | None, dtype: Dtype | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vitral.core.config import merge
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
 from vitral.evaluation import NgramLines, ngram_lines
@@ -20,6 +21,8 @@ from vitral.runs.files import as_json, replace_durably, storage
 from vitral.studies.design import ResolvedArm, Study, check_seeds, first_difference, resolve
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
 from vitral.training import Event, Reporter, RunConfig, resume, silent, train
+from vitral.training.plans import SETTLED, settle
+from vitral.training.train import build_model
 
 RECORD = "study.json"
 FORMAT = 1
@@ -54,6 +57,7 @@ def run_study(
     check_seeds(seeds)
     if dataset is None:
         dataset = prepare(base.corpus)
+    base = _settled(base, out, dataset)
     arms = resolve(study, base, dataset.tokenizer.vocab_size)
     shared = _without_seed(base.plain())
     first_seeds = _record(out, study, shared, seeds, dataset)
@@ -142,6 +146,18 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], dataset: Datas
         flops_per_token=costs.forward_flops + costs.backward_flops,
         runs=tuple(runs),
     )
+
+
+def _settled(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
+    """The configuration with its execution plan, that of the study where it has begun: all arms and seeds share it."""
+    found = _read_record(out)
+    if found is None:
+        vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.parts["train"].tokens)
+        return settle(base, lambda config: build_model(config, vocab_size), num_tokens).config
+    if base.training.plan == "as-written" and base.training.minutes is None:
+        return base
+    known = {key: found["base"]["training"].get(key) for key in SETTLED}
+    return RunConfig.parse(merge(base.plain(), {"training": {**known, "minutes": None}}), "study")
 
 
 def _record(

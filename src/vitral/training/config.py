@@ -1,6 +1,6 @@
 """The configuration of a run: corpus, model and training, one frozen object."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,9 @@ class TrainingConfig(Config):
         allow_leak: train on the next token although the mask already shows it (for demonstrating what happens).
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32", "bfloat16" (arithmetic only, weights stay float32) or "float64".
+        compile: whether the model is compiled (torch.compile), which takes a minute and pays in long runs.
+        plan: "as-written", or "auto": dtype and compile are chosen by timing a few steps before the first.
+        minutes: steps is what fits this time, found by timing a few; left out: steps is as written.
     """
 
     steps: Steps = 1200
@@ -50,6 +53,9 @@ class TrainingConfig(Config):
     allow_leak: bool = False
     device: DeviceName = "auto"
     dtype: DtypeName = "float32"
+    compile: bool = False
+    plan: Literal["as-written", "auto"] = "as-written"
+    minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
 
 
 class RunConfig(Config):

@@ -20,6 +20,7 @@ from vitral.runs import Checkpoint, RunFolder
 from vitral.training.config import RunConfig
 from vitral.training.events import Event, Reporter
 from vitral.training.optimizers import Optimizers, optimizer_tensors
+from vitral.training.plans import compiled
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopRequest
 
@@ -76,11 +77,16 @@ class Session:
             seed=self.config.seed,
         )
         self.device = self.model.token_embedding.weight.device
+        self.forward = compiled(self.model, self.complain) if self.config.training.compile else self.model
 
     def tell(self, event: Event) -> None:
         """Write an event to metrics.jsonl and show it."""
         self.folder.append_metric(event)
         self.reporter(event)
+
+    def complain(self, line: str) -> None:
+        """Say in one line that something is not as it should be."""
+        self.reporter({"event": "note", "text": line})
 
     def tell_lines(self) -> None:
         """Count the text's n-gram lines, unless they are known, and show them.
@@ -168,7 +174,7 @@ def backward(session: Session, step: int, micro: int) -> Tensor:
     inputs, targets = (part.to(session.device) for part in session.batches.batch(step, micro))
     with ambient_stream(session.config.seed, "dropout", step, micro):
         with precision(session.device, training.dtype):
-            loss = next_token_loss(session.model(inputs), targets, session.model.mask) / training.accumulation
+            loss = next_token_loss(session.forward(inputs), targets, session.model.mask) / training.accumulation
         loss.backward()
     return loss.detach().cpu()
 
@@ -186,14 +192,13 @@ def after_step(session: Session) -> None:
 
 
 def evaluate(session: Session) -> None:
-    """Full passes over validation and test; a checkpoint, which is the best if validation says so."""
+    """Full passes over validation and test, in the weights' precision; a checkpoint, the best if validation says so."""
     progress, parts = session.progress, session.dataset.parts
     session.tell_lines()
-    with precision(session.device, session.config.training.dtype):
-        losses = {
-            f"{name}_loss": evaluate_part(session.model, parts[name], session.dataset.tokenizer).loss
-            for name in ("validation", "test")
-        }
+    losses = {
+        f"{name}_loss": evaluate_part(session.model, parts[name], session.dataset.tokenizer).loss
+        for name in ("validation", "test")
+    }
     for name, loss in losses.items():
         if not math.isfinite(loss):
             raise TrainingStopped(

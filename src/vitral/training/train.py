@@ -20,6 +20,7 @@ from vitral.training.config import RunConfig
 from vitral.training.events import Reporter, silent
 from vitral.training.loop import Progress, Session, describe_corpus, run_steps
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
+from vitral.training.plans import settle
 from vitral.training.stopping import stop_on_signals
 
 
@@ -53,13 +54,18 @@ def train(
         dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
     elif source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
         raise UsageError(f"--init-from {init_from}: the text was tokenized otherwise; tokens must mean the same")
-    model = build_model(config, dataset.tokenizer.vocab_size)
+    vocab_size = dataset.tokenizer.vocab_size
+    settled = settle(config, lambda config: build_model(config, vocab_size), len(dataset.parts["train"].tokens))
+    config = settled.config
+    for line in settled.notes:
+        reporter({"event": "note", "text": line})
+    model = build_model(config, vocab_size)
     if source is not None:
         load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
     optimizer = build_optimizer(model, config.training.optimizer)
     session = Session(config, dataset, model, optimizer, RunFolder(out), reporter, lines=lines)
     documents = {
-        "environment": describe_environment(),
+        "environment": {**describe_environment(), "plan": list(settled.notes)},
         "corpus": describe_corpus(dataset, lines),
         "tokenizer": dataset.tokenizer.plain(),
     }

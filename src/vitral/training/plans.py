@@ -1,0 +1,156 @@
+"""The execution plan: in which precision, compiled or not, and how many steps fit a time; measured once, then written.
+
+A run is a pure function of its configuration. So what a measurement decides is decided before the first step and
+becomes part of the configuration: resumes, and all arms of a study, share it.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vitral.core.devices import precision
+from vitral.core.errors import UsageError
+from vitral.model import Transformer, next_token_loss
+from vitral.training.config import RunConfig
+from vitral.training.optimizers import build_optimizer
+
+SETTLED = ("dtype", "compile", "plan", "steps", "evaluate_every", "schedule")
+"""Keys of `training` that `settle` may change."""
+TRIALS = 4
+"""Steps that are timed for each plan, after one that is not."""
+WORTH_COMPILING = 600.0
+"""Seconds of training from which the compiler's own time is likely to come back."""
+MOST_EPOCHS = 8
+"""Seen more often, a text is learned by heart; time allowed beyond that is not used."""
+EVALUATIONS = 5
+"""Of a run whose steps follow from a time: so many evaluations, spread evenly."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How steps are computed.
+
+    Attributes:
+        dtype: of the arithmetic.
+        compile: whether the model is compiled.
+    """
+
+    dtype: str
+    compile: bool
+
+    def __str__(self) -> str:
+        """As people say it."""
+        return f"{self.dtype}, {'compiled' if self.compile else 'not compiled'}"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A configuration in which nothing is left to be measured.
+
+    Attributes:
+        config: the configuration.
+        notes: what was measured and decided, a line each.
+    """
+
+    config: RunConfig
+    notes: tuple[str, ...]
+
+
+def settle(config: RunConfig, build: Callable[[RunConfig], Transformer], num_tokens: int) -> Settled:
+    """Measure what the configuration leaves to measurement: `training.plan = "auto"` and `training.minutes`.
+
+    Args:
+        config: of the run.
+        build: makes its model, on its device.
+        num_tokens: of the text's training part.
+
+    Raises:
+        UsageError: not even a handful of steps fits the time.
+    """
+    training, notes = config.training, []
+    if training.plan != "auto" and training.minutes is None:
+        return Settled(config, ())
+    plan = Plan(training.dtype, training.compile)
+    seconds = seconds_per_step(config, build, plan)
+    if training.plan == "auto":
+        timed = {plan: seconds}
+        for dtype in ("float32", "bfloat16"):
+            other = Plan(dtype, compile=False)
+            if other not in timed and training.dtype != "float64":
+                timed[other] = seconds_per_step(config, build, other)
+        plan = min(timed, key=lambda each: timed[each])
+        expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
+        if expected >= WORTH_COMPILING:
+            compiled = Plan(plan.dtype, compile=True)
+            try:
+                timed[compiled] = seconds_per_step(config, build, compiled)
+            except Exception as error:  # whatever the compiler or its own compilers raise
+                notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
+            plan = min(timed, key=lambda each: timed[each])
+        seconds = timed[plan]
+        listed = ", ".join(f"{each} {1000 * took:.1f} ms" for each, took in timed.items())
+        notes.append(f"plan: {plan} (a step: {listed})")
+    changes = {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
+    if training.minutes is not None:
+        steps = math.floor(60 * training.minutes / seconds)
+        notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {training.minutes:g} minutes")
+        tokens_per_step = training.accumulation * training.batch_size * config.model.context_length
+        enough = max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / tokens_per_step))
+        if enough < steps:
+            notes.append(f"plan: {enough:,} steps see each token of this text {MOST_EPOCHS} times, which is enough")
+        steps = min(steps, enough)
+        if steps < 2 * EVALUATIONS:
+            raise UsageError(
+                f"training.minutes: {training.minutes:g} are {steps} steps of {seconds:.2f} s; allow more time, or "
+                "take a smaller model"
+            )
+        warmup = min(training.schedule.warmup_steps, steps // 10)
+        changes |= {"minutes": None, "steps": steps, "evaluate_every": math.ceil(steps / EVALUATIONS)}
+        changes |= {"schedule": training.schedule.model_copy(update={"warmup_steps": warmup})}
+    return Settled(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
+
+
+def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: Plan) -> float:
+    """The median time of a step with random tokens, optimizer included, on a model that is then thrown away."""
+    training = config.training
+    model = build(config).train()
+    optimizer = build_optimizer(model, training.optimizer)
+    forward = torch.compile(model) if plan.compile else model
+    device = model.token_embedding.weight.device
+    shape = (training.batch_size, config.model.context_length + 1)
+    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
+    times = []
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        for _ in range(1 + TRIALS):
+            began = time.perf_counter()
+            for _ in range(training.accumulation):
+                with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
+                    loss = next_token_loss(forward(tokens[:, :-1]), tokens[:, 1:], model.mask)
+                loss.backward()
+                loss.item()  # waits until an accelerator is done
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(time.perf_counter() - began)
+    return sorted(times[1:])[TRIALS // 2]
+
+
+def compiled(model: Transformer, complain: Callable[[str], None]) -> Callable[[Tensor], Tensor]:
+    """The model's forward, compiled; where that turns out not to work, the model itself, after one line."""
+    forward: Callable[[Tensor], Tensor] = torch.compile(model)
+
+    def run(tokens: Tensor) -> Tensor:
+        nonlocal forward
+        try:
+            return forward(tokens)
+        except Exception as error:  # whatever the compiler or its own compilers raise
+            if forward is model:
+                raise
+            complain(f"plan: cannot compile here ({type(error).__name__}); going on without")
+            forward = model
+            return model(tokens)
+
+    return run

@@ -1,0 +1,136 @@
+"""What is measured is decided once: precision, compiling and the steps that fit a time, all written into the run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.model import Transformer
+from vitral.training import Event, RunConfig, plans, train
+from vitral.training.plans import Plan, compiled, settle
+
+Configured = Callable[..., RunConfig]
+
+
+def build(config: RunConfig) -> Transformer:
+    return Transformer(config.model, 7, seed=config.seed)
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[Plan, float | Exception]) -> list[Plan]:
+    """Let plans take so long, or fail; gives the list of those that were timed."""
+    asked: list[Plan] = []
+
+    def answer(config: RunConfig, build: Any, plan: Plan) -> float:
+        asked.append(plan)
+        took = seconds[plan]
+        if isinstance(took, Exception):
+            raise took
+        return took
+
+    monkeypatch.setattr(plans, "seconds_per_step", answer)
+    return asked
+
+
+FLOAT, BRAIN = Plan("float32", compile=False), Plan("bfloat16", compile=False)
+
+
+def test_nothing_is_measured_unasked(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = timed(monkeypatch, {})
+    config = configured(training={"dtype": "bfloat16"})
+    assert settle(config, build, 10**6).config is config
+    assert asked == []
+
+
+@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(2.0, 1.0, "bfloat16"), (1.0, 2.0, "float32")])
+def test_the_faster_precision_is_chosen_and_written(
+    float32: float, bfloat16: float, chosen: str, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = timed(monkeypatch, {FLOAT: float32, BRAIN: bfloat16})
+    found = settle(configured(training={"plan": "auto", "steps": 20}), build, 10**6)
+    assert (found.config.training.dtype, found.config.training.compile) == (chosen, False)
+    assert found.config.training.plan == "as-written"
+    assert asked == [FLOAT, BRAIN]
+    assert found.notes == (
+        f"plan: {chosen}, not compiled (a step: float32, not compiled {1000 * float32:.1f} ms, "
+        f"bfloat16, not compiled {1000 * bfloat16:.1f} ms)",
+    )
+    assert settle(found.config, build, 10**6).config is found.config
+
+
+def test_float64_stays(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = timed(monkeypatch, {Plan("float64", compile=False): 1.0})
+    assert (
+        settle(configured(training={"plan": "auto", "dtype": "float64"}), build, 10**6).config.training.dtype
+        == "float64"
+    )
+    assert len(asked) == 1
+
+
+def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = configured(training={"plan": "auto", "steps": 1000})
+    faster = Plan("bfloat16", compile=True)
+    timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: 0.5})
+    assert settle(long, build, 10**6).config.training.compile
+    timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: RuntimeError("no compiler")})
+    found = settle(long, build, 10**6)
+    assert not found.config.training.compile
+    assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
+
+
+def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, {FLOAT: 0.25})
+    schedule = {"name": "linear", "warmup_steps": 100}
+    found = settle(configured(training={"minutes": 2, "schedule": schedule}), build, 10**6).config.training
+    assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
+    with pytest.raises(UsageError, match=r"0\.01 are 2 steps of 0\.25 s; allow more time"):
+        settle(configured(training={"minutes": 0.01}), build, 10**6)
+
+
+def test_a_short_text_is_not_learned_by_heart(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 2 · 5 tokens: 8 times 100 tokens are 80 steps, however much time there is."""
+    timed(monkeypatch, {FLOAT: 0.25})
+    config = configured(training={"minutes": 2, "batch_size": 2, "accumulation": 1}, model={"context_length": 5})
+    found = settle(config, build, 100)
+    assert (found.config.training.steps, found.config.training.evaluate_every) == (80, 16)
+    assert found.notes[1] == "plan: 80 steps see each token of this text 8 times, which is enough"
+
+
+def test_steps_are_really_timed(configured: Configured) -> None:
+    config = configured()
+    before = torch.get_rng_state()
+    assert 0 < plans.seconds_per_step(config, build, FLOAT) < 60
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, {FLOAT: 3.0})
+    said: list[Event] = []
+    folder = train(configured(training={"minutes": 0.5}), tmp_path / "run", reporter=said.append)
+    line = "plan: 10 steps of 3000.0 ms in 0.5 minutes"
+    assert said[0] == {"event": "note", "text": line}
+    assert folder.document("environment")["plan"] == [line]
+    assert folder.config["training"]["steps"] == 10
+    assert "minutes" not in folder.config["training"]
+    assert folder.metrics("end")[0]["step"] == 10
+
+
+def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: Transformer) -> Callable[..., Any]:
+        def fail(tokens: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("no compiler")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    model, said = build(configured()).eval(), list[str]()
+    forward, tokens = compiled(model, said.append), torch.tensor([[1, 2]])
+    for _ in range(2):
+        assert torch.equal(forward(tokens), model(tokens))
+    assert said == ["plan: cannot compile here (RuntimeError); going on without"]
+    with pytest.raises(IndexError):
+        forward(torch.tensor([[99]]))
