@@ -81,8 +81,12 @@ def strong(batch: int, rate: float, steps: int, init: str = "pytorch") -> Recipe
 BATCHES = (8, 16, 32, 64)
 RATES = (1e-3, 2e-3, 3e-3, 6e-3)
 
-SOURCE_STEPS: int | None = None
-STRONG_STEPS: dict[tuple[int, float], int | None] = {(batch, rate): None for batch in BATCHES for rate in RATES}
+SOURCE_STEPS: int | None = 900
+STRONG_STEPS: dict[tuple[int, float], int | None] = {
+    **{(batch, rate): None for batch in BATCHES for rate in RATES},
+    (16, 6e-3): 1250,
+    (32, 6e-3): 900,
+}
 
 
 def fixed() -> list[Recipe]:

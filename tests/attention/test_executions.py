@@ -1,5 +1,6 @@
 """The fused and the traced execution of attention have one meaning, for every mask, scale and bias."""
 
+import importlib
 import itertools
 import math
 from collections.abc import Callable
@@ -101,6 +102,24 @@ def test_fused_is_traced(
             reach = max(1.0, float(other.abs().max())) * (100 if scale == "adaptive" else 1)
             assert float((one - other).abs().max()) <= tolerance * reach, (scale, bias, name)
             assert one.dtype == other.dtype == dtype
+
+
+@pytest.mark.parametrize("plain_up_to", [0, 512], ids=["kernel", "plain products"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_in_bfloat16_it_is_the_same_to_rounding(
+    mask: str, plain_up_to: int, normal: Normal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("vitral.attention.attend")
+    monkeypatch.setattr(module, "PLAIN_UP_TO", plain_up_to)
+    for (time, source), scale, bias in itertools.product(SIZES, ("sqrt", "constant", "per head"), BIASES):
+        shapes = {"q": (time, D_HEAD), "k": (source, D_HEAD), "v": (source, D_VALUE)}
+        rounded = {name: normal(BATCH, HEADS, *shape, purpose=name).bfloat16() for name, shape in shapes.items()}
+        given = {"scale": SCALES[scale](normal, time), "bias": BIASES[bias](normal, time, source)}
+        chosen = MASKS[mask](time, source)
+        found = attend(*rounded.values(), mask=chosen, **given)
+        exact = attend(*(tensor.double() for tensor in rounded.values()), mask=chosen, **given)
+        assert found.dtype == torch.bfloat16
+        torch.testing.assert_close(found.double(), exact, rtol=0, atol=0.06)
 
 
 @pytest.mark.parametrize("mask", MASKS)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
+from vitral.training.adamw import AdamW
 from vitral.training.muon import Muon, orthogonalise
 from vitral.training.optimizers import (
     AdamWConfig,
@@ -51,7 +52,7 @@ def test_a_first_step_by_hand() -> None:
     """
     for shape, factor in (((1, 2), 1.0), ((2, 1), 2**0.5)):
         weight = torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64))
-        optimizer = Muon([(weight, [shape[0]])], learning_rate=0.1, momentum=0.8, weight_decay=0.0)
+        optimizer = Muon([(weight, [shape[0]])], lr=0.1, momentum=0.8, weight_decay=0.0)
         weight.grad = torch.tensor([3.0, 4.0], dtype=torch.float64).view(shape)
         optimizer.step()
         moved = -weight.detach().flatten() / (0.1 * factor)
@@ -65,7 +66,7 @@ def test_a_first_step_by_hand() -> None:
 
 def test_decay_shrinks_before_the_step() -> None:
     weight = torch.nn.Parameter(torch.full((2, 2), 8.0, dtype=torch.float64))
-    optimizer = Muon([(weight, [2])], learning_rate=0.5, momentum=0.0, weight_decay=0.25)
+    optimizer = Muon([(weight, [2])], lr=0.5, momentum=0.0, weight_decay=0.25)
     weight.grad = torch.zeros_like(weight)
     optimizer.step()
     assert weight.tolist() == [[7.0, 7.0], [7.0, 7.0]]
@@ -78,7 +79,7 @@ def test_stacked_matrices_are_stepped_each_by_itself() -> None:
     together.grad = gradient
     for parameter, piece in zip(apart, gradient.split((4, 2, 1)), strict=True):
         parameter.grad = piece
-    settings: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.5, "weight_decay": 0.0}
+    settings: dict[str, Any] = {"lr": 0.1, "momentum": 0.5, "weight_decay": 0.0}
     Muon([(together, (4, 2, 1))], **settings).step()
     Muon([(parameter, [len(parameter)]) for parameter in apart], **settings).step()
     torch.testing.assert_close(together.detach(), torch.cat([parameter.detach() for parameter in apart]))
@@ -96,13 +97,13 @@ def test_every_parameter_has_exactly_one_optimizer(changes: dict[str, Any]) -> N
         assert sum(rows) == len(model.get_parameter(name))
         assert len(rows) == (3 if name.endswith("in_proj.weight") else 1)
     named = dict(model.named_parameters())
-    expected = {name: Muon if name in matrices else torch.optim.AdamW for name in named}
+    expected = {name: Muon if name in matrices else AdamW for name in named}
     assert {name: type(optimizer.part_of(parameter)) for name, parameter in named.items()} == expected
 
 
 def test_without_blocks_adamw_does_it_all() -> None:
     model = Transformer(ModelConfig.parse({**SIZES, "num_layers": 0}), 7)
-    assert [type(part) for part in build_optimizer(model, MuonConfig()).parts] == [torch.optim.AdamW]
+    assert [type(part) for part in build_optimizer(model, MuonConfig()).parts] == [AdamW]
 
 
 def test_rates_keep_their_own_peaks() -> None:
@@ -122,3 +123,24 @@ def test_its_state_can_be_taken_out_and_put_back() -> None:
     other = build_optimizer(model, MuonConfig())
     load_optimizer_tensors(model, other, tensors, "here")
     assert all(torch.equal(value, tensors[key]) for key, value in optimizer_tensors(model, other).items())
+
+
+def test_adamw_is_pytorchs_bit_for_bit() -> None:
+    """Only the dictionaries around the kernel are our own."""
+    models = [Transformer(ModelConfig.parse(SIZES), 7, seed=4) for _ in range(2)]
+    config = AdamWConfig(weight_decay=0.3, beta2=0.95)
+    ours = build_optimizer(models[0], config)
+    decayed = [parameter for parameter in models[1].parameters() if parameter.dim() == 2]
+    rest = [parameter for parameter in models[1].parameters() if parameter.dim() != 2]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": 0.3},
+        {"params": rest, "weight_decay": 0.0},
+    ]
+    theirs = torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    for step in range(4):
+        for model, optimizer in zip(models, (ours, theirs), strict=True):
+            optimizer.zero_grad()
+            model(torch.tensor([[1, 2, 3 + step]])).square().sum().backward()
+            optimizer.step()
+        for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+            assert torch.equal(one, other)

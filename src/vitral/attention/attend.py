@@ -13,6 +13,9 @@ from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Tap
 
+PLAIN_UP_TO = 512
+"""Up to so many keys the fused kernel takes longer, since its backward in bfloat16 is slow on the CPU."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -97,8 +100,8 @@ def attend(
 def _fused(
     q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Tensor:
-    """PyTorch's fused kernel, but for bfloat16 on the CPU: its backward takes three times as long as plain products."""
-    if q.dtype != torch.bfloat16 or q.device.type != "cpu":
+    """PyTorch's fused kernel; in bfloat16 on the CPU plain products up to `PLAIN_UP_TO` keys."""
+    if q.dtype != torch.bfloat16 or q.device.type != "cpu" or k.shape[-2] > PLAIN_UP_TO:
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale
         )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
-from vitral.figures.style import COLOURS, FONT_SIZE, MUTED, styled
+from vitral.figures.palette import MUTED
+from vitral.figures.style import COLOURS, FONT_SIZE, styled
 from vitral.figures.text import drawable
 
 PER_ROW = 36

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
 from vitral.figures.margin import Label, Reference, label_right, label_width
-from vitral.figures.style import FONT_SIZE, MUTED, look, styled
+from vitral.figures.palette import MUTED
+from vitral.figures.style import FONT_SIZE, look, styled
 from vitral.figures.text import drawable
 
 PLOT_WIDTH = 6.2

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jinja2
 from markupsafe import Markup
 
+from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section
-from vitral.figures.style import GRID, INK, MUTED, PAPER
 from vitral.figures.text import visible
 
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}

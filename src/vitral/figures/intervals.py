@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
 from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
-from vitral.figures.style import FONT_SIZE, INK, MUTED, PAPER, look, styled
+from vitral.figures.palette import INK, MUTED, PAPER
+from vitral.figures.style import FONT_SIZE, look, styled
 
 ROW_INCHES = 0.62
 PLOT_WIDTH = 6.2

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from vitral.core.errors import UsageError
-from vitral.figures.style import FONT_SIZE, GRID, MUTED, styled
+from vitral.figures.palette import GRID, MUTED
+from vitral.figures.style import FONT_SIZE, styled
 from vitral.figures.text import drawable
 
 MOST_INCHES_WIDE = 13.0

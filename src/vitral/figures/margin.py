@@ -9,7 +9,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 from vitral.figures.labels import spread
-from vitral.figures.style import FONT_SIZE, INK, MUTED, POINTS_PER_INCH
+from vitral.figures.palette import INK, MUTED
+from vitral.figures.style import FONT_SIZE, POINTS_PER_INCH
 from vitral.figures.text import drawable
 
 WRAP = 24

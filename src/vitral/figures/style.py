@@ -15,12 +15,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from vitral.core.errors import StorageError
-
-INK = "#1b1f24"
-MUTED = "#59636e"
-GRID = "#d8dde3"
-PAPER = "#ffffff"
-"""Foreground, secondary text, grid and background; a page may map them to its own (dark) colours."""
+from vitral.figures.palette import GRID, INK, MUTED, PAPER
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
 DASHES = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))

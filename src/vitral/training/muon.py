@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from vitral.training.adamw import Group, Part
 
 POLYNOMIALS = (
     (8.38367, -24.76591, 18.35708),
@@ -55,51 +57,39 @@ def orthogonalise(
     return x if product is None else product @ x
 
 
-class Muon(torch.optim.Optimizer):
-    """The optimizer of this module's beginning, over parameters that hold one matrix or several stacked ones."""
+class Muon(Part):
+    """The optimizer of this module's beginning, over parameters that hold one matrix or several stacked ones.
 
-    def __init__(
-        self,
-        stacked: Iterable[tuple[torch.nn.Parameter, Sequence[int]]],
-        *,
-        learning_rate: float,
-        momentum: float,
-        weight_decay: float,
-    ) -> None:
+    The group needs "lr", "momentum" and "weight_decay".
+    """
+
+    def __init__(self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], **numbers: float) -> None:
         """Keep what is to be optimised.
 
         Args:
             stacked: each parameter, with the numbers of rows of the matrices it stacks.
-            learning_rate: η; every step moves a square matrix by about so much in every direction.
-            momentum: μ.
-            weight_decay: W ← W - η · weight_decay · W.
+            numbers: the group's. A step moves a square matrix by about "lr" in every direction.
         """
         self._rows = {parameter: tuple(rows) for parameter, rows in stacked}
-        defaults = {"lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
-        super().__init__(list(self._rows), defaults)
+        super().__init__([{"params": list(self._rows), **numbers}])
 
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One step from the gradients as they are."""
-        for group in self.param_groups:
-            by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float]]] = {}
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                update = self._averaged(parameter, group["momentum"])
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                for weight, piece in zip(
-                    *(whole.split(self._rows[parameter]) for whole in (parameter, update)), strict=True
-                ):
-                    ratio = max(1.0, weight.shape[0] / weight.shape[1])
-                    lying = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
-                    by_shape.setdefault(tuple(lying[0].shape), []).append((*lying, ratio**0.5))
-            for same in by_shape.values():
-                directions = orthogonalise(torch.stack([piece for _, piece, _ in same]))
-                for (weight, _, factor), direction in zip(same, directions, strict=True):
-                    weight.sub_(direction, alpha=group["lr"] * factor)
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Step these parameters of a group."""
+        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float]]] = {}
+        for parameter in parameters:
+            update = self._averaged(parameter, group["momentum"])
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            pieces = (whole.split(self._rows[parameter]) for whole in (parameter, update))
+            for weight, piece in zip(*pieces, strict=True):
+                ratio = max(1.0, weight.shape[0] / weight.shape[1])
+                lying = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
+                by_shape.setdefault(tuple(lying[0].shape), []).append((*lying, ratio**0.5))
+        for same in by_shape.values():
+            directions = orthogonalise(torch.stack([piece for _, piece, _ in same]))
+            for (weight, _, factor), direction in zip(same, directions, strict=True):
+                weight.sub_(direction, alpha=group["lr"] * factor)
 
-    def _averaged(self, parameter: torch.nn.Parameter, momentum: float) -> Tensor:
+    def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
         """The gradient, averaged with those before it."""
         state, gradient = self.state[parameter], parameter.grad
         assert gradient is not None

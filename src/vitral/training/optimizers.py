@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
@@ -11,6 +10,7 @@ from vitral.attention import MultiHeadAttention
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
+from vitral.training.adamw import AdamW, Part
 from vitral.training.muon import Muon
 
 
@@ -61,23 +61,18 @@ OptimizerConfig = Annotated[Annotated[AdamWConfig | MuonConfig, Field(discrimina
 
 
 class Optimizers:
-    """One or several optimizers, each for parameters of its own, used as one.
+    """One or several optimizers, each for parameters of its own, used as one."""
 
-    Every group of parameters keeps its peak rate as `peak`.
-    """
-
-    def __init__(self, *parts: torch.optim.Optimizer) -> None:
-        """Use these as one, the rates they have now being their peaks."""
+    def __init__(self, *parts: Part) -> None:
+        """Use these as one."""
         self.parts = parts
-        for group in self.param_groups:
-            group["peak"] = group["lr"]
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """All parts' groups."""
         return [group for part in self.parts for group in part.param_groups]
 
-    def part_of(self, parameter: nn.Parameter) -> torch.optim.Optimizer:
+    def part_of(self, parameter: nn.Parameter) -> Part:
         """The optimizer of a parameter."""
         return next(part for part in self.parts for group in part.param_groups if _is_in(parameter, group["params"]))
 
@@ -88,8 +83,9 @@ class Optimizers:
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
-        for part in self.parts:
-            part.zero_grad(set_to_none=True)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
 
 def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
@@ -109,7 +105,7 @@ def build_optimizer(model: Transformer, config: OptimizerConfig) -> Optimizers:
         return Optimizers(rest)
     muon = Muon(
         [(parameters[name], rows) for name, rows in matrices.items()],
-        learning_rate=config.learning_rate,
+        lr=config.learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
     )
@@ -127,21 +123,13 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> torch.optim.AdamW:
+def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> AdamW:
     """AdamW over all parameters but some, in the two groups of `decay_groups`."""
     parameters = dict(model.named_parameters())
     decayed, rest = ([parameters[name] for name in names if name not in without] for names in decay_groups(model))
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": rest, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=config.learning_rate,
-        betas=(config.beta1, config.beta2),
-        eps=config.epsilon,
-        fused=True,
-    )
+    numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    groups = ({"params": decayed, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0})
+    return AdamW({**numbers, **group} for group in groups if group["params"])
 
 
 def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
@@ -173,6 +161,4 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
             raise UsageError(
                 f"{where}: optimizer state {key} has shape {tuple(value.shape)}, not {tuple(parameter.shape)}"
             )
-        part = optimizer.part_of(parameter)
-        device = parameter.device if quantity != "step" or part.param_groups[0].get("fused") else "cpu"
-        part.state[parameter][quantity] = value.to(device)
+        optimizer.part_of(parameter).state[parameter][quantity] = value.to(parameter.device)
