@@ -187,3 +187,12 @@ def test_any_plain_data_is_read_or_refused(data, name):
         with contextlib.suppress(UsageError):
             tokenizer = tokenizer_from_plain(plain)
             assert tokenizer.decode(range(tokenizer.vocab_size)) is not None
+
+
+def test_a_long_text_is_encoded_piece_by_piece(monkeypatch):
+    monkeypatch.setattr("vitral.data.tokenizers._CHUNK", 3)
+    tokenizer = CharTokenizer("abc")
+    assert tokenizer.encode("abcabca").tolist() == [1, 2, 3, 1, 2, 3, 1]
+    assert tokenizer.encode("abcabcé", replacement="c").tolist() == [1, 2, 3, 1, 2, 3, 3]
+    with pytest.raises(UnseenCharacter, match="at position 6"):
+        tokenizer.encode("abcabcé")

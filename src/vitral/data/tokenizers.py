@@ -28,6 +28,8 @@ from vitral.data.config import BPEConfig, CorpusConfig
 
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: no character, never generated."""
+_CHUNK = 1 << 17
+"""Characters that are encoded at once."""
 
 _NEWLINE = ord("\n")
 
@@ -112,7 +114,7 @@ class CharTokenizer:
     @cached_property
     def _ids(self) -> np.ndarray:
         """Code point -> id, 0 where there is none; the last entry stands for all higher code points."""
-        table = np.zeros(int(self._points.max()) + 2, dtype=np.int32)
+        table = np.zeros(int(self._points.max()) + 2, dtype=np.int64)
         table[self._points] = np.arange(1, self.vocab_size)
         return table
 
@@ -129,15 +131,18 @@ class CharTokenizer:
         """
         if replacement is not None and (len(replacement) != 1 or replacement not in self.alphabet):
             raise UsageError(f"replacement {replacement!a} is not a character of the tokenizer's alphabet")
-        points = code_points(text)
-        ids = self._ids[np.minimum(points, self._ids.size - 1)].astype(np.int64)
-        unseen = ids == 0
-        if unseen.any():
+        ids = np.empty(len(text), dtype=np.int64)
+        for begin in range(0, len(text), _CHUNK):  # small enough to stay in the processor's cache
+            part = ids[begin : begin + _CHUNK]
+            np.take(self._ids, code_points(text[begin : begin + _CHUNK]), mode="clip", out=part)
+            if part.all():
+                continue
+            unseen = part == 0
             if replacement is None:
-                position = int(unseen.argmax())
+                position = begin + int(unseen.argmax())
                 alphabet = f"the tokenizer's alphabet of {len(self.alphabet):,} characters"
                 raise UnseenCharacter(text[position], position, alphabet)
-            ids[unseen] = self._ids[ord(replacement)]
+            part[unseen] = self._ids[ord(replacement)]
         return ids
 
     def decode(self, ids: Iterable[Any]) -> str:
