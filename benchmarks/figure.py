@@ -7,9 +7,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.timing import Range
-from vitral.figures.style import COLOURS, INK, MUTED, styled
+from vitral.figures.palette import INK, MUTED
+from vitral.figures.style import COLOURS, styled
 
-WIDTH, BAR_HEIGHT, MARGIN = 10.0, 0.38, 1.6
+WIDTH, BAR_HEIGHT, MARGIN = 10.0, 0.46, 1.2
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _line(goal: Mapping[str, Any] | None) -> float | None:
 @styled
 def draw(found: Sequence[Bar], title: str) -> Figure:
     """Horizontal bars on a logarithmic axis around 1, the range of the paired ratios, a short line for each goal."""
-    figure = Figure(figsize=(WIDTH, MARGIN + 2 * BAR_HEIGHT * max(1, len(found))), layout="constrained")
+    figure = Figure(figsize=(WIDTH, MARGIN + BAR_HEIGHT * max(1, len(found))), layout="constrained")
     axes = figure.add_subplot()
     for place, bar in enumerate(found):
         colour = COLOURS[2] if bar.reached else COLOURS[1]
@@ -71,9 +72,9 @@ def draw(found: Sequence[Bar], title: str) -> Figure:
     axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yticks(range(len(found)), [bar.label for bar in found], fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(found) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
-    axes.set_xlabel("times as fast (thin line: lowest to highest paired ratio; thick mark: goal)")
+    axes.set_xlabel("times as fast (thin line: range, thick mark: goal)")
     figure.suptitle(title, fontsize=11)
     return figure

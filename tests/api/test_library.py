@@ -109,6 +109,12 @@ def test_the_default_grows_with_the_time_allowed(
     assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
 
 
+def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
+    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.d_model == 256
+    with pytest.raises(UsageError, match="steps is given too"):
+        vitral.configure("sample", minutes=1.0, overrides=[{"training": {"steps": 50}}])
+
+
 def test_the_fast_preset_of_shakespeare_is_the_same_model() -> None:
     theirs, ours = vitral.configure("shakespeare").model, vitral.configure("shakespeare-fast").model
     differ = {"dropout": theirs.dropout, "initialisation": theirs.initialisation}

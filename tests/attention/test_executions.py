@@ -122,6 +122,13 @@ def test_in_bfloat16_it_is_the_same_to_rounding(
         torch.testing.assert_close(found.double(), exact, rtol=0, atol=0.06)
 
 
+def test_keys_of_a_cache_may_be_more_precise_than_queries_under_autocast(normal: Normal) -> None:
+    q, k, v = (normal(1, 2, 3, 5, purpose=name, dtype=torch.float32) for name in "qkv")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend(q.bfloat16(), k, v)
+    torch.testing.assert_close(found.float(), attend(q, k, v), rtol=0, atol=0.06)
+
+
 @pytest.mark.parametrize("mask", MASKS)
 def test_the_matrix_form_is_the_loop_over_tokens(mask: str, normal: Normal) -> None:
     time, source, factor = 5, 7, 0.43

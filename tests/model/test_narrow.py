@@ -62,6 +62,20 @@ def test_it_leaves_alone_what_it_does_not_know() -> None:
     hooked.blocks[1].register_forward_hook(lambda *_: None)
     assert not can_narrow(hooked, 1)
 
+    replaced = made()
+    replaced.blocks[0].register_forward_pre_hook(lambda *_: None)
+    assert not can_narrow(replaced, 1)
+    wrapped = made()
+    wrapped.forward = wrapped.forward
+    assert not can_narrow(wrapped, 1)
+
+    class Larger(torch.nn.Linear):
+        pass
+
+    adapted = made()
+    adapted.head = Larger(12, 13, bias=False)
+    assert not can_narrow(adapted, 1)
+
     class Other(Transformer):
         def forward(self, *tokens: torch.Tensor, **options: Any) -> torch.Tensor:
             return super().forward(*tokens, **options)
@@ -82,3 +96,11 @@ def test_a_matrix_in_pieces_is_the_matrix(
     bias = torch.arange(shape[0], dtype=torch.float64) if has_bias else None
     x = torch.arange(rows * shape[1], dtype=torch.float64).view(rows, -1) - 2
     assert linear(weight, bias)(x).tolist() == torch.nn.functional.linear(x, weight, bias).tolist()
+
+
+def test_a_table_in_float64_beside_weights_in_float32() -> None:
+    model = Transformer(ModelConfig.parse({**SIZES, "positions": "sinusoidal"}), 13, seed=3).eval()
+    with torch.inference_mode():
+        step, cache = Narrow(model), model.new_cache(1)
+        model(torch.tensor([[1, 2]]), cache=cache)
+        assert step(torch.tensor([3]), cache).dtype == torch.float32

@@ -82,10 +82,19 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
     assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
 
 
+def test_a_compiler_asked_for_that_fails_is_not_timed(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, {Plan("float32", compile=True): RuntimeError("no compiler"), FLOAT: 0.5})
+    found = settle(configured(training={"minutes": 1, "compile": True}), build, 10**6)
+    assert (found.config.training.compile, found.config.training.steps) == (False, 120)
+    assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
+
+
 def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {FLOAT: 0.25})
     schedule = {"name": "linear", "warmup_steps": 100}
-    found = settle(configured(training={"minutes": 2, "schedule": schedule}), build, 10**6).config.training
+    found = settle(
+        configured(training={"minutes": 2, "schedule": schedule, "evaluate_every": 500}), build, 10**6
+    ).config.training
     assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
     with pytest.raises(UsageError, match=r"0\.01 are 2 steps of 0\.25 s; allow more time"):
         settle(configured(training={"minutes": 0.01}), build, 10**6)
@@ -94,7 +103,9 @@ def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.Monkey
 def test_a_short_text_is_not_learned_by_heart(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of 2 · 5 tokens: 8 times 100 tokens are 80 steps, however much time there is."""
     timed(monkeypatch, {FLOAT: 0.25})
-    config = configured(training={"minutes": 2, "batch_size": 2, "accumulation": 1}, model={"context_length": 5})
+    config = configured(
+        training={"minutes": 2, "batch_size": 2, "accumulation": 1, "evaluate_every": 500}, model={"context_length": 5}
+    )
     found = settle(config, build, 100)
     assert (found.config.training.steps, found.config.training.evaluate_every) == (80, 16)
     assert found.notes[1] == "plan: 80 steps see each token of this text 8 times, which is enough"

@@ -79,19 +79,22 @@ def configure(
     Raises:
         UsageError: one line saying what cannot be.
     """
+    training = merge(*overrides).get("training", {})
+    if minutes is not None and "steps" in training:
+        raise UsageError("minutes: training.steps is given too; say one of the two")
+    minutes = training.get("minutes", minutes)
     layers: list[Mapping[str, Any]] = []
     where = "config"
     known = presets()
     if start in known:
         layers.append(known[start].run)
     elif start is not None and start.endswith(".toml"):
-        layers += [known[DEFAULT_PRESET].run, read_toml(Path(start))]
+        layers.append(read_toml(Path(start)))
         where = start
     else:
         _require_text_or_preset(start, known)
         layers += [known[DEFAULT_PRESET].run, {"corpus": {"source": start or "sample"}}]
-        says_steps = any("steps" in layer.get("training", {}) for layer in overrides)
-        minutes = DEFAULT_MINUTES if minutes is None and not says_steps else minutes
+        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in training else minutes
     if minutes is not None:
         layers += [*grown(start, minutes, known), {"training": {"minutes": minutes}}]
     if init_from is not None:

@@ -101,7 +101,8 @@ def _fused(
     q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Tensor:
     """PyTorch's fused kernel; in bfloat16 on the CPU plain products up to `PLAIN_UP_TO` keys."""
-    if q.dtype != torch.bfloat16 or q.device.type != "cpu" or k.shape[-2] > PLAIN_UP_TO:
+    all_bfloat16 = q.dtype == k.dtype == v.dtype == torch.bfloat16  # a cache is in the weights' dtype
+    if not all_bfloat16 or q.device.type != "cpu" or k.shape[-2] > PLAIN_UP_TO:
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale
         )

@@ -70,6 +70,8 @@ def distribution(
     >>> distribution(torch.tensor([[2.0, 2.0, 1.0]]), GREEDY).tolist()
     [[1.0, 0.0, 0.0]]
     """
+    if not len(logits):
+        return logits.detach().cpu().double()
     logits = forbid(_checked(logits.detach().cpu().double()), forbidden)
     if sampling.top_k is not None:
         check_top_k(sampling.top_k, logits.shape[-1])
@@ -105,7 +107,8 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
 @lru_cache(maxsize=16)
 def _index(tokens: tuple[int, ...]) -> Int[Tensor, " tokens"]:
     """Ids as a tensor, the same for every token that is generated."""
-    return torch.tensor(tokens)
+    with torch.inference_mode(False):  # it outlives the mode it is made in
+        return torch.tensor(tokens)
 
 
 def penalise_repetition(

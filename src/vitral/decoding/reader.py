@@ -51,9 +51,10 @@ class Reader:
 
     def append(self, tokens: Int[Tensor, " batch"]) -> None:
         """Add one token to each row."""
-        if self._length == self._tokens.shape[1]:  # room grows by doubling, so that adding stays cheap
-            self._tokens = torch.cat([self._tokens, torch.zeros_like(self._tokens)], dim=1)
-        self._tokens[:, self._length] = tokens
+        with torch.inference_mode():  # whatever mode the caller is in when
+            if self._length == self._tokens.shape[1]:  # room grows by doubling, so that adding stays cheap
+                self._tokens = torch.cat([self._tokens, torch.zeros_like(self._tokens)], dim=1)
+            self._tokens[:, self._length] = tokens
         self._length += 1
         context_length = self._model.config.context_length
         if self._length - self._begin > context_length:

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from vitral.attention.masks import Bidirectional, Causal, Prefix, Window
 from vitral.attention.multihead import MultiHeadAttention
+from vitral.attention.scales import GivenScale, LearnedScale
 from vitral.model.block import Block
 from vitral.model.cache import KVCache
 from vitral.model.feedforward import FeedForward, SwiGLU
-from vitral.model.positions import Rotary
+from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from vitral.model.transformer import Transformer
 
 Vectors = Float[Tensor, "batch width"]
@@ -31,6 +32,13 @@ MOST_ROWS = 4
 SPLIT_FROM = 100_000
 """Matrices of at least so many numbers are read by all threads; for smaller ones waking them takes longer."""
 
+KNOWN = {
+    *(Transformer, Block, MultiHeadAttention, FeedForward, SwiGLU, GivenScale, LearnedScale),
+    *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Identity, nn.Dropout, nn.ModuleList),
+    *(Positions, Learned, Sinusoidal, Rotary, ALiBi, Relative),
+}
+"""What a model is made of that `Narrow` knows; whatever else somebody has put in goes the usual way."""
+
 
 def can_narrow(model: Transformer, batch: int) -> bool:
     """Whether `Narrow` knows this model's parts and is faster with so many rows."""
@@ -39,8 +47,11 @@ def can_narrow(model: Transformer, batch: int) -> bool:
         isinstance(attention.mask, Causal | Bidirectional | Prefix | Window) and attention.scale != "adaptive"
     )
     # Whoever has replaced the forward pass, or hooked into it, is to see it.
-    plain = type(model).forward is Transformer.forward and not any(
-        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    plain = type(model) is Transformer and all(
+        type(module) in KNOWN
+        and "forward" not in vars(module)
+        and not module._forward_hooks | module._forward_pre_hooks
+        for module in model.modules()
     )
     return known and plain and batch <= MOST_ROWS and model.token_embedding.weight.device.type == "cpu"
 
@@ -67,7 +78,7 @@ class Narrow:
         x = self._model.token_embedding.weight[tokens]
         placed = self._model.positions.embed(position, 1)
         if placed is not None:
-            x = x + placed
+            x = x + placed.to(x.dtype)
         for block in self._blocks:
             x = block(x, cache)
         cache.advance(1)

@@ -123,6 +123,10 @@ def resolve(study: Study, base: RunConfig, vocab_size: int) -> tuple[ResolvedArm
     resolved: list[ResolvedArm] = []
     for arm in study.arms:
         config = RunConfig.parse(merge(base.plain(), arm.changes), f"study {study.name}, arm {arm.name}")
+        if config.training.plan != "as-written" or config.training.minutes is not None:
+            raise UsageError(
+                f"study {study.name}, arm {arm.name}: training.plan and minutes are the base's, for all arms"
+            )
         if arm.match:
             width = matched_width(config.model, target, vocab_size)
             config = RunConfig.parse(merge(config.plain(), {"model": {"d_ff": width}}), f"arm {arm.name}")

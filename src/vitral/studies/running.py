@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.core.config import merge
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
 from vitral.evaluation import NgramLines, ngram_lines
@@ -21,7 +20,7 @@ from vitral.runs.files import as_json, replace_durably, storage
 from vitral.studies.design import ResolvedArm, Study, check_seeds, first_difference, resolve
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
 from vitral.training import Event, Reporter, RunConfig, resume, silent, train
-from vitral.training.plans import SETTLED, settle
+from vitral.training.plans import settle
 from vitral.training.train import build_model
 
 RECORD = "study.json"
@@ -156,8 +155,10 @@ def _settled(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
         return settle(base, lambda config: build_model(config, vocab_size), num_tokens).config
     if base.training.plan == "as-written" and base.training.minutes is None:
         return base
-    known = {key: found["base"]["training"].get(key) for key in SETTLED}
-    return RunConfig.parse(merge(base.plain(), {"training": {**known, "minutes": None}}), "study")
+    begun, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}").training, ["dtype", "compile", "plan"]
+    keys += [] if base.training.minutes is None else ["minutes", "steps", "evaluate_every", "schedule"]
+    changes = {key: getattr(begun, key) for key in keys}
+    return base.model_copy(update={"training": base.training.model_copy(update=changes)})
 
 
 def _record(

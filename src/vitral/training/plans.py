@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +19,6 @@ from vitral.model import Transformer, next_token_loss
 from vitral.training.config import RunConfig
 from vitral.training.optimizers import build_optimizer
 
-SETTLED = ("dtype", "compile", "plan", "steps", "evaluate_every", "schedule")
-"""Keys of `training` that `settle` may change."""
 TRIALS = 4
 """Steps that are timed for each plan, after one that is not."""
 WORTH_COMPILING = 600.0
@@ -71,47 +70,76 @@ def settle(config: RunConfig, build: Callable[[RunConfig], Transformer], num_tok
     Raises:
         UsageError: not even a handful of steps fits the time.
     """
-    training, notes = config.training, []
+    training = config.training
     if training.plan != "auto" and training.minutes is None:
         return Settled(config, ())
-    plan = Plan(training.dtype, training.compile)
-    seconds = seconds_per_step(config, build, plan)
+    notes: list[str] = []
+    plan, seconds = _first_plan(config, build, notes)
     if training.plan == "auto":
-        timed = {plan: seconds}
-        for dtype in ("float32", "bfloat16"):
-            other = Plan(dtype, compile=False)
-            if other not in timed and training.dtype != "float64":
-                timed[other] = seconds_per_step(config, build, other)
-        plan = min(timed, key=lambda each: timed[each])
-        expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
-        if expected >= WORTH_COMPILING:
-            compiled = Plan(plan.dtype, compile=True)
-            try:
-                timed[compiled] = seconds_per_step(config, build, compiled)
-            except Exception as error:  # whatever the compiler or its own compilers raise
-                notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
-            plan = min(timed, key=lambda each: timed[each])
-        seconds = timed[plan]
-        listed = ", ".join(f"{each} {1000 * took:.1f} ms" for each, took in timed.items())
-        notes.append(f"plan: {plan} (a step: {listed})")
-    changes = {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
+        plan, seconds = _fastest(config, build, {plan: seconds}, notes)
+    changes: dict[str, Any] = {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
     if training.minutes is not None:
-        steps = math.floor(60 * training.minutes / seconds)
-        notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {training.minutes:g} minutes")
-        tokens_per_step = training.accumulation * training.batch_size * config.model.context_length
-        enough = max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / tokens_per_step))
-        if enough < steps:
-            notes.append(f"plan: {enough:,} steps see each token of this text {MOST_EPOCHS} times, which is enough")
-        steps = min(steps, enough)
-        if steps < 2 * EVALUATIONS:
-            raise UsageError(
-                f"training.minutes: {training.minutes:g} are {steps} steps of {seconds:.2f} s; allow more time, or "
-                "take a smaller model"
-            )
-        warmup = min(training.schedule.warmup_steps, steps // 10)
-        changes |= {"minutes": None, "steps": steps, "evaluate_every": math.ceil(steps / EVALUATIONS)}
-        changes |= {"schedule": training.schedule.model_copy(update={"warmup_steps": warmup})}
+        changes |= _steps_in(training.minutes, config, seconds, num_tokens, notes)
     return Settled(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
+
+
+def _first_plan(config: RunConfig, build: Callable[[RunConfig], Transformer], notes: list[str]) -> tuple[Plan, float]:
+    """The plan as written and its time; without the compiler where that fails."""
+    plan = Plan(config.training.dtype, config.training.compile)
+    try:
+        return plan, seconds_per_step(config, build, plan)
+    except Exception as error:  # whatever the compiler or its own compilers raise
+        if not plan.compile:
+            raise
+        notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
+    plan = Plan(config.training.dtype, compile=False)
+    return plan, seconds_per_step(config, build, plan)
+
+
+def _fastest(
+    config: RunConfig, build: Callable[[RunConfig], Transformer], timed: dict[Plan, float], notes: list[str]
+) -> tuple[Plan, float]:
+    """The plan whose steps take least time, of those worth trying."""
+    training = config.training
+    for dtype in ("float32", "bfloat16"):
+        other = Plan(dtype, compile=False)
+        if other not in timed and training.dtype != "float64":
+            timed[other] = seconds_per_step(config, build, other)
+    plan = min(timed, key=lambda each: timed[each])
+    expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
+    if expected >= WORTH_COMPILING and not plan.compile:
+        compiled = Plan(plan.dtype, compile=True)
+        try:
+            timed[compiled] = seconds_per_step(config, build, compiled)
+        except Exception as error:  # whatever the compiler or its own compilers raise
+            notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
+        plan = min(timed, key=lambda each: timed[each])
+    listed = ", ".join(f"{each} {1000 * took:.1f} ms" for each, took in timed.items())
+    notes.append(f"plan: {plan} (a step: {listed})")
+    return plan, timed[plan]
+
+
+def _steps_in(minutes: float, config: RunConfig, seconds: float, num_tokens: int, notes: list[str]) -> dict[str, Any]:
+    """What follows from a time: steps, evaluations, and a warm-up that is not most of them."""
+    training = config.training
+    steps = math.floor(60 * minutes / seconds)
+    if steps < 2 * EVALUATIONS:
+        raise UsageError(
+            f"training.minutes: {minutes:g} are {steps} steps of {seconds:.2f} s; allow more time or take a smaller model"
+        )
+    notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
+    tokens_per_step = training.accumulation * training.batch_size * config.model.context_length
+    enough = max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / tokens_per_step))
+    if enough < steps:
+        notes.append(f"plan: {enough:,} steps see each token of this text {MOST_EPOCHS} times, which is enough")
+        steps = enough
+    warmup = min(training.schedule.warmup_steps, steps // 10)
+    return {
+        "minutes": None,
+        "steps": steps,
+        "evaluate_every": min(training.evaluate_every, math.ceil(steps / EVALUATIONS)),
+        "schedule": training.schedule.model_copy(update={"warmup_steps": warmup}),
+    }
 
 
 def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: Plan) -> float:
