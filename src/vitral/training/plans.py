@@ -125,7 +125,7 @@ def _steps_in(minutes: float, config: RunConfig, seconds: float, num_tokens: int
     steps = math.floor(60 * minutes / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
-            f"training.minutes: {minutes:g} are {steps} steps of {seconds:.2f} s; allow more time or take a smaller model"
+            f"training.minutes: {minutes:g} are {steps} steps of {seconds:.2f} s; allow more time, or a smaller model"
         )
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
     tokens_per_step = training.accumulation * training.batch_size * config.model.context_length
