@@ -64,13 +64,14 @@ def model(shape: Shape, seed: int = 1) -> Transformer:
     return Transformer(shape.model_config(), shape.vocab, seed=seed)
 
 
-def trainer(shape: Shape, dataset: Dataset) -> Callable[[], object]:
+def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[[], object]:
     """One training step of Vitral's own loop, and everything that belongs to it."""
     training = {
         "steps": 10**9,
         "batch_size": shape.batch,
         "optimizer": {"name": "adamw", "learning_rate": LEARNING_RATE},
         "device": "cpu",
+        "dtype": dtype,
     }
     config = RunConfig.parse({"model": shape.model_config().plain(), "training": training})
     ours = model(shape, config.seed)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from benchmarks.timing import Contender, Range, alternate, difference, ratio, summary
 
 OURS = "Vitral"
+LOSS = "test loss"
+"""The fact that goals of losses are about."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,13 @@ class Goal:
     Attributes:
         kind: "faster": at least `bound` times as fast as `peer`; "within": at most `bound` times the seconds of `peer`;
             "beyond": at most `bound` seconds more than `peer`; "rate": at least `bound` units of work a second;
-            "seconds": at most so many.
+            "seconds": at most so many; "fact": its fact `peer` is at most so much;
+            "lower": its fact "test loss" is lower than that of `peer` by at least so many nats.
         bound: the number.
         peer: whom it is held against, where it is.
     """
 
-    kind: Literal["faster", "within", "beyond", "rate", "seconds"]
+    kind: Literal["faster", "within", "beyond", "rate", "seconds", "fact", "lower"]
     bound: float
     peer: str = ""
 
@@ -53,6 +56,8 @@ class Goal:
             "beyond": f"≤ {self.peer} + {self.bound:g} s",
             "rate": f"≥ {self.bound:,g} {unit}/s",
             "seconds": f"≤ {self.bound:g} s",
+            "fact": f"≤ {self.bound:g} {self.peer}",
+            "lower": f"≥ {self.bound:g} nats below {self.peer}",
         }[self.kind]
 
 
@@ -118,7 +123,7 @@ class Section:
 
     def _judge(self, goal: Goal) -> Verdict:
         found = self._found(goal)
-        at_most = goal.kind in ("within", "beyond", "seconds")
+        at_most = goal.kind in ("within", "beyond", "seconds", "fact")
         reached = found is not None and (found.median <= goal.bound if at_most else found.median >= goal.bound)
         return Verdict(goal.text(self.unit), goal.bound, found, reached, goal.peer, goal.kind)
 
@@ -127,9 +132,13 @@ class Section:
             return self.rate(self.ours)
         if goal.kind == "seconds":
             return summary(self.ours.seconds)
+        if goal.kind == "fact":
+            return summary([float(self.ours.facts[goal.peer])])
         peer = next((one for one in self.measurements if one.name == goal.peer), None)
         if peer is None:
             return None
+        if goal.kind == "lower":
+            return summary([float(peer.facts[LOSS]) - float(self.ours.facts[LOSS])])
         if goal.kind == "beyond":
             return difference(self.ours.seconds, peer.seconds)
         return self.speed_against(peer) if goal.kind == "faster" else ratio(self.ours.seconds, peer.seconds)

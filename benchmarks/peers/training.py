@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch.nn import functional
 
-from benchmarks.ours import feed
+from benchmarks.ours import Feed, feed
 from benchmarks.peers.plain import PlainGPT
 from benchmarks.recipes import Recipe
 from benchmarks.shapes import Shape, shakespeare
@@ -25,12 +25,22 @@ def train(recipe: Recipe, dataset: Dataset, seed: int) -> PlainGPT:
     """Train a plain GPT of the preset's shape by the recipe."""
     shape = shape_of(recipe, dataset.tokenizer.vocab_size)
     torch.manual_seed(seed)
-    model, draw = PlainGPT(shape), feed(shape, dataset, seed)
+    model = PlainGPT(shape)
+    take_steps(model, optimizer_of(model, recipe), recipe, feed(shape, dataset, seed))
+    return model
+
+
+def optimizer_of(model: PlainGPT, recipe: Recipe) -> torch.optim.AdamW:
+    """The recipe's, with weight decay for matrices only."""
     groups = [
         {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": recipe.weight_decay},
         {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=recipe.rate, betas=BETAS, fused=recipe.fused)
+    return torch.optim.AdamW(groups, lr=recipe.rate, betas=BETAS, fused=recipe.fused)
+
+
+def take_steps(model: PlainGPT, optimizer: torch.optim.AdamW, recipe: Recipe, draw: Feed) -> None:
+    """All the recipe's steps."""
     for step in range(recipe.steps):
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate_at(step)
@@ -38,7 +48,6 @@ def train(recipe: Recipe, dataset: Dataset, seed: int) -> PlainGPT:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-    return model
 
 
 def shape_of(recipe: Recipe, vocab: int) -> Shape:

@@ -4,18 +4,20 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.options import Options
 from benchmarks.results import Section
-from benchmarks.rows import capturing, encoding, evaluating, generating, starting, target, training
+from benchmarks.rows import capturing, encoding, evaluating, generating, longtexts, minute, starting, target, training
 
 Measure = Callable[[Sequence[str], Options], list[Section]]
 
 _MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (target.NAMES, target.measure),
+    (minute.NAMES, minute.measure),
     (training.NAMES, training.measure),
     (generating.NAMES, generating.measure),
     (encoding.NAMES, encoding.measure),
     (capturing.NAMES, capturing.measure),
     (starting.NAMES, starting.measure),
     (evaluating.NAMES, evaluating.measure),
+    (longtexts.NAMES, longtexts.measure),
 )
 
 ROWS: dict[str, Measure] = {name: measure for names, measure in _MODULES for name in names}

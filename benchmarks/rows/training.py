@@ -1,6 +1,6 @@
 """Rows `step` and `throughput`: how long a training step takes, and how many tokens a second are learned from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -37,7 +37,43 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
         goals = (Goal("faster", FASTER, TRANSFORMERS),)
         title = f"training, 10.7 M parameters, context {MEDIUM.context}, batch {MEDIUM.batch}, float32"
         sections.append(_section("throughput", title, MEDIUM, goals, options))
+        sections.append(_in_bfloat16(options))
     return sections
+
+
+def _in_bfloat16(options: Options) -> Section:
+    """What `--plan auto` chooses where the processor has bfloat16, beside the peers as they come and with it too."""
+    dataset = ours.synthetic(MEDIUM)
+    peers, about_peers = available(options)
+    torch.manual_seed(0)
+    contenders: dict[str, Contender] = {OURS: clocked(ours.trainer(MEDIUM, dataset, "bfloat16"), options.least_seconds)}
+    for peer in peers:
+        if peer.name in (PLAIN, TRANSFORMERS):
+            as_it_comes = peer.trainer(MEDIUM, ours.feed(MEDIUM, dataset))
+            contenders[peer.name] = clocked(as_it_comes, options.least_seconds)
+            contenders[f"{peer.name}, bfloat16"] = clocked(_autocast(as_it_comes), options.least_seconds)
+    return Section(
+        "throughput",
+        f"training, 10.7 M parameters, context {MEDIUM.context}, batch {MEDIUM.batch}, the plan auto picks: bfloat16",
+        measure_contenders(contenders, options.rounds),
+        unit="tokens",
+        work=MEDIUM.batch * MEDIUM.context,
+        goals=(Goal("faster", FASTER, TRANSFORMERS),),
+        notes=(
+            "weights, loss and optimizer are float32 for everyone, products bfloat16 where it says so",
+            *about_peers,
+        ),
+    )
+
+
+def _autocast(step: Callable[[], object]) -> Callable[[], object]:
+    """A step with its products in bfloat16, as PyTorch's autocast chooses them."""
+
+    def run() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            step()
+
+    return run
 
 
 def _section(row: str, title: str, shape: Shape, goals: tuple[Goal, ...], options: Options) -> Section:

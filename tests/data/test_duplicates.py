@@ -1,15 +1,20 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vitral.data import Blocks
 from vitral.data import duplicates as module
 from vitral.data.duplicates import duplicates_across, window_hashes
 
 
+def spans(*blocks):
+    return Blocks(np.array(blocks))
+
+
 def brute_force(text, blocks, length):
     def every(part):
-        begin_end = module.runs_of_blocks(blocks[part])
-        runs = [(run[0][0], run[-1][1]) for run in begin_end]
+        runs = [(run[0][0], run[-1][1]) for run in blocks[part].runs()]
         return [text[at : at + length] for begin, end in runs for at in range(begin, end - length + 1)]
 
     train, test = set(every("train")), every("test")
@@ -21,8 +26,8 @@ def brute_force(text, blocks, length):
 def test_share_and_example_are_those_of_brute_force(text, length, chunk):
     third = len(text) // 3
     blocks = {
-        "train": [(0, 7), (7, third), (2 * third, len(text))],
-        "test": [(third, third + 3), (third + 3, 2 * third)],
+        "train": spans((0, 7), (7, third), (2 * third, len(text))),
+        "test": spans((third, third + 3), (third + 3, 2 * third)),
     }
     share, example = brute_force(text, blocks, length)
     with pytest.MonkeyPatch.context() as patch:
@@ -44,10 +49,10 @@ def test_equal_windows_and_only_they_have_equal_hashes(length):
 
 def test_a_text_shorter_than_a_window_has_none():
     assert window_hashes("abc", 5).size == 0
-    assert duplicates_across("abcabc", {"train": [(0, 3)], "test": [(3, 6)]}, 5).share == 0.0
+    assert duplicates_across("abcabc", {"train": spans((0, 3)), "test": spans((3, 6))}, 5).share == 0.0
 
 
 def test_a_long_test_part_is_sampled(monkeypatch):
     monkeypatch.setattr(module, "_MAX_WINDOWS", 10)
     text = "a" * 500
-    assert duplicates_across(text, {"train": [(0, 250)], "test": [(250, 500)]}).share == 1.0
+    assert duplicates_across(text, {"train": spans((0, 250)), "test": spans((250, 500))}).share == 1.0

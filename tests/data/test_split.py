@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import BLOCK, PARTS, split_text
-from vitral.data.split import runs_of_blocks
 
 GOLDEN = {"validation": [12], "test": [3, 18]}
 """Blocks held out of twenty: to change them is to change what every published loss means."""
@@ -42,7 +41,7 @@ def test_the_split_never_changes():
 @given(st.integers(20, 1_000_000))
 def test_tail_is_three_runs(num_characters):
     parts = split_text(num_characters, "tail")
-    runs = [runs_of_blocks(parts[part]) for part in PARTS]
+    runs = [list(parts[part].runs()) for part in PARTS]
     assert [len(run) for run in runs] == [1, 1, 1]
     borders = [(run[0][0][0], run[0][-1][1]) for run in runs]
     assert borders[0][0] == 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
-from vitral.data.split import runs_of_blocks, split_text
+from vitral.data.split import split_text
 from vitral.evaluation import Copy, longest_copy, novel_share, training_text
 from vitral.evaluation.copying import SEAM
 
@@ -47,7 +47,7 @@ def test_no_copy_reaches_over_a_gap_of_the_training_text(tokenizer: str, tmp_pat
     source = tmp_path / "numbers.txt"
     source.write_text(text, encoding="utf-8", newline="\n")
     config = CorpusConfig.parse({"source": str(source), "tokenizer": tokenizer})
-    runs = runs_of_blocks(split_text(len(text), "blocks")["train"])
+    runs = list(split_text(len(text), "blocks")["train"].runs())
     expected = [text[run[0][0] : run[-1][1]] for run in runs]
     training = training_text(prepare(config, cache=tmp_path))
     assert training == SEAM.join(expected)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.api.configuring import DEFAULT_PRESET, presets
-from vitral.data import CorpusConfig, CorpusReport, Dataset, corpus_report, load_corpus, prepare
+from vitral.data import CorpusConfig, CorpusReport, Dataset, Text, corpus_report, load_corpus, prepare
 from vitral.evaluation import NgramLines, line_name, ngram_lines
 from vitral.figures.bars import alphabet_bars
 from vitral.figures.html import page
@@ -66,7 +66,7 @@ def survey(corpus: Mapping[str, Any]) -> Survey:
     )
 
 
-def survey_dataset(dataset: Dataset, text: str, *, context_length: int, batch_size: int) -> Survey:
+def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
     """The survey of a prepared text, batches being `batch_size` windows of `context_length` tokens."""
     report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)
     return Survey(report, ngram_lines(dataset.parts["train"], dataset.parts["test"], dataset.tokenizer.vocab_size))

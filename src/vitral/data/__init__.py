@@ -8,8 +8,9 @@ from vitral.data.corpora import Corpus, corpus_names, load_corpus
 from vitral.data.dataset import Dataset, encode_parts, prepare
 from vitral.data.download import SOURCES, Source, cache_folder
 from vitral.data.duplicates import Duplicates
+from vitral.data.longtext import LongText, Text
 from vitral.data.report import CharacterCount, CorpusReport, Lines, corpus_report
-from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, split_text
+from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, Blocks, split_text
 from vitral.data.store import Part
 from vitral.data.tokenizers import (
     PAD,
@@ -29,6 +30,7 @@ __all__ = [
     "BPEConfig",
     "BPETokenizer",
     "Batches",
+    "Blocks",
     "ByteConfig",
     "ByteTokenizer",
     "CharConfig",
@@ -40,8 +42,10 @@ __all__ = [
     "Dataset",
     "Duplicates",
     "Lines",
+    "LongText",
     "Part",
     "Source",
+    "Text",
     "Tokenizer",
     "TokenizerConfig",
     "UnseenCharacter",

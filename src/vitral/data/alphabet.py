@@ -2,14 +2,14 @@
 
 import operator
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from vitral.core.errors import UsageError
 
-_CHUNK = 1 << 22
+_CHUNK = 1 << 20
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
 
 
@@ -45,19 +45,32 @@ def from_code_points(points: np.ndarray) -> str:
     return points.astype("<u4").tobytes().decode("utf-32-le")
 
 
-def character_counts(text: str) -> dict[str, int]:
-    """How often each distinct character occurs, sorted by code point.
+def character_counts(texts: Iterable[str]) -> dict[str, int]:
+    """How often each distinct character occurs in some texts together, sorted by code point.
 
-    >>> character_counts("abba!")
+    >>> character_counts(["abba!"])
     {'!': 1, 'a': 2, 'b': 2}
     """
     counts = np.zeros(0, dtype=np.int64)
     # A code point takes eight bytes while it is counted: a long text is counted piece by piece.
-    for begin in range(0, len(text), _CHUNK):
-        part = np.bincount(code_points(text[begin : begin + _CHUNK]), minlength=counts.size)
-        part[: counts.size] += counts
-        counts = part
+    for text in _gathered(texts):
+        for begin in range(0, len(text), _CHUNK):
+            part = np.bincount(code_points(text[begin : begin + _CHUNK]), minlength=counts.size)
+            part[: counts.size] += counts
+            counts = part
     return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}
+
+
+def _gathered(texts: Iterable[str]) -> Iterator[str]:
+    """Short texts joined, so that there are not too many to count."""
+    held, size = list[str](), 0
+    for text in texts:
+        held.append(text)
+        size += len(text)
+        if size >= _CHUNK:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
 
 
 def is_surrogate(character: str) -> bool:

@@ -48,7 +48,8 @@ class CorpusConfig(Config):
     Attributes:
         source: the name of a corpus, a file, or a folder; a name wins over a file of that name, `./name` is the file.
         tokenizer: `"char"`, `"byte"`, `"bpe"`, or a table such as `{name = "bpe", vocab_size = 1024}`.
-        split: `"blocks"` holds out blocks spread over the whole text, `"tail"` holds out its end.
+        split: `"blocks"` holds out blocks spread over the whole text, `"tail"` holds out its end, `"nanogpt"` its last
+            tenth, for validation and test alike, to compare with what nanoGPT reports.
         newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them as they are.
         separator: what is put between the files of a folder.
 
@@ -58,7 +59,7 @@ class CorpusConfig(Config):
 
     source: str = Field(default="sample", min_length=1)
     tokenizer: TokenizerConfig = Field(default_factory=CharConfig)
-    split: Literal["blocks", "tail"] = "blocks"
+    split: Literal["blocks", "tail", "nanogpt"] = "blocks"
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
 

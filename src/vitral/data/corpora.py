@@ -13,6 +13,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.data.config import CorpusConfig
 from vitral.data.download import SOURCES, Source, cache_folder, fetch
+from vitral.data.longtext import Text
 from vitral.data.reading import Document, decode_document, read_bytes, read_document, reading_notes, shown
 
 SAMPLE = "the-window-of-aldermere.txt"
@@ -42,7 +43,7 @@ class Corpus:
     """
 
     name: str
-    text: str
+    text: Text
     num_bytes: int
     sha256: str
     notes: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
         StorageError: a download cannot be stored.
     """
     corpus = _find(config, sources, cache)
-    if not corpus.text:
+    if not len(corpus.text):
         raise UsageError(f"{corpus.name}: empty, there is no text to train on")
     return corpus
 
@@ -190,7 +191,7 @@ def _from_folder(name: str, root: Path, config: CorpusConfig, files: list[Path])
         notes.append(f"{len(skipped):,} files were skipped, empty or not UTF-8 text: {named}{more}.")
     return Corpus(
         name=shown(name),
-        text=config.separator.join(document.text for document in read),
+        text=config.separator.join(str(document.text) for document in read),
         num_bytes=sum(document.num_bytes for document in read),
         sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=(*notes, *reading_notes(read)),

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,16 +14,20 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.data.alphabet import UnseenCharacter, utf8
+from vitral.data.alphabet import UnseenCharacter
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, load_corpus
 from vitral.data.download import cache_folder
-from vitral.data.reading import read_bytes
-from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, runs_of_blocks, split_text
+from vitral.data.longtext import Text, hash_text
+from vitral.data.reading import read_bytes, shown
+from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, Blocks, split_text
 from vitral.data.store import DamagedStore, Part, Store, open_store, token_dtype, write_atomically, write_store
 from vitral.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_plain
 
-_Blocks = dict[str, list[tuple[int, int]]]
+_Blocks = Mapping[str, Blocks]
+
+LEARN_FROM = 1 << 24
+"""Characters of a long text that byte-pair merges are learned from, in blocks spread evenly over the training part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +103,7 @@ def prepare(
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
     blocks = split_text(len(corpus.text), config.split)
-    text_hash = _hash_text(corpus.text)
+    text_hash = hash_text(corpus.text)
     notes = list(corpus.notes)
     if tokenizer is None:
         tokenizer = _make_tokenizer(config, corpus.text, text_hash, blocks, folder)
@@ -105,7 +112,9 @@ def prepare(
     path = folder / "tokens" / f"{fingerprint}.tokens"
     store, damaged = _stored(path, fingerprint)
     if store is None:
-        store = _write_and_open(path, encode_parts(corpus.text, blocks, tokenizer), fingerprint)
+        with _scratch(path.parent, corpus.text) as scratch:
+            parts = encode_parts(corpus.text, blocks, tokenizer, scratch)
+            store = _write_and_open(path, parts, fingerprint)
     if damaged:
         notes.append(f"The stored tokens were damaged ({damaged}) and have been made again.")
     return Dataset(
@@ -122,13 +131,14 @@ def prepare(
     )
 
 
-def encode_parts(text: str, blocks: Mapping[str, list[tuple[int, int]]], tokenizer: Tokenizer) -> dict[str, Part]:
+def encode_parts(text: Text, blocks: _Blocks, tokenizer: Tokenizer, scratch: Path | None = None) -> dict[str, Part]:
     """Encode each block alone and lay the blocks of a part side by side.
 
     Args:
         text: the whole text.
         blocks: part -> its blocks, from `split_text`.
         tokenizer: the tokenizer.
+        scratch: a folder for tokens that shall not be held in memory.
 
     Raises:
         UsageError: the tokenizer has no token for a character; its position in the text is named.
@@ -136,18 +146,60 @@ def encode_parts(text: str, blocks: Mapping[str, list[tuple[int, int]]], tokeniz
     dtype = token_dtype(tokenizer.vocab_size)
     parts = {}
     for part, spans in blocks.items():
-        pieces: list[np.ndarray] = []
-        ends = [0]
-        for run in runs_of_blocks(spans):
-            encoded = [_encode_block(text, block, tokenizer).astype(dtype) for block in run]
-            pieces += encoded
-            ends.append(ends[-1] + sum(piece.size for piece in encoded))
-        stretches = np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64)
-        parts[part] = Part(np.concatenate(pieces), stretches)
+        lengths: list[int] = []
+        encoded = _encoded(text, spans, tokenizer, dtype, lengths)
+        tokens = np.concatenate(list(encoded)) if scratch is None else _on_disk(scratch / part, encoded, dtype)
+        ends = np.cumsum([0, *lengths])
+        parts[part] = Part(tokens, np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
     return parts
 
 
-def _encode_block(text: str, block: tuple[int, int], tokenizer: Tokenizer) -> np.ndarray:
+def _encoded(
+    text: Text, spans: Blocks, tokenizer: Tokenizer, dtype: np.dtype, lengths: list[int]
+) -> Iterator[np.ndarray]:
+    """The tokens of each block; the length of each run of neighbouring ones is added to `lengths`."""
+    for run in spans.runs():
+        lengths.append(0)
+        for block in run:
+            tokens = _encode_block(text, block, tokenizer).astype(dtype)
+            lengths[-1] += tokens.size
+            yield tokens
+
+
+def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """These tokens, mapped from a file."""
+    with path.open("wb") as file:
+        for piece in pieces:
+            file.write(piece.data)
+    return np.memmap(path, dtype=dtype, mode="r")
+
+
+@contextmanager
+def _scratch(beside: Path, text: Text) -> Iterator[Path | None]:
+    """A folder for the tokens of a long text while they are made, none for one that memory holds.
+
+    Raises:
+        StorageError: the disk did not take it.
+    """
+    if isinstance(text, str):
+        yield None
+        return
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".scratch-", dir=beside))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"{shown(beside)}: cannot be written ({error.strerror}); make room there or point VITRAL_CACHE elsewhere"
+        ) from None
+
+
+def _encode_block(text: Text, block: tuple[int, int], tokenizer: Tokenizer) -> np.ndarray:
     begin, end = block
     try:
         return tokenizer.encode(text[begin:end])
@@ -155,7 +207,7 @@ def _encode_block(text: str, block: tuple[int, int], tokenizer: Tokenizer) -> np
         raise unseen.moved(begin) from None
 
 
-def _make_tokenizer(config: CorpusConfig, text: str, text_hash: str, blocks: _Blocks, folder: Path) -> Tokenizer:
+def _make_tokenizer(config: CorpusConfig, text: Text, text_hash: str, blocks: _Blocks, folder: Path) -> Tokenizer:
     """Build the tokenizer; merges take seconds to learn, so they are kept and found again."""
     if not isinstance(config.tokenizer, BPEConfig):
         return build_tokenizer(config, text, [])
@@ -164,10 +216,16 @@ def _make_tokenizer(config: CorpusConfig, text: str, text_hash: str, blocks: _Bl
     kept = _kept_tokenizer(path)
     if kept is not None:
         return kept
-    tokenizer = build_tokenizer(config, text, [text[begin:end] for begin, end in blocks["train"]])
+    learned_from = [text[begin:end] for begin, end in _to_learn_from(text, blocks["train"])]
+    tokenizer = build_tokenizer(config, text, learned_from)
     plain = tokenizer.plain()
     write_atomically(path, [json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii")])
     return tokenizer
+
+
+def _to_learn_from(text: Text, training: Blocks) -> Blocks:
+    stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
+    return training[::stride]
 
 
 def _kept_tokenizer(path: Path) -> Tokenizer | None:
@@ -214,10 +272,6 @@ def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
 
 def _split_key(config: CorpusConfig) -> list[Any]:
     return [config.split, BLOCK, SPLIT_SEED]
-
-
-def _hash_text(text: str) -> str:
-    return hashlib.sha256(utf8(text)).hexdigest()
 
 
 def _hash(*plain: Any) -> str:

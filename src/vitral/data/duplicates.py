@@ -1,11 +1,13 @@
 """How much of the held-out text stands word for word in the training text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from vitral.data.alphabet import code_points
-from vitral.data.split import runs_of_blocks
+from vitral.data.longtext import Text
+from vitral.data.split import Blocks
 
 _BASE = 0x9E3779B97F4A7C15
 _FILTER_BITS = 24
@@ -28,7 +30,7 @@ class Duplicates:
     example: str
 
 
-def duplicates_across(text: str, blocks: dict[str, list[tuple[int, int]]], length: int = 60) -> Duplicates:
+def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60) -> Duplicates:
     """Look up every window of the test part among those of the training part, by 64-bit hashes.
 
     Windows stay within runs of neighbouring blocks of their part. Of a test part of more than about a million
@@ -39,11 +41,8 @@ def duplicates_across(text: str, blocks: dict[str, list[tuple[int, int]]], lengt
         blocks: part -> its blocks, from `split_text`.
         length: characters of a window.
     """
-    runs = {part: [(run[0][0], run[-1][1]) for run in runs_of_blocks(blocks[part])] for part in ("train", "test")}
-    starts = _concatenate([np.arange(begin, max(begin, end - length + 1)) for begin, end in runs["test"]])
-    hashes = _concatenate([window_hashes(text[begin:end], length) for begin, end in runs["test"]]).astype(np.uint64)
-    stride = -(-starts.size // _MAX_WINDOWS) or 1
-    starts, hashes = starts[::stride], hashes[::stride]
+    runs = {part: [(run[0][0], run[-1][1]) for run in blocks[part].runs()] for part in ("train", "test")}
+    starts, hashes = _spaced_windows(text, runs["test"], length)
     distinct, inverse = np.unique(hashes, return_inverse=True)
     found = np.zeros(distinct.size, dtype=bool)
     maybe = np.zeros(1 << _FILTER_BITS, dtype=bool)
@@ -59,6 +58,20 @@ def duplicates_across(text: str, blocks: dict[str, list[tuple[int, int]]], lengt
         return Duplicates(length, 0.0, "")
     first = int(starts[both.argmax()])
     return Duplicates(length, float(both.mean()), text[first : first + length])
+
+
+def _spaced_windows(text: Text, runs: list[tuple[int, int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where windows begin, and their hashes: all windows of some runs, or evenly spaced ones of many."""
+    total = sum(max(0, end - begin - length + 1) for begin, end in runs)
+    stride, passed = -(-total // _MAX_WINDOWS) or 1, 0
+    starts, hashes = list[np.ndarray](), list[np.ndarray]()
+    for begin, end in _chunks(runs, length):
+        found = window_hashes(text[begin:end], length)
+        first = -passed % stride
+        starts.append(np.arange(begin + first, begin + found.size, stride))
+        hashes.append(found[first::stride])
+        passed += found.size
+    return _concatenate(starts), _concatenate(hashes).astype(np.uint64)
 
 
 def window_hashes(text: str, length: int) -> np.ndarray:

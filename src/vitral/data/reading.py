@@ -3,6 +3,8 @@ r"""From bytes to text, by one stated policy.
 Text is UTF-8, decoded strictly: a byte that is not UTF-8 is refused with the file and the byte's offset. A byte order
 mark at the beginning is dropped, newlines become `\n` unless they are to be kept, and Project Gutenberg's licence is
 stripped. Nothing else changes, and whatever did change is noted. NUL and other control characters are left in place.
+
+A file of more than LONG bytes stays on the disk and is read piece by piece; a licence is not looked for in it.
 """
 
 import hashlib
@@ -15,6 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vitral.core.errors import UsageError
+from vitral.data.longtext import PIECE, LongText, Text, in_lines, stamp_of
+
+LONG = 1 << 28
+"""Bytes of the longest file that is held in memory."""
 
 # The 32-bit marks come first: the little-endian one begins with the 16-bit one.
 _FOREIGN_MARKS = {BOM_UTF32_LE: "UTF-32", BOM_UTF32_BE: "UTF-32", BOM_UTF16_LE: "UTF-16", BOM_UTF16_BE: "UTF-16"}
@@ -36,7 +42,7 @@ class Document:
         num_licence: characters of Project Gutenberg's licence that were stripped.
     """
 
-    text: str
+    text: Text
     num_bytes: int
     sha256: str
     had_mark: bool = False
@@ -57,7 +63,59 @@ def read_document(path: Path, newlines: str = "lf") -> Document:
     Raises:
         UsageError: it cannot be read, is not a regular file, or is not UTF-8.
     """
+    if _size(path) > LONG:
+        return _survey(path, newlines)
     return decode_document(read_bytes(path), shown(path), newlines)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a regular file, 0 where there is none; `read_bytes` says what is wrong with it."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _survey(path: Path, newlines: str) -> Document:
+    """Read a long file once from beginning to end, and remember where its pieces begin."""
+    digest, marks, num_lines, num_crlf, num_cr = hashlib.sha256(), [(0, 0)], 0, 0, 0
+    try:
+        with path.open("rb") as file:
+            stamp, held = stamp_of(file.fileno()), b""
+            while read := file.read(PIECE):
+                digest.update(read)
+                raw = held + read
+                if marks == [(0, 0)]:
+                    _refuse_other_encodings(raw, shown(path))
+                    marks = [(len(BOM_UTF8), 0)] if raw.startswith(BOM_UTF8) else marks
+                    raw = raw.removeprefix(BOM_UTF8)
+                begin, characters = marks[-1]
+                end = len(raw) if begin + len(raw) == stamp[0] else _end_of_whole_characters(raw)
+                raw, held = raw[:end], raw[end:]
+                text = _decoded(raw, shown(path), offset=begin, line=num_lines + 1)
+                crlf = text.count("\r\n")
+                num_crlf, num_cr, num_lines = (
+                    num_crlf + crlf,
+                    num_cr + text.count("\r") - crlf,
+                    num_lines + text.count("\n"),
+                )
+                marks.append((begin + end, characters + len(in_lines(text, newlines))))
+    except OSError as error:
+        raise UsageError(f"{shown(path)}: cannot be read ({error.strerror})") from None
+    if marks[-1][0] != stamp[0]:
+        raise UsageError(f"{shown(path)}: has changed while it was read; try again when it is at rest")
+    changed = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
+    text = LongText(path, marks, newlines=newlines, stamp=stamp)
+    return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *changed)
+
+
+def _end_of_whole_characters(raw: bytes) -> int:
+    r"""Where to cut so that no character and no `\r\n` is cut in two: before the last character, or the two last."""
+    end = len(raw) - 1
+    while end > 0 and raw[end] & 0b1100_0000 == 0b1000_0000 and len(raw) - end < 4:
+        end -= 1
+    return end - 1 if end > 1 and raw[end - 1 : end + 1] == b"\r\n" else max(end, 1)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -92,24 +150,15 @@ def decode_document(raw: bytes, where: str, newlines: str = "lf") -> Document:
     Raises:
         UsageError: the bytes are not UTF-8; the first offset that is not is named.
     """
-    for mark, encoding in _FOREIGN_MARKS.items():
-        if raw.startswith(mark):
-            raise UsageError(f"{where}: this is {encoding}, not UTF-8; save it as UTF-8 and try again")
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        byte = f"0x{raw[error.start]:02x}"
-        raise UsageError(
-            f"{where}: not UTF-8 at byte {error.start} ({byte}, line {line}); save it as UTF-8 and try again"
-        ) from None
+    _refuse_other_encodings(raw, where)
+    text = _decoded(raw, where)
     had_mark = raw.startswith(BOM_UTF8)
     text = text[1:] if had_mark else text
     num_crlf = num_cr = 0
     if newlines == "lf" and "\r" in text:
         num_crlf = text.count("\r\n")
         num_cr = text.count("\r") - num_crlf
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        text = in_lines(text, newlines)
     body = strip_licence(text)
     return Document(
         text=body,
@@ -120,6 +169,24 @@ def decode_document(raw: bytes, where: str, newlines: str = "lf") -> Document:
         num_cr=num_cr,
         num_licence=len(text) - len(body),
     )
+
+
+def _refuse_other_encodings(raw: bytes, where: str) -> None:
+    for mark, encoding in _FOREIGN_MARKS.items():
+        if raw.startswith(mark):
+            raise UsageError(f"{where}: this is {encoding}, not UTF-8; save it as UTF-8 and try again")
+
+
+def _decoded(raw: bytes, where: str, *, offset: int = 0, line: int = 1) -> str:
+    """These bytes of a file, which begin at `offset` and in `line`, as text."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line += raw.count(b"\n", 0, error.start)
+        byte = f"0x{raw[error.start]:02x}"
+        raise UsageError(
+            f"{where}: not UTF-8 at byte {offset + error.start} ({byte}, line {line}); save it as UTF-8 and try again"
+        ) from None
 
 
 def strip_licence(text: str) -> str:

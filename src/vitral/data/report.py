@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +10,8 @@ from vitral.data.alphabet import character_counts, code_point, label_text
 from vitral.data.batches import count_windows, too_short
 from vitral.data.dataset import Dataset
 from vitral.data.duplicates import Duplicates, duplicates_across
-from vitral.data.split import PARTS, split_text
+from vitral.data.longtext import Text, in_lines, pieces
+from vitral.data.split import PARTS, Blocks, split_text
 
 RARE = 10
 """A character that occurs fewer times than this is called rare."""
@@ -17,6 +19,7 @@ RARE = 10
 _LONG_LINE = 5_000
 _LARGE_ALPHABET = 1_000
 _FEW_BATCHES = 20
+_MOST_BLOCKS = 200
 _FEW_TEST_TOKENS = 10_000
 _DUPLICATE_SHARE = 0.02
 _MANGLED = re.compile("[ÂÃ][\x80-\xbf]|â€")
@@ -96,7 +99,7 @@ class CorpusReport:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
-def corpus_report(dataset: Dataset, text: str, *, context_length: int, batch_size: int) -> CorpusReport:
+def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> CorpusReport:
     """Survey a text.
 
     Args:
@@ -106,11 +109,15 @@ def corpus_report(dataset: Dataset, text: str, *, context_length: int, batch_siz
         batch_size: windows of a training batch.
     """
     blocks = split_text(len(text), dataset.config.split)
-    counts = character_counts(text)
-    trained = character_counts("".join(text[begin:end] for begin, end in blocks["train"]))
+    counts = character_counts(pieces(text))
+    held_out = character_counts(
+        text[run[0][0] : run[-1][1]] for part in ("validation", "test") for run in _in_memory(blocks[part])
+    )
     alphabet = tuple(_counted(character, count) for character, count in counts.items())
     rare = tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count))
-    unlearnable = tuple(_counted(character, counts[character]) for character in counts if character not in trained)
+    unlearnable = tuple(
+        _counted(character, count) for character, count in counts.items() if held_out.get(character) == count
+    )
     lines = survey_lines(text)
     duplicates = duplicates_across(text, blocks)
     train = dataset.parts["train"]
@@ -132,7 +139,7 @@ def corpus_report(dataset: Dataset, text: str, *, context_length: int, batch_siz
         notes=dataset.notes,
         tokenizer=dataset.tokenizer.name,
         vocab_size=dataset.tokenizer.vocab_size,
-        characters={part: sum(end - begin for begin, end in blocks[part]) for part in PARTS},
+        characters={part: blocks[part].num_characters for part in PARTS},
         tokens={part: int(dataset.parts[part].tokens.size) for part in PARTS},
         alphabet=alphabet,
         rare=rare,
@@ -145,18 +152,27 @@ def corpus_report(dataset: Dataset, text: str, *, context_length: int, batch_siz
     )
 
 
-def survey_lines(text: str) -> Lines:
+def _in_memory(blocks: Blocks) -> Iterator[Blocks]:
+    """Runs of neighbouring blocks, long ones cut into several."""
+    for run in blocks.runs():
+        yield from (run[begin : begin + _MOST_BLOCKS] for begin in range(0, len(run), _MOST_BLOCKS))
+
+
+def survey_lines(text: Text) -> Lines:
     r"""Count a text's lines and the ways they end; only `\n`, `\r\n` and a lone `\r` end a line.
 
     >>> survey_lines("one\ntwo\r\nthree")
     Lines(num_lines=3, longest=5, endings={'\\n': 1, '\\r\\n': 1, '\\r': 0})
     """
-    num_crlf = text.count("\r\n")
-    endings = {"\\n": text.count("\n") - num_crlf, "\\r\\n": num_crlf, "\\r": text.count("\r") - num_crlf}
-    lines = (text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return Lines(len(lines), max(map(len, lines), default=0), endings)
+    num_lf = num_crlf = num_cr = unfinished = longest = 0
+    for piece in pieces(text):
+        crlf = piece.count("\r\n")
+        num_lf, num_crlf, num_cr = num_lf + piece.count("\n") - crlf, num_crlf + crlf, num_cr + piece.count("\r") - crlf
+        lines = in_lines(piece, "lf").split("\n")
+        lengths = [unfinished + len(lines[0]), *map(len, lines[1:])]
+        unfinished, longest = lengths[-1], max(longest, *lengths)
+    endings = {"\\n": num_lf, "\\r\\n": num_crlf, "\\r": num_cr}
+    return Lines(sum(endings.values()) + (unfinished > 0), longest, endings)
 
 
 def _counted(character: str, count: int) -> CharacterCount:
@@ -219,7 +235,7 @@ def _alphabet_problems(
     return problems
 
 
-def _character_problems(text: str, counts: dict[str, int]) -> list[str]:
+def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
     problems = []
     control = tuple(_counted(character, count) for character, count in counts.items() if _is_control(character))
     if control:
@@ -232,7 +248,7 @@ def _character_problems(text: str, counts: dict[str, int]) -> list[str]:
             f"U+FFFD occurs {num_lost:,} times: whoever made this file lost characters there. The model will learn "
             "to write it: go back to the original file."
         )
-    num_mangled = sum(1 for _ in _MANGLED.finditer(text))
+    num_mangled = sum(1 for piece in _overlapping(text) for _ in _MANGLED.finditer(piece))
     if num_mangled >= _FEW_MANGLED:
         problems.append(
             f"In {num_mangled:,} places the text looks like UTF-8 that was once read as Latin-1 (Ã© for é). Each such "
@@ -241,14 +257,22 @@ def _character_problems(text: str, counts: dict[str, int]) -> list[str]:
     return problems + _normal_form_problems(text, counts)
 
 
+def _overlapping(text: Text) -> Iterator[str]:
+    """The pieces of a text, each with the last character of the one before it: pairs of neighbours are in one once."""
+    before = ""
+    for piece in pieces(text):
+        yield before + piece
+        before = piece[-1:]
+
+
 def _is_control(character: str) -> bool:
     return unicodedata.category(character) in {"Cc", "Cf"} and character not in "\n\r\t\u00ad"
 
 
-def _normal_form_problems(text: str, counts: dict[str, int]) -> list[str]:
-    if text.isascii():
+def _normal_form_problems(text: Text, counts: dict[str, int]) -> list[str]:
+    if all(map(str.isascii, counts)):
         return []
-    num_decomposed = len(text) - len(unicodedata.normalize("NFC", text))
+    num_decomposed = sum(len(piece) - len(unicodedata.normalize("NFC", piece)) for piece in _whole_letters(text))
     if num_decomposed <= 0:
         return []
     num_composed = sum(count for character, count in counts.items() if _is_composed(character))
@@ -262,6 +286,17 @@ def _normal_form_problems(text: str, counts: dict[str, int]) -> list[str]:
         f"{num_decomposed:,} accented letters are written as a letter and a combining accent (NFD). Each takes two "
         "characters, and a prompt typed on a keyboard will not match: normalize the text to NFC."
     ]
+
+
+def _whole_letters(text: Text) -> Iterator[str]:
+    """The pieces of a text, cut anew before an ASCII character: no accent is parted from its letter."""
+    held = ""
+    for piece in pieces(text):
+        held += piece
+        cut = next((place for place in range(len(held) - 1, 0, -1) if held[place].isascii()), 0)
+        yield held[:cut]
+        held = held[cut:]
+    yield held
 
 
 def _is_composed(character: str) -> bool:

@@ -25,6 +25,7 @@ MAGIC = b"VITRALTK"
 VERSION = 1
 
 _ALIGNMENT = 64
+_THIN = 50_000
 _PREFIX = len(MAGIC) + 8 + 32
 _DTYPES = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
 
@@ -44,6 +45,23 @@ class Part:
 
     tokens: np.ndarray
     stretches: np.ndarray
+
+
+def thinned(part: Part, most_tokens: int | None) -> Part:
+    """A part with fewer stretches, spread evenly over it, where it has more than so many tokens; else the part.
+
+    Long stretches are cut, so that there is something to choose from.
+    """
+    lengths = part.stretches[:, 1] - part.stretches[:, 0]
+    if most_tokens is None or lengths.sum() <= most_tokens:
+        return part
+    size = max(1, min(_THIN, most_tokens // 8))
+    ends = np.cumsum(-(-lengths // size))
+    count = int(ends[-1])
+    chosen = np.linspace(0, count, max(1, most_tokens // size), endpoint=False).astype(np.int64)
+    stretch = np.searchsorted(ends, chosen, side="right")
+    begins = part.stretches[stretch, 0] + (chosen - (ends - -(-lengths // size))[stretch]) * size
+    return Part(part.tokens, np.stack([begins, np.minimum(begins + size, part.stretches[stretch, 1])], axis=1))
 
 
 @dataclass(frozen=True, eq=False)

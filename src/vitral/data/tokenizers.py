@@ -25,6 +25,7 @@ from vitral.data.alphabet import (
 )
 from vitral.data.bpe import BPETokenizer, learn_merges
 from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.data.longtext import Text, pieces
 
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: no character, never generated."""
@@ -213,7 +214,7 @@ class ByteTokenizer:
         return {"name": self.name}
 
 
-def build_tokenizer(config: CorpusConfig, text: str, training_blocks: Sequence[str]) -> Tokenizer:
+def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
     """Make the tokenizer a configuration asks for.
 
     Args:
@@ -224,15 +225,16 @@ def build_tokenizer(config: CorpusConfig, text: str, training_blocks: Sequence[s
     Raises:
         UsageError: the text is empty, or holds a lone surrogate.
     """
-    utf8(text)
-    if not text:
+    if isinstance(text, str):  # what was read from a long file has no lone surrogates
+        utf8(text)
+    if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     part = config.tokenizer
     if isinstance(part, BPEConfig):
         return BPETokenizer(learn_merges(training_blocks, part.vocab_size))
     if part.name == "byte":
         return ByteTokenizer()
-    return CharTokenizer("".join(character_counts(text)))
+    return CharTokenizer("".join(character_counts(pieces(text))))
 
 
 def tokenizer_from_plain(plain: Any) -> Tokenizer:

@@ -17,10 +17,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
-from vitral.data.store import Part
+from vitral.data.store import Part, thinned
 
 TABLE = 2**24
 """So many possible n-grams are counted in a table, more by sorting: both give the same, the table sooner."""
+
+LONG = 2**25
+"""More tokens are not counted: counting takes some hundred bytes a token."""
+COUNTED = 2**20
+"""Tokens of each part that are counted, and scored, then, evenly spread over it."""
 
 _NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 
@@ -33,16 +38,19 @@ class NgramLines:
         orders: order -> nats per token.
         test_bigram_entropy: the entropy of a test token given the one before it, by the test part's own counts, in
             nats: a floor for every model that sees only the last token.
+        counted: tokens of the training part that were counted, where that is not all of it.
     """
 
     orders: dict[int, float]
     test_bigram_entropy: float
+    counted: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """As plain data; `from_plain(lines.plain()) == lines`."""
         return {
             "orders": {str(order): loss for order, loss in self.orders.items()},
             "test_bigram_entropy": self.test_bigram_entropy,
+            **({} if self.counted is None else {"counted": self.counted}),
         }
 
     @staticmethod
@@ -54,7 +62,8 @@ class NgramLines:
         """
         try:
             orders = {int(order): float(loss) for order, loss in plain["orders"].items()}
-            return NgramLines(orders, float(plain["test_bigram_entropy"]))
+            counted = None if plain.get("counted") is None else int(plain["counted"])
+            return NgramLines(orders, float(plain["test_bigram_entropy"]), counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"n-gram lines: malformed ({type(error).__name__}: {error})") from None
 
@@ -63,14 +72,19 @@ def ngram_lines(train: Part, test: Part, vocab_size: int, orders: int = 6) -> Ng
     """Count on the training part, score the test part, at orders 1 to `orders`.
 
     As for a model, the first token of a stretch is context and not scored, and no context reaches over the beginning
-    of a stretch: there it is shorter.
+    of a stretch: there it is shorter. Of parts that together have more than LONG tokens, COUNTED each are
+    taken: counted on less, the lines lie higher than they might.
 
     Raises:
         UsageError: no orders, a test part without a token to score, or a token outside the vocabulary.
     """
+    counted = None
+    if len(train.tokens) + len(test.tokens) > LONG:
+        train, test = thinned(train, COUNTED), thinned(test, COUNTED)
+        counted = int((train.stretches[:, 1] - train.stretches[:, 0]).sum())
     nats = WittenBell(train, vocab_size, orders).nats(test)
     losses = {order: float(row.mean()) for order, row in enumerate(nats, start=1)}
-    return NgramLines(losses, bigram_entropy(test, vocab_size))
+    return NgramLines(losses, bigram_entropy(test, vocab_size), counted)
 
 
 class WittenBell:

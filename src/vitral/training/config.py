@@ -25,6 +25,8 @@ class TrainingConfig(Config):
         schedule: the learning rate's course.
         clip_norm: gradients are scaled down to this norm; left out: never.
         evaluate_every: steps between full passes over validation and test; a checkpoint is written each time.
+        evaluation_tokens: of a longer validation or test part so many tokens, evenly spread, are measured while
+            training; left out: all.
         checkpoint_every: steps between further checkpoints; left out: none.
         keep_checkpoints: the newest this many are kept, and the best.
         log_every: steps between lines of metrics.jsonl.
@@ -45,6 +47,7 @@ class TrainingConfig(Config):
     schedule: ScheduleConfig = ScheduleConfig()
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     evaluate_every: Steps = 200
+    evaluation_tokens: Steps | None = 5_000_000
     checkpoint_every: Steps | None = None
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
     log_every: Steps = 10

@@ -13,6 +13,7 @@ from vitral.core.errors import TrainingStopped
 from vitral.core.streams import ambient_stream
 from vitral.data import Dataset
 from vitral.data.batches import Batches
+from vitral.data.store import thinned
 from vitral.decoding import Sampling, generate
 from vitral.evaluation import NgramLines, evaluate_part, ngram_lines
 from vitral.model import Transformer, next_token_loss
@@ -193,10 +194,10 @@ def after_step(session: Session) -> None:
 
 def evaluate(session: Session) -> None:
     """Full passes over validation and test, in the weights' precision; a checkpoint, the best if validation says so."""
-    progress, parts = session.progress, session.dataset.parts
+    progress, parts, most = session.progress, session.dataset.parts, session.config.training.evaluation_tokens
     session.tell_lines()
     losses = {
-        f"{name}_loss": evaluate_part(session.model, parts[name], session.dataset.tokenizer).loss
+        f"{name}_loss": evaluate_part(session.model, thinned(parts[name], most), session.dataset.tokenizer).loss
         for name in ("validation", "test")
     }
     for name, loss in losses.items():

@@ -1,0 +1,151 @@
+"""A text that stays on the disk is the same text: same characters, tokens, report, complaints, in little memory."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.data import PARTS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, reading
+from vitral.data.longtext import pieces
+from vitral.data.reading import decode_document, read_document
+from vitral.data.store import Part, thinned
+
+TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)
+NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is long, and read in pieces of a few bytes."""
+    monkeypatch.setattr(reading, "LONG", 0)
+    monkeypatch.setattr(reading, "PIECE", 11)
+
+
+@pytest.mark.usefixtures("long")
+@NOT_NEW_EACH_TIME
+@given(TRICKY, st.booleans(), st.sampled_from(["lf", "keep"]), st.data())
+def test_it_is_the_text_of_the_file(
+    tmp_path: Path, text: str, has_mark: bool, newlines: str, data: st.DataObject
+) -> None:
+    raw = (b"\xef\xbb\xbf" if has_mark else b"") + text.encode()
+    (tmp_path / "x.txt").write_bytes(raw)
+    expected, found = decode_document(raw, "x", newlines), read_document(tmp_path / "x.txt", newlines)
+    assert isinstance(found.text, LongText)
+    assert "".join(pieces(found.text)) == expected.text
+    assert len(found.text) == len(expected.text)
+    begin, end = (data.draw(st.integers(-1, len(expected.text) + 2)) for _ in range(2))
+    assert found.text[begin:end] == expected.text[begin:end]
+    for field in ("num_bytes", "sha256", "had_mark", "num_crlf", "num_cr"):
+        assert getattr(found, field) == getattr(expected, field), field
+    assert not [a for a, b in pairwise(found.text.pieces()) if a.endswith("\r") and b.startswith("\n")]
+
+
+@pytest.mark.usefixtures("long")
+@NOT_NEW_EACH_TIME
+@given(st.binary(min_size=1, max_size=80))
+def test_what_is_not_utf8_is_refused_in_the_same_words(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(raw)
+
+    def outcome(read) -> str:
+        try:
+            return "".join(pieces(read().text))
+        except UsageError as error:
+            return f"refused: {error}"
+
+    assert outcome(lambda: read_document(path)) == outcome(lambda: decode_document(raw, str(path)))
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", {"name": "bpe", "vocab_size": 270}])
+@pytest.mark.parametrize("split", ["blocks", "tail"])
+def test_tokens_and_report_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str
+) -> None:
+    text = "".join(f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}\n" for n in range(4000)) + "😀"
+    (tmp_path / "x.txt").write_bytes(text.encode())
+    config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "tokenizer": tokenizer, "split": split})
+
+    def outcome(cache: str) -> tuple:
+        corpus = load_corpus(config)
+        dataset = prepare(config, corpus=corpus, cache=tmp_path / cache)
+        report = corpus_report(dataset, corpus.text, context_length=17, batch_size=3)
+        parts = {part: (dataset.parts[part].tokens.tolist(), dataset.parts[part].stretches.tolist()) for part in PARTS}
+        return dataset.describe(), parts, report
+
+    short = outcome("short")
+    monkeypatch.setattr(reading, "LONG", 0)
+    monkeypatch.setattr(reading, "PIECE", 1013)
+    assert outcome("long") == short
+    assert not list((tmp_path / "long" / "tokens").glob(".*"))  # nothing left behind
+
+
+@pytest.mark.usefixtures("long")
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("a text of some length\n" * 3000)
+    corpus: Corpus = load_corpus(CorpusConfig(source=str(path)))
+    with path.open("a") as file:
+        file.write("more")
+    with pytest.raises(UsageError, match=r"x\.txt: has changed while it was read"):
+        prepare(CorpusConfig(source=str(path)), corpus=corpus, cache=tmp_path / "cache")
+    path.unlink()
+    with pytest.raises(UsageError, match=r"x\.txt: cannot be read any more"):
+        corpus.text[0:5]
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=30), st.integers(1, 2000))
+def test_a_thinned_part_is_some_of_it(lengths: list[int], most: int) -> None:
+    ends = np.cumsum([0, *lengths])
+    part = Part(np.arange(ends[-1]), np.stack([ends[:-1], ends[1:]], axis=1))
+    few = thinned(part, most)
+    kept = [token for begin, end in few.stretches.tolist() for token in range(begin, end)]
+    assert kept == sorted(set(kept))  # none twice
+    assert len(kept) <= max(most, 0) or len(kept) == ends[-1]
+    assert few is part or 0 < len(kept) <= most
+    whole = {(begin, end) for begin, end in part.stretches.tolist()}
+    assert all(any(b <= begin and end <= e for b, e in whole) for begin, end in few.stretches.tolist())
+    assert thinned(part, None) is part
+
+
+MEASURE = """
+import sys, threading
+from pathlib import Path
+import vitral
+from vitral.training import train
+
+def anonymous():
+    fields = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["RssAnon"].split()[0]) / 1024
+
+config = vitral.configure("fast", corpus=sys.argv[1], overrides=[{"training": {"steps": 3}}])
+before, peak, done = anonymous(), 0.0, threading.Event()
+
+def watch():
+    global peak  # the most that was seen
+    while not done.wait(0.002):
+        peak = max(peak, anonymous())
+
+threading.Thread(target=watch, daemon=True).start()
+train(config, Path(sys.argv[2]))
+done.set()
+print(peak - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells what memory is anonymous")
+def test_a_text_of_300_megabytes_needs_less_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    line = b"Something is written here, and it goes on and on.\n"
+    with path.open("wb") as file:
+        for _ in range(300):
+            file.write(line * 20_000)
+    environment = {"VITRAL_CACHE": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", MEASURE, str(path), str(tmp_path / "run")]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert float(ran.stdout) < 300
