@@ -4,13 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format gallery bench clean
+.PHONY: demo test test-full check format gallery bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
 
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+# The counts of a night: thousands of kills, 200,000 flipped bits, every safeguard taken away once.
+test-full: $(VENV)/.installed-dev
+	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/reliability
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

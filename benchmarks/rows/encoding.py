@@ -23,7 +23,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     Raises:
         LeftOut: the complete Shakespeare is not here.
     """
-    corpus = shakespeare_corpus().text
+    corpus = str(shakespeare_corpus().text)
     size = (QUICK_MEGABYTES if options.quick else MEGABYTES) * MEGABYTE
     text = (corpus * (1 + size // len(corpus)))[:size]
     megabytes = len(text.encode()) / MEGABYTE

@@ -57,7 +57,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
 def test_a_run_folder_has_all_its_files(trained: Path) -> None:
     names = {path.name for path in trained.iterdir()}
     wanted = {"config.toml", "environment.json", "corpus.json", "tokenizer.json", "metrics.jsonl"}
-    assert names == wanted | {"steps", "best", "last", "samples", "report"}
+    assert names == wanted | {"steps", "best", "last", "samples", "report", ".lock"}
     assert {path.name for path in (trained / "report").iterdir()} == {"run.html", "losses.svg", "losses.png"}
     events = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {"step", "evaluation", "sample", "end"} == {event["event"] for event in events}

@@ -139,6 +139,7 @@ def test_a_name_wins_over_a_file_and_a_path_does_not(tmp_path, monkeypatch):
 
 def test_the_bundled_text_is_plain_ascii():
     corpus = load("sample")
+    assert isinstance(corpus.text, str)
     assert corpus.text.isascii()
     assert "\r" not in corpus.text
     assert corpus.notes == ()
@@ -147,6 +148,7 @@ def test_the_bundled_text_is_plain_ascii():
 def test_the_source_of_python_is_a_large_text():
     corpus = load("python")
     assert corpus.num_bytes > 5_000_000
+    assert isinstance(corpus.text, str)
     assert "def namedtuple(" in corpus.text
     assert "site-packages" not in " ".join(corpus.notes)
 

@@ -66,6 +66,7 @@ def test_any_bytes_come_back_or_are_refused_in_one_line(raw):
         assert message.isprintable()
         return
     mark = b"\xef\xbb\xbf" if document.had_mark else b""
+    assert isinstance(document.text, str)
     assert mark + document.text.encode() == raw
     assert (document.num_bytes, document.sha256) == (len(raw), hashlib.sha256(raw).hexdigest())
 

@@ -38,9 +38,9 @@ def assert_same(one: Checkpoint, other: Checkpoint) -> None:
     assert one.state.items() <= other.state.items()
 
 
-def refusal(folder: Path, **options: bool) -> str:
+def refusal(folder: Path) -> str:
     with pytest.raises(UsageError) as refused:
-        load_checkpoint(folder, **options)
+        load_checkpoint(folder)
     assert "\n" not in str(refused.value)
     assert str(folder) in str(refused.value)
     return str(refused.value)

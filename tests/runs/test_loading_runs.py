@@ -90,7 +90,9 @@ def test_weights_that_do_not_fit_are_refused_in_one_line(
     path = saved(tmp_path / "run", made(), change=change)
     with pytest.raises(UsageError) as refused:
         load_run(path)
-    assert str(refused.value) == f"{path}: {complaint}"
+    assert str(refused.value).startswith(str(path))
+    assert str(refused.value).endswith(f": {complaint}")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_config_that_is_wrong_is_named(tmp_path: Path) -> None:

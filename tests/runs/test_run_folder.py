@@ -272,8 +272,9 @@ class TestAFailingDisk:
                     message = str(error)
             if len(calls) <= at:
                 break
-            assert "cannot be written" in message
-            assert ("the disk is full" in message) == (number == errno.ENOSPC)
+            # Only removing what is no longer needed may fail without a word: the save itself is done.
+            assert "cannot be written" in message or load_silently(folder) == 3
+            assert ("the disk is full" in message) == (number == errno.ENOSPC) or not message
             assert "\n" not in message
             # Whatever failed: one of the two newest states, whole, without a word of warning, and no leftovers.
             assert load_silently(folder) in (2, 3)

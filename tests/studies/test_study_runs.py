@@ -147,7 +147,7 @@ def test_an_arm_that_diverges_is_a_result(tiny: RunConfig, tmp_path: Path) -> No
 
 def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
     losses = itertools.cycle([1.0, math.nan])  # validation, test
-    monkeypatch.setattr("vitral.training.loop.evaluate_part", lambda *_: SimpleNamespace(loss=next(losses)))
+    monkeypatch.setattr("vitral.training.loop.evaluate_part", lambda *_, **__: SimpleNamespace(loss=next(losses)))
     result = run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
     assert result.arms[0].losses == {}
     assert "the test loss is nan" in (result.arms[0].runs[0].stopped or "")

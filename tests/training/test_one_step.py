@@ -54,7 +54,7 @@ class TestGradients:
     def test_accumulated_gradients_are_the_mean(self, configured: Configured, tmp_path: Path) -> None:
         """Of two batches of three, and of one batch of the same six windows."""
         two = session(configured(model=self.PLAIN), tmp_path)
-        loss = sum(float(backward(two, 5, micro)) for micro in range(2))
+        loss = sum(float(backward(two, 5, micro)[0]) for micro in range(2))
         found = gradients(two.model)
         pairs = [two.batches.batch(5, micro) for micro in range(2)]
         means: list[Tensor] = []
@@ -270,18 +270,19 @@ class TestNumbersThatAreNotFinite:
         assert "batch 8 of seed 1" in str(stopped.value)
         assert [event["step"] for event in said if event["event"] == "step"] == list(range(1, 9))
         folder = RunFolder.open(tmp_path / "run")
-        assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
+        assert sorted(path.name for path in folder.steps.iterdir()) == ["step-00000007", "step-00000008"]
         assert all(p.isfinite().all() for p in load_run(folder.path, "last").model.parameters())
         assert bytes_of(folder, 7) == bytes_of(straight, 7)
+        assert bytes_of(folder, 8) == bytes_of(straight, 8)
         assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)  # where the cause has gone
 
     @pytest.mark.parametrize("part", [0, 1])
-    def test_an_evaluation_that_is_not_finite_saves_nothing(
+    def test_an_evaluation_that_is_not_finite_loses_nothing_and_is_no_best(
         self, part: int, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         calls: list[int] = []
 
-        def broken(*_: Any) -> PartLoss:
+        def broken(*_: Any, **__: Any) -> PartLoss:
             calls.append(1)
             return PartLoss(math.nan if len(calls) == 3 + part else 1.0, 1, 1, 1)
 
@@ -291,7 +292,8 @@ class TestNumbersThatAreNotFinite:
             train(configured(), tmp_path / "run")
         assert "\n" not in str(stopped.value)
         folder = RunFolder.open(tmp_path / "run")
-        assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
+        assert sorted(path.name for path in folder.steps.iterdir()) == ["step-00000007", "step-00000014"]
+        assert load_run(folder.path, "best").step == 7
         assert [event["step"] for event in folder.metrics("evaluation")] == [7]
 
     def test_a_model_that_diverges_stops_by_itself(self, configured: Configured, tmp_path: Path) -> None:

@@ -37,12 +37,14 @@ def test_stopped_after_every_step(
 ) -> None:
     """Twenty processes' worth of work, a step each: weights, optimizer, state, losses."""
     folder = train(configured(), tmp_path / "run", reporter=asks_to_stop())
-    for step in range(1, 20):
+    for step in range(1, 21):
         assert [event["step"] for event in folder.metrics("end")] == [step]
         assert not folder.metrics("end")[0]["finished"]
-        assert bytes_of(folder, step) == bytes_of(straight, step)
+        # An evaluation that was due has been left, and is done by the next process first.
+        same = [name for name in bytes_of(folder, step) if name.endswith("safetensors") or step not in (7, 14, 20)]
+        assert [bytes_of(folder, step)[name] for name in same] == [bytes_of(straight, step)[name] for name in same]
         folder = resume(folder.path, reporter=asks_to_stop())
-    assert bytes_of(folder, 20) == bytes_of(straight, 20)
+        assert bytes_of(folder, step) == bytes_of(straight, step)
     assert folder.metrics("end")[0]["finished"]
     assert measured_in(folder) == measured_in(straight)
     assert len(folder.metrics("evaluation")) == 3

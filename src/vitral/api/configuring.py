@@ -80,6 +80,7 @@ def configure(
         UsageError: one line saying what cannot be.
     """
     training = merge(*overrides).get("training", {})
+    training = training if isinstance(training, Mapping) else {}
     if minutes is not None and "steps" in training:
         raise UsageError("minutes: training.steps is given too; say one of the two")
     minutes = training.get("minutes", minutes)
@@ -96,7 +97,8 @@ def configure(
         layers += [known[DEFAULT_PRESET].run, {"corpus": {"source": start or "sample"}}]
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in training else minutes
     if minutes is not None:
-        layers += [*grown(start, minutes, known), {"training": {"minutes": minutes}}]
+        is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+        layers += [*(grown(start, minutes, known) if is_number else []), {"training": {"minutes": minutes}}]
     if init_from is not None:
         inherited = RunFolder.open(init_from).config
         layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})

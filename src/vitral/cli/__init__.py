@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from vitral.cli import building, experimenting, explaining, using
+from vitral.cli import building, examining, experimenting, explaining, using
 from vitral.cli.complaints import complain
 from vitral.core.errors import VitralError
 
@@ -21,7 +21,14 @@ app = typer.Typer(
 
 for command in (experimenting.demo, building.corpus, building.train, building.resume, building.count):
     app.command()(command)
-for command in (using.evaluate, using.generate, explaining.explain, explaining.check, experimenting.study):
+for command in (
+    using.evaluate,
+    using.generate,
+    explaining.explain,
+    explaining.check,
+    experimenting.study,
+    examining.doctor,
+):
     app.command()(command)
 
 

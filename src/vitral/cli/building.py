@@ -94,9 +94,15 @@ def resume(run: RunArgument) -> None:
 
 
 def finish(run: Path) -> None:
-    """Write a run's figures and page, and say what can be done next."""
-    from vitral.api.reporting import write_run_report
+    """Write a run's figures and page, and say what can be done next; at once, where it was stopped."""
     from vitral.cli.screen import say
+    from vitral.runs import RunFolder
+
+    ended = RunFolder.open(run).metrics("end")
+    if ended and not ended[-1]["finished"]:
+        say(f"stopped at step {ended[-1]['step']:,}, saved; vitral resume {run} goes on")
+        return
+    from vitral.api.reporting import write_run_report
 
     page = write_run_report(run)
     say(f"report: {page}")

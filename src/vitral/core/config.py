@@ -6,6 +6,7 @@ into one line naming the key.
 """
 
 import difflib
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,10 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from vitral.core.errors import UsageError
+
+LONGEST_SHOWN = 60
+MOST_TOML = 1 << 20
+"""Bytes of a configuration."""
 
 Configured = TypeVar("Configured", bound="Config")
 
@@ -74,17 +79,30 @@ def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
         listed = context.get("expected") or context["expected_tags"]
         options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
         given = context.get("tag", first["input"])
-        message = f"{given!r} is not one of {', '.join(options)}; {nearest(str(given), options)}"
+        message = f"{shown(given)} is not one of {', '.join(options)}; {nearest(str(given), options)}"
     else:
-        usual = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+        usual = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {shown(first['input'])}"
         plainer = {
             "missing": "is required here",
-            "model_type": f"expected a table, not {first['input']!r}",
-            "model_attributes_type": f"expected a name or a table, not {first['input']!r}",
+            "model_type": f"expected a table, not {shown(first['input'])}",
+            "model_attributes_type": f"expected a name or a table, not {shown(first['input'])}",
             "union_tag_not_found": f"the table needs a {str(context.get('discriminator')).strip(chr(39))}",
         }
         message = plainer.get(first["type"], usual)
     return f"{path}: {message}" if path else message
+
+
+def shown(value: Any) -> str:
+    """A value for a message: as Python writes it, on one line, long ones cut.
+
+    >>> shown("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…"
+    """
+    try:
+        text = ascii(value) if not repr(value).isprintable() else repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        text = "a number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _closeness(complaint: Mapping[str, Any]) -> tuple[int, bool]:
@@ -164,9 +182,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         UsageError: it cannot be read, is not UTF-8, or is not TOML (the line is named).
     """
     try:
+        status = path.stat()
+        if stat.S_ISFIFO(status.st_mode) or status.st_size > MOST_TOML:
+            raise UsageError(f"{path}: not a TOML file of at most {MOST_TOML:,} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:

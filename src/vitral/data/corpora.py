@@ -13,7 +13,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.data.config import CorpusConfig
 from vitral.data.download import SOURCES, Source, cache_folder, fetch
-from vitral.data.longtext import Text
+from vitral.data.longtext import Text, pieces
 from vitral.data.reading import Document, decode_document, read_bytes, read_document, reading_notes, shown
 
 SAMPLE = "the-window-of-aldermere.txt"
@@ -191,7 +191,7 @@ def _from_folder(name: str, root: Path, config: CorpusConfig, files: list[Path])
         notes.append(f"{len(skipped):,} files were skipped, empty or not UTF-8 text: {named}{more}.")
     return Corpus(
         name=shown(name),
-        text=config.separator.join(str(document.text) for document in read),
+        text=config.separator.join("".join(pieces(document.text)) for document in read),
         num_bytes=sum(document.num_bytes for document in read),
         sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=(*notes, *reading_notes(read)),
@@ -217,5 +217,7 @@ def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[s
                 raise
             document = None
         # A byte of zero in a file that does not claim to be text: a picture, an archive, a table of numbers.
-        binary = document is not None and "\0" in document.text and path.suffix.lower() not in _SURELY_TEXT
+        binary = (
+            document is not None and "\0" in "".join(pieces(document.text)) and path.suffix.lower() not in _SURELY_TEXT
+        )
         yield relative, None if binary else document

@@ -92,6 +92,8 @@ def _survey(path: Path, newlines: str) -> Document:
                     raw = raw.removeprefix(BOM_UTF8)
                 begin, characters = marks[-1]
                 end = len(raw) if begin + len(raw) == stamp[0] else _end_of_whole_characters(raw)
+                if begin + len(raw) > stamp[0]:
+                    break
                 raw, held = raw[:end], raw[end:]
                 text = _decoded(raw, shown(path), offset=begin, line=num_lines + 1)
                 crlf = text.count("\r\n")

@@ -1,7 +1,7 @@
 """The loss of a model on a part of a text: a full pass, every target scored once."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +65,18 @@ class PartLoss:
         }
 
 
-def evaluate_part(model: Transformer, part: Part, tokenizer: Tokenizer, *, batch_tokens: int | None = None) -> PartLoss:
+def nothing() -> None:
+    """Do nothing."""
+
+
+def evaluate_part(
+    model: Transformer,
+    part: Part,
+    tokenizer: Tokenizer,
+    *,
+    batch_tokens: int | None = None,
+    tick: Callable[[], None] = nothing,
+) -> PartLoss:
     """The model's loss on a part, in nats per token, over consecutive windows of its context length.
 
         loss = -(1/n) Σ log p(target | the tokens before it in its window)
@@ -81,6 +92,7 @@ def evaluate_part(model: Transformer, part: Part, tokenizer: Tokenizer, *, batch
         tokenizer: the model's, for the characters and bytes of each token.
         batch_tokens: tokens computed side by side; changes speed and memory, not the result. Left out: 4,096 on a CPU,
             whose caches they fit, 16,384 elsewhere.
+        tick: is called after each batch; what it raises ends the pass.
 
     Raises:
         UsageError: a tokenizer that is not the model's, or a part in which nothing can be scored.
@@ -95,7 +107,7 @@ def evaluate_part(model: Transformer, part: Part, tokenizer: Tokenizer, *, batch
     try:
         with torch.inference_mode():
             on_cpu = model.token_embedding.weight.device.type == "cpu"
-            nats, counts = _pass(model, part, batch_tokens or (4096 if on_cpu else 16384))
+            nats, counts = _pass(model, part, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:
         model.train(training)
     characters, size = _sizes(tokenizer)
@@ -108,7 +120,9 @@ def evaluate_part(model: Transformer, part: Part, tokenizer: Tokenizer, *, batch
     return PartLoss(nats / num_targets, num_targets, num_characters, num_bytes)
 
 
-def _pass(model: Transformer, part: Part, batch_tokens: int) -> tuple[float, Int[np.ndarray, " vocab"]]:
+def _pass(
+    model: Transformer, part: Part, batch_tokens: int, tick: Callable[[], None]
+) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The sum of all targets' losses, and how often each token was a target."""
     first = (0 if model.mask is None else model.mask.first_target()) or 0
     context_length = model.config.context_length
@@ -119,6 +133,7 @@ def _pass(model: Transformer, part: Part, batch_tokens: int) -> tuple[float, Int
         if scored.numel():
             nats += _nats(model(inputs.to(device))[:, first:], scored.to(device))
             counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)
+        tick()
     return nats, counts
 
 

@@ -9,7 +9,7 @@ T(h): how many different tokens follow h. After an h that was never seen p_n = p
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
 from vitral.data.store import Part, thinned
+from vitral.evaluation.losses import nothing
 
 TABLE = 2**24
 """So many possible n-grams are counted in a table, more by sorting: both give the same, the table sooner."""
@@ -68,7 +69,9 @@ class NgramLines:
             raise UsageError(f"n-gram lines: malformed ({type(error).__name__}: {error})") from None
 
 
-def ngram_lines(train: Part, test: Part, vocab_size: int, orders: int = 6) -> NgramLines:
+def ngram_lines(
+    train: Part, test: Part, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = nothing
+) -> NgramLines:
     """Count on the training part, score the test part, at orders 1 to `orders`.
 
     As for a model, the first token of a stretch is context and not scored, and no context reaches over the beginning
@@ -82,7 +85,7 @@ def ngram_lines(train: Part, test: Part, vocab_size: int, orders: int = 6) -> Ng
     if len(train.tokens) + len(test.tokens) > LONG:
         train, test = thinned(train, COUNTED), thinned(test, COUNTED)
         counted = int((train.stretches[:, 1] - train.stretches[:, 0]).sum())
-    nats = WittenBell(train, vocab_size, orders).nats(test)
+    nats = WittenBell(train, vocab_size, orders, tick=tick).nats(test)
     losses = {order: float(row.mean()) for order, row in enumerate(nats, start=1)}
     return NgramLines(losses, bigram_entropy(test, vocab_size), counted)
 
@@ -98,7 +101,7 @@ class WittenBell:
         num_orders: the longest n-gram.
     """
 
-    def __init__(self, train: Part, vocab_size: int, num_orders: int) -> None:
+    def __init__(self, train: Part, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = nothing) -> None:
         """Count all n-grams of orders 1 to `num_orders`.
 
         Raises:
@@ -114,6 +117,7 @@ class WittenBell:
             counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
             self._counts.append(counts)
             contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
+            tick()
 
     def nats(self, part: Part) -> Float[np.ndarray, "orders targets"]:
         """-log p of every token but the first of each stretch, one row per order.

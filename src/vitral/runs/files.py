@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,29 @@ def write_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file that others have written to the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def read_capped(path: Path, most: int) -> bytes:
+    """The bytes of a regular file of at most so many.
+
+    Raises:
+        ValueError: it has more, or is something else, a pipe for example, that might never end.
+        OSError: it cannot be read.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a regular file")
+        if status.st_size > most:
+            raise ValueError(f"{status.st_size:,} bytes, more than {most:,}")
+        return file.read()
 
 
 def sync_folder(folder: Path) -> None:

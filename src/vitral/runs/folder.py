@@ -8,9 +8,13 @@ metrics.jsonl      one JSON object a line: everything that was measured
 steps/step-…/      checkpoints
 best, last         one line each: the name of a checkpoint
 samples/  report/  texts written while training; figures and pages
+.lock              held by the process that trains here
 """
 
+import glob
 import json
+import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,15 @@ import tomli_w
 from vitral.core.config import read_toml
 from vitral.core.errors import StorageError, UsageError
 from vitral.runs import checkpoint as checkpoints
-from vitral.runs.checkpoint import Checkpoint
-from vitral.runs.files import as_json, replace_durably, storage
+from vitral.runs.checkpoint import Checkpoint, Shapes
+from vitral.runs.files import as_json, read_capped, replace_durably, storage, sync_file, sync_folder
+
+MOST_POINTER = 100
+DUE = {"evaluation", "sample"}
+"""Events of what is due at a step."""
+ENDS = {"end", "stopped"}
+MOST_DOCUMENT = 1 << 26
+"""Bytes of a JSON file of a run: a tokenizer of a million tokens has less."""
 
 
 class RunFolder:
@@ -33,7 +44,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], documents: Mapping[str, Any]) -> "RunFolder":
-        """Make a new run folder.
+        """Make a new run folder, whole or not at all.
 
         Args:
             path: where; nothing may be there.
@@ -45,14 +56,21 @@ class RunFolder:
             StorageError: the disk did not take it.
         """
         refuse_existing(path)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         with storage(path):
-            (path / "steps").mkdir(parents=True)
-        folder = cls(path)
-        for name, document in documents.items():
-            folder.write_document(name, document)
-        # The configuration is last: a folder that has one is a run.
-        replace_durably(path / "config.toml", tomli_w.dumps(dict(config)).encode())
-        return folder
+            try:
+                _sweep_beside(path)
+                (beside / "steps").mkdir(parents=True)
+                folder = cls(beside)
+                for name, document in documents.items():
+                    folder.write_document(name, document)
+                replace_durably(beside / "config.toml", tomli_w.dumps(dict(config)).encode())
+                os.rename(beside, path)
+                sync_folder(path.parent)
+            except BaseException:
+                shutil.rmtree(beside, ignore_errors=True)
+                raise
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -90,9 +108,13 @@ class RunFolder:
         """
         path = self.path / f"{name}.json"
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: cannot be read ({error})") from None
+            document = json.loads(read_capped(path, MOST_DOCUMENT))
+        except (OSError, ValueError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else ascii(str(error))[1:-1]
+            raise UsageError(f"{path}: cannot be read ({reason})") from None
+        if not isinstance(document, dict):
+            raise UsageError(f"{path}: cannot be read (not a JSON object)")
+        return document
 
     def write_document(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file of the run, all or nothing."""
@@ -112,13 +134,16 @@ class RunFolder:
         events = []
         for number, line in enumerate(lines, start=1):
             try:
-                events.append(json.loads(line))
-            except ValueError:
+                found = json.loads(line)
+                if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+                    raise ValueError
+                events.append(found)
+            except (ValueError, RecursionError):
                 if number < len(lines):
-                    raise UsageError(f"{path}: line {number} is not JSON") from None
+                    raise UsageError(f"{path}: line {number} is not JSON of an event") from None
         return [found for found in events if event is None or found["event"] == event]
 
-    def rewind(self, step: int, best_step: int | None) -> None:
+    def rewind(self, step: int, best_step: int | None, *, redo: bool = False) -> None:
         """Make the folder say what it said at `step`, from where a run is resumed.
 
         What was measured later is dropped, since it will be measured again. Later checkpoints, which are damaged or
@@ -127,14 +152,21 @@ class RunFolder:
         Args:
             step: the step resumed from.
             best_step: the step whose validation loss was the lowest then, if one was measured.
+            redo: whether what is due at that step, evaluation and sample, is still to be done.
         """
         for folder in checkpoints.list_checkpoints(self.steps):
             if folder.name > checkpoints.step_name(step):
                 checkpoints.set_aside(folder)
         best = "" if best_step is None else checkpoints.step_name(best_step)
-        if best != self._pointed("best") and (self.steps / best).is_dir() and best:
-            replace_durably(self.path / "best", f"{best}\n".encode())
-        kept = [event for event in self.metrics() if event.get("step", 0) <= step and event["event"] != "end"]
+        for pointer, name in (("best", best), ("last", checkpoints.step_name(step))):
+            if name and name != self._pointed(pointer) and (self.steps / name).is_dir():
+                replace_durably(self.path / pointer, f"{name}\n".encode())
+        due = step if redo else step + 1
+        kept = [
+            event
+            for event in self.metrics()
+            if event.get("step", 0) < (due if event["event"] in DUE else step + 1) and event["event"] not in ENDS
+        ]
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept)
         replace_durably(self.path / "metrics.jsonl", lines.encode())
 
@@ -144,42 +176,89 @@ class RunFolder:
             (self.path / "samples").mkdir(exist_ok=True)
         replace_durably(self.path / "samples" / f"{checkpoints.step_name(step)}.txt", (text + "\n").encode())
 
-    def save(self, checkpoint: Checkpoint, *, best: bool, keep: int) -> None:
-        """Write a checkpoint, point `last` (and `best`) to it, and let go of old ones."""
-        folder = checkpoints.save_checkpoint(self.steps, checkpoint)
+    def save(self, checkpoint: Checkpoint, *, best: bool, keep: int, replace: bool = False) -> None:
+        """Write a checkpoint, point `last` (and `best`) to it, and let go of old ones.
+
+        Raises:
+            StorageError: the disk did not take it; the checkpoints before it are intact.
+        """
+        metrics = self.path / "metrics.jsonl"
+        if metrics.exists():  # what was measured up to here is never younger than the checkpoint
+            with storage(metrics):
+                sync_file(metrics)
+        folder = checkpoints.save_checkpoint(self.steps, checkpoint, replace=replace)
         if best:
             replace_durably(self.path / "best", f"{folder.name}\n".encode())
         replace_durably(self.path / "last", f"{folder.name}\n".encode())
         checkpoints.prune(self.steps, keep=keep, also={self._pointed("best")})
 
-    def load(self, which: str = "last", *, with_optimizer: bool = True, warn: Callable[[str], None]) -> Checkpoint:
+    def load(
+        self,
+        which: str = "last",
+        *,
+        with_optimizer: bool = True,
+        shapes: Shapes | None = None,
+        warn: Callable[[str], None],
+    ) -> Checkpoint:
         """The "best" or "last" checkpoint; a damaged newest falls back to the one before, loudly.
 
         Args:
             which: "best" or "last".
             with_optimizer: whether the optimizer's tensors are wanted.
+            shapes: what the model needs (see `load_checkpoint`).
             warn: is told, in one line, why a checkpoint was passed over.
 
         Raises:
             UsageError: there is no whole checkpoint.
         """
-        if which == "best" and (self.steps / self._pointed("best")).is_dir() and self._pointed("best"):
+        wanted = {"with_optimizer": with_optimizer, "shapes": shapes}
+        if which == "best" and self._pointed("best") and (self.steps / self._pointed("best")).is_dir():
             try:
-                return checkpoints.load_checkpoint(self.steps / self._pointed("best"), with_optimizer=with_optimizer)
+                return checkpoints.load_checkpoint(self.steps / self._pointed("best"), **wanted)
+            except checkpoints.OtherModel:
+                raise
             except (UsageError, StorageError) as error:
                 warn(f"{error}; taking the last one instead")
         for folder in reversed(checkpoints.list_checkpoints(self.steps)):
             try:
-                return checkpoints.load_checkpoint(folder, with_optimizer=with_optimizer)
+                return checkpoints.load_checkpoint(folder, **wanted)
+            except checkpoints.OtherModel:
+                raise
             except (UsageError, StorageError) as error:
                 warn(f"{error}; taking the one before")
         raise UsageError(f"{self.path}: no whole checkpoint (training stopped before the first, or all are damaged)")
 
     def _pointed(self, pointer: str) -> str:
         path = self.path / pointer
-        name = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-        # A pointer is a name in steps/, never a path.
-        return name if name == Path(name).name else ""
+        try:
+            name = read_capped(path, MOST_POINTER).decode("ascii", "replace").strip() if path.is_file() else ""
+        except (OSError, ValueError):
+            return ""
+        # A pointer is a checkpoint's name, never a path.
+        return name if checkpoints.STEP.fullmatch(name) else ""
+
+
+def _sweep_beside(path: Path) -> None:
+    """Remove what processes that are no more left behind while they made this folder."""
+    if not path.parent.is_dir():
+        return
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        number = leftover.name.removesuffix(".tmp").rpartition(".")[2]
+        if number.isdecimal() and not _is_alive(int(number)):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    """Whether there is a process of this number, apart from this one."""
+    if process == os.getpid() or os.name == "nt":
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def refuse_existing(path: Path) -> None:

@@ -1,6 +1,8 @@
 """From a run folder to a model that can be used."""
 
+import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
-from vitral.model import ModelConfig, Transformer
+from vitral.model import ModelConfig, Transformer, count_parameters
+from vitral.model.counts import BYTES_FLOAT32, parameter_table
 from vitral.runs.folder import RunFolder
 
 
@@ -42,12 +45,48 @@ def load_run(path: Path, which: str = "best") -> LoadedRun:
     folder = RunFolder.open(path)
     config = folder.config
     tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
-    checkpoint = folder.load(which, with_optimizer=False, warn=warn_on_stderr)
-    model = Transformer(ModelConfig.parse(config["model"], f"{path}/config.toml"), tokenizer.vocab_size)
+    model_config = ModelConfig.parse(table_of(config, "model", path), f"{path}/config.toml")
+    shapes = needed_shapes(model_config, tokenizer.vocab_size, str(path))
+    checkpoint = folder.load(which, with_optimizer=False, shapes=shapes, warn=warn_on_stderr)
+    model = Transformer(model_config, tokenizer.vocab_size)
     # Weights keep their precision, and the tables of positions get that which they had in training.
     model.to(next(iter(checkpoint.model.values())).dtype)
     load_weights(model, dict(checkpoint.model), str(path))
     return LoadedRun(folder, model.eval(), tokenizer, config, checkpoint.step)
+
+
+def table_of(config: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """A table of a run's configuration.
+
+    Raises:
+        UsageError: there is none.
+    """
+    table = config.get(name)
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}/config.toml: the table [{name}] is missing")
+    return table
+
+
+def needed_shapes(config: ModelConfig, vocab_size: int, where: str) -> dict[str, tuple[int, ...]]:
+    """The tensors such a model needs, without making one.
+
+    Raises:
+        UsageError: the model would not fit into this machine's memory.
+    """
+    needed, memory = BYTES_FLOAT32 * count_parameters(config, vocab_size), memory_bytes()
+    if memory is not None and needed > memory:
+        raise UsageError(
+            f"{where}: a model of {needed / 1e9:,.1f} GB, this machine has {memory / 1e9:,.1f} GB of memory"
+        )
+    return {row.name: row.shape for row in parameter_table(config, vocab_size)}
+
+
+def memory_bytes() -> int | None:
+    """This machine's memory, where the system says."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
 
 
 def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> None:

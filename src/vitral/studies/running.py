@@ -7,6 +7,7 @@ again, what was begun is resumed, and a run that met a number that is not finite
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,24 +93,16 @@ def _run(
             return found
     begun = _has_checkpoint(path)
     reporter({"event": "run", "state": "resume" if begun else "train"})
-    try:
+    with suppress(TrainingStopped):  # the run says why in its metrics
         if begun:
             resume(path, reporter=reporter)
         else:
             _clear(path)
             train(_seeded(resolved.config, seed), path, reporter=reporter, dataset=dataset, lines=lines)
-    except TrainingStopped as error:
-        _note_stop(RunFolder.open(path), str(error))
     result = read_run(path, seed, resolved)
     if result.test_loss is None and result.stopped is None:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
     return result
-
-
-def _note_stop(folder: RunFolder, reason: str) -> None:
-    """Write down that and why a run cannot go on; resuming from an earlier checkpoint drops the line again."""
-    step = max((event["step"] for event in folder.metrics() if "step" in event), default=0)
-    folder.append_metric({"event": "stopped", "step": step + 1, "reason": reason.split(";")[0]})
 
 
 def _has_checkpoint(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """The configuration of a run: corpus, model and training, one frozen object."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -61,6 +62,10 @@ class TrainingConfig(Config):
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
 
 
+FREE = ("log_every", "sample_every", "sample_tokens", "checkpoint_every", "keep_checkpoints")
+"""Keys of [training] that change no number of a run, so that they may change between two of its sessions."""
+
+
 class RunConfig(Config):
     """Everything a run depends on."""
 
@@ -84,3 +89,27 @@ class RunConfig(Config):
                 f"{self.model.context_length}"
             )
         return self
+
+
+def comparable(config: RunConfig) -> dict[str, Any]:
+    """The configuration without what may change while a run goes on, as plain data."""
+    plain = config.plain()
+    for key in FREE:
+        plain["training"].pop(key, None)
+    return plain
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Where two configurations differ, each as `key: before → now`.
+
+    >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3, "d": 4}})
+    ['a.c: 2 → 3', 'a.d: unset → 4']
+    """
+    found: list[str] = []
+    for key in sorted(before.keys() | now.keys()):
+        one, other = before.get(key, "unset"), now.get(key, "unset")
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found += differences(one, other, f"{prefix}{key}.")
+        elif one != other:
+            found.append(f"{prefix}{key}: {one} → {other}")
+    return found

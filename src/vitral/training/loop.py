@@ -1,7 +1,10 @@
 """The training loop: batches to losses to gradients to steps, and what is measured, written and kept on the way."""
 
+import hashlib
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +21,17 @@ from vitral.decoding import Sampling, generate
 from vitral.evaluation import NgramLines, evaluate_part, ngram_lines
 from vitral.model import Transformer, next_token_loss
 from vitral.runs import Checkpoint, RunFolder
-from vitral.training.config import RunConfig
+from vitral.training.config import RunConfig, comparable
 from vitral.training.events import Event, Reporter
 from vitral.training.optimizers import Optimizers, optimizer_tensors
 from vitral.training.plans import compiled
 from vitral.training.schedules import learning_rate
-from vitral.training.stopping import StopRequest
+from vitral.training.stopping import StopAsked, StopRequest
 
 SAMPLE_TEMPERATURE = 0.8
+ADVICE = "try a lower learning rate or training.clip_norm = 1.0"
+ANCHOR_EVERY = 1000
+"""Steps after which the chain of batches is remembered anew: so many are drawn again at most to check it."""
 
 
 @dataclass
@@ -38,6 +44,10 @@ class Progress:
         loss_count: how many those are.
         best_loss: lowest validation loss so far.
         best_step: the step it was measured at.
+        pending: whether what is due at this step, evaluation and sample, is still to be done.
+        chain: SHA-256 of the chain before it and the next batch, in hexadecimal: of every batch so far, in order.
+        anchor_step: a step at most ANCHOR_EVERY back.
+        anchor: the chain there.
     """
 
     step: int = 0
@@ -45,6 +55,10 @@ class Progress:
     loss_count: int = 0
     best_loss: float | None = None
     best_step: int | None = None
+    pending: bool = False
+    chain: str = ""
+    anchor_step: int = 0
+    anchor: str = ""
 
     def plain(self) -> dict[str, Any]:
         """As plain data, for state.json."""
@@ -53,6 +67,10 @@ class Progress:
             "loss_count": self.loss_count,
             "best_loss": self.best_loss,
             "best_step": self.best_step,
+            "pending": self.pending,
+            "chain": self.chain,
+            "anchor_step": self.anchor_step,
+            "anchor": self.anchor,
         }
 
 
@@ -68,6 +86,8 @@ class Session:
     reporter: Reporter
     progress: Progress = field(default_factory=Progress)
     lines: NgramLines | None = None
+    request: StopRequest = field(default_factory=StopRequest)
+    saved: int | None = None
 
     def __post_init__(self) -> None:
         """Make the batches, which refuse a text that is too short."""
@@ -96,7 +116,8 @@ class Session:
         """
         if self.lines is None:
             parts = self.dataset.parts
-            self.lines = ngram_lines(parts["train"], parts["test"], self.dataset.tokenizer.vocab_size)
+            vocab_size = self.dataset.tokenizer.vocab_size
+            self.lines = ngram_lines(parts["train"], parts["test"], vocab_size, tick=self.request.check)
             self.folder.write_document("corpus", describe_corpus(self.dataset, self.lines))
             self.reporter({"event": "lines", "ngrams": self.lines.plain()})
 
@@ -106,39 +127,37 @@ def describe_corpus(dataset: Dataset, lines: NgramLines | None) -> dict[str, Any
     return dataset.describe() if lines is None else {**dataset.describe(), "ngrams": lines.plain()}
 
 
-def run_steps(session: Session, request: StopRequest) -> bool:
+def run_steps(session: Session) -> bool:
     """Train from where the run is to its last step; gives whether it got there.
 
     Raises:
-        TrainingStopped: a loss or gradient is not finite; nothing of that step was applied.
+        TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite; nothing of that step was
+            applied, and what was trained before it is saved.
     """
-    training, progress = session.config.training, session.progress
-    began = last_log = time.perf_counter()
-    tokens_per_step = training.accumulation * training.batch_size * session.config.model.context_length
-    steps_since_log, stepped = 0, time.time()
-    while progress.step < training.steps and not request.asked:
-        loss, norm, rate = one_step(session)
-        progress.step += 1
-        progress.loss_sum, progress.loss_count = progress.loss_sum + loss, progress.loss_count + 1
-        steps_since_log += 1
-        if progress.step % training.log_every == 0 or progress.step == training.steps:
-            now = time.perf_counter()
-            speed = steps_since_log * tokens_per_step / max(now - last_log, 1e-9)
-            last_log, steps_since_log = now, 0
-            session.tell(
-                {
-                    "event": "step",
-                    "step": progress.step,
-                    "loss": loss,
-                    "learning_rate": rate,
-                    "gradient_norm": norm,
-                    "tokens_per_second": round(speed, 1),
-                }
-            )
-        paused, stepped = time.perf_counter(), time.time()
-        after_step(session)
-        last_log += time.perf_counter() - paused  # evaluating and writing are not training
-    finished = progress.step >= training.steps
+    training, progress, began, stepped = session.config.training, session.progress, time.perf_counter(), time.time()
+    meter = _Meter(training.accumulation * training.batch_size * session.config.model.context_length)
+    try:
+        if progress.pending:
+            after_step(session)
+        while progress.step < training.steps and not session.request.asked:
+            loss, norm, rate = one_step(session)
+            progress.step += 1
+            progress.loss_sum, progress.loss_count = progress.loss_sum + loss, progress.loss_count + 1
+            meter.count()
+            first = progress.step - 1 == session.saved  # what vitral doctor computes again
+            if progress.step % training.log_every == 0 or progress.step == training.steps or first:
+                numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
+                speed = round(meter.speed(), 1)
+                session.tell({"event": "step", "step": progress.step, **numbers, "tokens_per_second": speed})
+            stepped = time.time()
+            with meter.paused():
+                after_step(session)
+    except StopAsked:
+        pass
+    except TrainingStopped as stopped:
+        _keep_what_was_trained(session, str(stopped))
+        raise
+    finished = progress.step >= training.steps and not progress.pending
     if not finished:
         save(session, best=False)
     seconds = round(time.perf_counter() - began, 3)
@@ -147,64 +166,143 @@ def run_steps(session: Session, request: StopRequest) -> bool:
     return finished
 
 
+class _Meter:
+    """Tokens a second, pauses left out."""
+
+    def __init__(self, tokens_per_step: int) -> None:
+        self._tokens, self._steps, self._since = tokens_per_step, 0, time.perf_counter()
+
+    def count(self) -> None:
+        """One more step."""
+        self._steps += 1
+
+    def speed(self) -> float:
+        """Since it was last asked."""
+        now = time.perf_counter()
+        speed = self._steps * self._tokens / max(now - self._since, 1e-9)
+        self._steps, self._since = 0, now
+        return speed
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What goes on inside is no training: evaluating, writing."""
+        began = time.perf_counter()
+        yield
+        self._since += time.perf_counter() - began
+
+
+def _keep_what_was_trained(session: Session, reason: str) -> None:
+    """Save the step before the one that failed, if all its numbers are finite, and note why training stopped."""
+    if session.saved != session.progress.step and not_finite_state(session) is None:
+        save(session, best=False)
+    session.tell({"event": "stopped", "step": session.progress.step, "reason": reason.split(";")[0]})
+
+
 def one_step(session: Session) -> tuple[float, float, float]:
     """Gradients of one step's batches, checked, clipped and applied; gives loss, gradient norm, learning rate.
 
     Raises:
-        TrainingStopped: the loss or a gradient is not finite; nothing was applied.
+        TrainingStopped: the loss, a gradient, a weight or the optimizer's state is not finite; nothing was applied.
+        StopAsked: somebody asked to stop between two of the step's batches; nothing was applied.
     """
     training, step = session.config.training, session.progress.step
     session.optimizer.zero_grad()
-    loss = sum((backward(session, step, micro) for micro in range(training.accumulation)), start=torch.zeros(()))
+    losses, chain = [], session.progress.chain
+    for micro in range(training.accumulation):
+        if micro:
+            session.request.check()
+        loss, chain = backward(session, step, micro, chain)
+        losses.append(loss)
+    loss = sum(losses, start=torch.zeros(()))
     gradients = [p.grad for p in session.model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     loss_value, norm_value = float(loss), float(norm)
-    if not math.isfinite(loss_value) or not math.isfinite(norm_value):
-        raise TrainingStopped(_what_is_not_finite(session, loss_value, norm_value))
+    state = not_finite_state(session)
+    if state is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
+        raise TrainingStopped(_what_is_not_finite(session, loss_value, norm_value, state))
     if training.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(session.model.parameters(), training.clip_norm, norm)
     for group in session.optimizer.param_groups:
         group["lr"] = learning_rate(training.schedule, group["peak"], step, training.steps)
     session.optimizer.step()
+    session.progress.chain = chain
+    if (step + 1) % ANCHOR_EVERY == 0:
+        session.progress.anchor_step, session.progress.anchor = step + 1, chain
     return loss_value, norm_value, session.optimizer.param_groups[0]["lr"]
 
 
-def backward(session: Session, step: int, micro: int) -> Tensor:
-    """Loss of one batch, divided by the batches of a step, and its gradients added to those before."""
-    training = session.config.training
-    inputs, targets = (part.to(session.device) for part in session.batches.batch(step, micro))
-    with ambient_stream(session.config.seed, "dropout", step, micro):
-        with precision(session.device, training.dtype):
-            loss = next_token_loss(session.forward(inputs), targets, session.model.mask) / training.accumulation
-        loss.backward()
-    return loss.detach().cpu()
+def link(chain: str, inputs: Tensor, targets: Tensor) -> str:
+    """The chain of batches with one more: SHA-256 of the chain so far and the batch, in hexadecimal."""
+    digest = hashlib.sha256(chain.encode("ascii"))
+    for part in (inputs, targets):
+        digest.update(part.numpy().data)
+    return digest.hexdigest()
+
+
+def chain_from_anchor(session: Session) -> str:
+    """The chain of batches at the run's step, from the anchor on, its batches drawn again."""
+    chain = session.progress.anchor
+    for step in range(session.progress.anchor_step, session.progress.step):
+        for micro in range(session.config.training.accumulation):
+            chain = link(chain, *session.batches.batch(step, micro))
+    return chain
+
+
+def backward(session: Session, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
+    """Loss of one batch, divided by the batches of a step, and its gradients added to those before; and the chain."""
+    loss, chain = loss_of(session, step, micro, chain)
+    loss.backward()
+    return loss.detach().cpu(), chain
+
+
+def loss_of(session: Session, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
+    """Loss of one batch, divided by the batches of a step; and the chain of batches with this one."""
+    training, batch = session.config.training, session.batches.batch(step, micro)
+    inputs, targets = (part.to(session.device) for part in batch)
+    with ambient_stream(session.config.seed, "dropout", step, micro), precision(session.device, training.dtype):
+        loss = next_token_loss(session.forward(inputs), targets, session.model.mask) / training.accumulation
+    return loss, link(chain, *batch)
 
 
 def after_step(session: Session) -> None:
-    """What is due after this step: evaluation with a checkpoint, a sample, a further checkpoint."""
+    """What is due after this step: evaluation with a checkpoint, a sample, a further checkpoint.
+
+    Raises:
+        StopAsked: somebody asked to stop meanwhile; all of it is to be done again.
+    """
     training, progress = session.config.training, session.progress
+    again = progress.pending
     last = progress.step == training.steps
+    evaluating = progress.step % training.evaluate_every == 0 or last
+    progress.pending = evaluating
     if training.sample_every is not None and (progress.step % training.sample_every == 0 or last):
         write_sample(session)
-    if progress.step % training.evaluate_every == 0 or last:
-        evaluate(session)
+    if evaluating:
+        evaluate(session, again=again)
     elif training.checkpoint_every is not None and progress.step % training.checkpoint_every == 0:
         save(session, best=False)
 
 
-def evaluate(session: Session) -> None:
-    """Full passes over validation and test, in the weights' precision; a checkpoint, the best if validation says so."""
+def evaluate(session: Session, *, again: bool = False) -> None:
+    """Full passes over validation and test, in the weights' precision; a checkpoint, the best if validation says so.
+
+    Raises:
+        TrainingStopped: a loss is not finite.
+        StopAsked: somebody asked to stop meanwhile.
+    """
     progress, parts, most = session.progress, session.dataset.parts, session.config.training.evaluation_tokens
     session.tell_lines()
     losses = {
-        f"{name}_loss": evaluate_part(session.model, thinned(parts[name], most), session.dataset.tokenizer).loss
+        f"{name}_loss": evaluate_part(
+            session.model, thinned(parts[name], most), session.dataset.tokenizer, tick=session.request.check
+        ).loss
         for name in ("validation", "test")
     }
     for name, loss in losses.items():
         if not math.isfinite(loss):
             raise TrainingStopped(
                 f"stopped at step {progress.step}: the {name.replace('_', ' ')} is {loss}; the last checkpoint in "
-                f"{session.folder.path} is intact; try a lower learning rate or training.clip_norm = 1.0"
+                f"{session.folder.path} is intact; {ADVICE}"
             )
     train_loss = progress.loss_sum / progress.loss_count if progress.loss_count else None
     progress.loss_sum, progress.loss_count = 0.0, 0
@@ -212,20 +310,35 @@ def evaluate(session: Session) -> None:
     if best:
         progress.best_loss, progress.best_step = losses["validation_loss"], progress.step
     session.tell({"event": "evaluation", "step": progress.step, "train_loss": train_loss, **losses})
-    save(session, best=best)
+    progress.pending = False
+    save(session, best=best, replace=again)
 
 
-def save(session: Session, *, best: bool) -> None:
-    """Write a checkpoint of this step."""
+def save(session: Session, *, best: bool, replace: bool = False) -> None:
+    """Write a checkpoint of this step.
+
+    Raises:
+        TrainingStopped: a weight or the optimizer's state is not finite; nothing was written.
+        StorageError: the disk did not take it.
+    """
     progress = session.progress
+    culprit = not_finite_state(session)
+    if culprit is not None:
+        raise TrainingStopped(
+            f"stopped after step {progress.step}: {culprit}; no checkpoint of it was written, the last one in "
+            f"{session.folder.path} is intact; {ADVICE}"
+        )
     state = {
         **progress.plain(),
+        "config": comparable(session.config),
         "seed": session.config.seed,
         "corpus": session.dataset.fingerprint,
     }
     tensors = optimizer_tensors(session.model, session.optimizer)
     checkpoint = Checkpoint(progress.step, session.model.state_dict(), tensors, state)
-    session.folder.save(checkpoint, best=best, keep=session.config.training.keep_checkpoints)
+    keep = session.config.training.keep_checkpoints
+    session.folder.save(checkpoint, best=best, keep=keep, replace=replace)
+    session.saved = progress.step
 
 
 def write_sample(session: Session) -> None:
@@ -242,15 +355,31 @@ def write_sample(session: Session) -> None:
     session.tell({"event": "sample", "step": session.progress.step, "text": sample.text})
 
 
-def _what_is_not_finite(session: Session, loss: float, norm: float) -> str:
+def not_finite_state(session: Session) -> str | None:
+    """The first weight or number of the optimizer that is not finite, in words, or None."""
+    kept = [value for part in session.optimizer.parts for state in part.state.values() for value in state.values()]
+    with torch.no_grad():
+        if math.isfinite(float(torch.nn.utils.get_total_norm([*session.model.parameters(), *kept]))):
+            return None
+        weights = dict(session.model.named_parameters())
+        optimizer = optimizer_tensors(session.model, session.optimizer)
+        # The norm of large numbers may be infinite though they are not.
+        bad = [f"the weight {name}" for name, weight in weights.items() if not weight.isfinite().all()]
+        bad += [f"the optimizer's {name}" for name, value in optimizer.items() if not value.isfinite().all()]
+    return f"{bad[0]} is not finite" if bad else None
+
+
+def _what_is_not_finite(session: Session, loss: float, norm: float, state: str | None) -> str:
     """One line that names the step, its batch, and what to do."""
     step = session.progress.step
-    if not math.isfinite(loss):
+    if state is not None:
+        culprit = state
+    elif not math.isfinite(loss):
         culprit = f"the loss is {loss}"
     else:
         names = [n for n, p in session.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
         culprit = f"the gradient of {names[0]} is not finite" if names else f"the gradients' norm is {norm}"
     return (
-        f"stopped before step {step + 1}: {culprit} (batch {step} of seed {session.config.seed}); what was saved is "
-        f"intact in {session.folder.path}; try a lower learning rate or training.clip_norm = 1.0"
+        f"stopped before step {step + 1}: {culprit} (batch {step} of seed {session.config.seed}); what was trained is "
+        f"saved in {session.folder.path}; {ADVICE}"
     )

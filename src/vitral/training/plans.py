@@ -20,13 +20,20 @@ from vitral.training.config import RunConfig
 from vitral.training.optimizers import build_optimizer
 
 TRIALS = 4
-"""Steps that are timed for each plan, after one that is not."""
+"""Steps that are timed for each plan at least, after one that is not."""
+TRIAL_SECONDS, TRIAL_SHARE = 2.0, 0.03
+"""Where steps are to fill a time, they are timed so long, or for this share of it: a processor that was idle is faster
+in its first second than it will be."""
 WORTH_COMPILING = 600.0
 """Seconds of training from which the compiler's own time is likely to come back."""
 MOST_EPOCHS = 8
 """Seen more often, a text is learned by heart; time allowed beyond that is not used."""
 EVALUATIONS = 5
-"""Of a run whose steps follow from a time: so many evaluations, spread evenly."""
+"""Of a run whose steps follow from a time: so many evaluations at most, spread evenly."""
+EVALUATING = 0.1
+"""The share of a time that evaluations before the last may take; the last comes when it is over."""
+FORWARD = 1 / 3
+"""What a forward pass takes of a training step."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +66,16 @@ class Settled:
     notes: tuple[str, ...]
 
 
-def settle(config: RunConfig, build: Callable[[RunConfig], Transformer], num_tokens: int) -> Settled:
+def settle(
+    config: RunConfig, build: Callable[[RunConfig], Transformer], num_tokens: int, num_held_out: int = 0
+) -> Settled:
     """Measure what the configuration leaves to measurement: `training.plan = "auto"` and `training.minutes`.
 
     Args:
         config: of the run.
         build: makes its model, on its device.
         num_tokens: of the text's training part.
+        num_held_out: tokens that an evaluation measures.
 
     Raises:
         UsageError: not even a handful of steps fits the time.
@@ -79,7 +89,7 @@ def settle(config: RunConfig, build: Callable[[RunConfig], Transformer], num_tok
         plan, seconds = _fastest(config, build, {plan: seconds}, notes)
     changes: dict[str, Any] = {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
     if training.minutes is not None:
-        changes |= _steps_in(training.minutes, config, seconds, num_tokens, notes)
+        changes |= _steps_in(config, seconds, num_tokens, num_held_out, notes)
     return Settled(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
 
 
@@ -119,16 +129,20 @@ def _fastest(
     return plan, timed[plan]
 
 
-def _steps_in(minutes: float, config: RunConfig, seconds: float, num_tokens: int, notes: list[str]) -> dict[str, Any]:
+def _steps_in(
+    config: RunConfig, seconds: float, num_tokens: int, num_held_out: int, notes: list[str]
+) -> dict[str, Any]:
     """What follows from a time: steps, evaluations, and a warm-up that is not most of them."""
-    training = config.training
-    steps = math.floor(60 * minutes / seconds)
+    training, allowed = config.training, 60 * (config.training.minutes or 0)
+    minutes, tokens_per_step = allowed / 60, _tokens_per_step(config)
+    an_evaluation = FORWARD * seconds * num_held_out / tokens_per_step
+    evaluations = min(EVALUATIONS, 1 + int(EVALUATING * allowed / an_evaluation)) if an_evaluation else EVALUATIONS
+    steps = math.floor((allowed - (evaluations - 1) * an_evaluation) / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
             f"training.minutes: {minutes:g} are {steps} steps of {seconds:.2f} s; allow more time, or a smaller model"
         )
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
-    tokens_per_step = training.accumulation * training.batch_size * config.model.context_length
     enough = max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / tokens_per_step))
     if enough < steps:
         notes.append(f"plan: {enough:,} steps see each token of this text {MOST_EPOCHS} times, which is enough")
@@ -137,9 +151,13 @@ def _steps_in(minutes: float, config: RunConfig, seconds: float, num_tokens: int
     return {
         "minutes": None,
         "steps": steps,
-        "evaluate_every": min(training.evaluate_every, math.ceil(steps / EVALUATIONS)),
+        "evaluate_every": math.ceil(steps / evaluations),
         "schedule": training.schedule.model_copy(update={"warmup_steps": warmup}),
     }
+
+
+def _tokens_per_step(config: RunConfig) -> int:
+    return config.training.accumulation * config.training.batch_size * config.model.context_length
 
 
 def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: Plan) -> float:
@@ -153,7 +171,8 @@ def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer
     tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
     times = []
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        for _ in range(1 + TRIALS):
+        least = 0.0 if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
+        while len(times) <= TRIALS or sum(times) < least:
             began = time.perf_counter()
             for _ in range(training.accumulation):
                 with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
@@ -163,7 +182,8 @@ def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer
             optimizer.step()
             optimizer.zero_grad()
             times.append(time.perf_counter() - began)
-    return sorted(times[1:])[TRIALS // 2]
+    settled = sorted(times[1 + (len(times) - 1 - TRIALS) // 2 :])
+    return settled[len(settled) // 2]
 
 
 def compiled(model: Transformer, complain: Callable[[str], None]) -> Callable[[Tensor], Tensor]:

@@ -7,12 +7,25 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class StopAsked(Exception):
+    """Somebody asked to stop while something was going on that can be done again later."""
+
+
 class StopRequest:
     """Whether somebody asked to stop; a second Ctrl-C does not wait for the step's end."""
 
     def __init__(self) -> None:
         """Nobody has asked."""
         self.asked = False
+
+    def check(self) -> None:
+        """Stop what is going on, if somebody asked.
+
+        Raises:
+            StopAsked: somebody did.
+        """
+        if self.asked:
+            raise StopAsked
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         """Note a signal."""

@@ -1,7 +1,6 @@
 """Starting a run, and going on with one."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,13 +11,14 @@ from vitral.data.tokenizers import tokenizer_from_plain
 from vitral.evaluation import NgramLines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
-from vitral.runs import RunFolder, load_run, refuse_existing
+from vitral.runs import Checkpoint, RunFolder, load_run, refuse_existing
 from vitral.runs.checkpoint import sweep
 from vitral.runs.environment import describe_environment
-from vitral.runs.loading import load_weights
-from vitral.training.config import RunConfig
+from vitral.runs.loading import load_weights, needed_shapes
+from vitral.runs.lock import only_writer
+from vitral.training.config import RunConfig, comparable, differences
 from vitral.training.events import Reporter, silent
-from vitral.training.loop import Progress, Session, describe_corpus, run_steps
+from vitral.training.loop import Progress, Session, chain_from_anchor, describe_corpus, run_steps, save
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
 from vitral.training.plans import settle
 from vitral.training.stopping import stop_on_signals
@@ -55,52 +55,129 @@ def train(
     elif source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
         raise UsageError(f"--init-from {init_from}: the text was tokenized otherwise; tokens must mean the same")
     vocab_size = dataset.tokenizer.vocab_size
-    settled = settle(config, lambda config: build_model(config, vocab_size), len(dataset.parts["train"].tokens))
-    config = settled.config
+    tokens = {name: len(part.tokens) for name, part in dataset.parts.items()}
+    most = config.training.evaluation_tokens
+    held_out = sum(tokens[name] if most is None else min(tokens[name], most) for name in ("validation", "test"))
+    settled = settle(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
+    config = complete(settled.config)
     for line in settled.notes:
         reporter({"event": "note", "text": line})
     model = build_model(config, vocab_size)
     if source is not None:
         load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
     optimizer = build_optimizer(model, config.training.optimizer)
-    session = Session(config, dataset, model, optimizer, RunFolder(out), reporter, lines=lines)
+    progress = beginning(dataset)
+    session = Session(config, dataset, model, optimizer, RunFolder(out), reporter, progress, lines=lines)
     documents = {
         "environment": {**describe_environment(), "plan": list(settled.notes)},
         "corpus": describe_corpus(dataset, lines),
         "tokenizer": dataset.tokenizer.plain(),
     }
-    session.folder = RunFolder.create(out, complete(config), documents)
-    return _go(session)
+    with stop_on_signals() as session.request:
+        session.folder = RunFolder.create(out, config.plain(), documents)
+        with only_writer(out):
+            if source is not None:  # its weights come from elsewhere: they are not drawn again from the configuration
+                save(session, best=False)
+            return _go(session)
 
 
 def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
     Raises:
-        UsageError: not a run, already finished, or its text has changed.
+        UsageError: not a run, already finished, being written by another process, or its text, its configuration or
+            its batches have changed.
         TrainingStopped: a number was not finite.
         StorageError: the disk did not take what was written.
     """
     folder = RunFolder.open(path)
-    config = RunConfig.parse(folder.config, f"{path}/config.toml")
-    sweep(folder.steps)
-    checkpoint = folder.load("last", warn=lambda line: reporter({"event": "note", "text": line}))
-    if checkpoint.step >= config.training.steps:
-        raise UsageError(f"{path}: finished at step {checkpoint.step}; for more, vitral train --init-from {path}")
-    tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
-    dataset = prepare(config.corpus, tokenizer=tokenizer)
-    if dataset.fingerprint != checkpoint.state["corpus"]:
-        raise UsageError(f"{path}: the text {config.corpus.source!r} is not the one this run began with")
-    model = build_model(config, tokenizer.vocab_size)
-    load_weights(model, dict(checkpoint.model), str(path))
+    with only_writer(path):
+        sweep(folder.steps)
+        config = RunConfig.parse(folder.config, f"{path}/config.toml")
+        tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
+        checkpoint = _last(folder, config, tokenizer.vocab_size, reporter)
+        if checkpoint is not None:
+            _refuse_finished(folder, config, checkpoint)
+            _refuse_changes(path, config, checkpoint)
+        dataset = prepare(config.corpus, tokenizer=tokenizer)
+        session = restored(folder, config, dataset, checkpoint, reporter)
+        if chain_from_anchor(session) != session.progress.chain:
+            began = session.progress.anchor_step
+            raise UsageError(
+                f"{path}: the batches of steps {began + 1} to {session.progress.step} are not those this run was "
+                "trained with; its text, or the Vitral that draws them, is another"
+            )
+        with stop_on_signals() as session.request:
+            progress = session.progress
+            folder.rewind(progress.step, progress.best_step, redo=progress.pending)
+            return _go(session)
+
+
+def restored(
+    folder: RunFolder, config: RunConfig, dataset: Dataset, checkpoint: Checkpoint | None, reporter: Reporter
+) -> Session:
+    """A session that stands where the checkpoint was written, or at the beginning where there is none.
+
+    Raises:
+        UsageError: the checkpoint is not of this text or this model.
+    """
+    where = str(folder.path)
+    model = build_model(config, dataset.tokenizer.vocab_size)
     optimizer = build_optimizer(model, config.training.optimizer)
-    load_optimizer_tensors(model, optimizer, checkpoint.optimizer, str(path))
-    remembered = {key: checkpoint.state[key] for key in Progress().plain()}
-    folder.rewind(checkpoint.step, remembered["best_step"])
     known = folder.document("corpus").get("ngrams")
     lines = None if known is None else NgramLines.from_plain(known)
+    if checkpoint is None:
+        return Session(config, dataset, model, optimizer, folder, reporter, beginning(dataset), lines)
+    if dataset.fingerprint != checkpoint.state["corpus"]:
+        raise UsageError(f"{where}: the text {config.corpus.source!r} is not the one this run began with")
+    load_weights(model, dict(checkpoint.model), where)
+    load_optimizer_tensors(model, optimizer, checkpoint.optimizer, where)
+    remembered = {key: checkpoint.state[key] for key in Progress().plain()}
     progress = Progress(step=checkpoint.step, **remembered)
-    return _go(Session(config, dataset, model, optimizer, folder, reporter, progress, lines))
+    return Session(config, dataset, model, optimizer, folder, reporter, progress, lines, saved=checkpoint.step)
+
+
+def beginning(dataset: Dataset) -> Progress:
+    """Before the first step; the chain of batches begins with the text."""
+    return Progress(chain=dataset.fingerprint, anchor=dataset.fingerprint)
+
+
+def _last(folder: RunFolder, config: RunConfig, vocab_size: int, reporter: Reporter) -> Checkpoint | None:
+    """The newest whole checkpoint; None where the run was stopped before it wrote one.
+
+    Raises:
+        UsageError: there are some, and all are damaged.
+    """
+
+    def warn(line: str) -> None:
+        reporter({"event": "note", "text": line})
+
+    if not any(folder.steps.iterdir()):
+        warn("stopped before its first checkpoint: beginning at step 0, with the same numbers")
+        return None
+    checkpoint = folder.load("last", shapes=needed_shapes(config.model, vocab_size, str(folder.path)), warn=warn)
+    missing = sorted({*Progress().plain(), "corpus", "config"} - checkpoint.state.keys())
+    if missing:
+        raise UsageError(f"{folder.path}: {missing[0]} is missing in state.json of step {checkpoint.step}")
+    return checkpoint
+
+
+def _refuse_finished(folder: RunFolder, config: RunConfig, checkpoint: Checkpoint) -> None:
+    """Refuse a run that has ended; one that was killed after its last checkpoint is ended properly."""
+    done = checkpoint.step >= config.training.steps and not checkpoint.state["pending"]
+    if done and any(event["finished"] for event in folder.metrics("end")):
+        where = folder.path
+        raise UsageError(f"{where}: finished at step {checkpoint.step}; for more, vitral train --init-from {where}")
+
+
+def _refuse_changes(path: Path, config: RunConfig, checkpoint: Checkpoint) -> None:
+    """Refuse a configuration that is not the one the checkpoint was trained with, except for what changes no number."""
+    changes = differences(checkpoint.state["config"], comparable(config))
+    if changes:
+        raise UsageError(
+            f"{path}/config.toml: changed since step {checkpoint.step} ({'; '.join(changes)}); put it back, or begin "
+            f"another run with vitral train --init-from {path}"
+        )
 
 
 def build_model(config: RunConfig, vocab_size: int) -> Transformer:
@@ -116,33 +193,32 @@ def build_model(config: RunConfig, vocab_size: int) -> Transformer:
     return model.to(device=device, dtype=weight_dtype(config.training.dtype))
 
 
-def complete(config: RunConfig) -> dict[str, Any]:
+def complete(config: RunConfig) -> RunConfig:
     """The configuration with what was left to be found out: the device, the widths."""
-    plain = config.plain()
-    plain["training"]["device"] = resolve_device(config.training.device).type
-    plain["model"] |= {"d_ff": config.model.hidden_width, "num_kv_heads": config.model.kv_heads}
-    return plain
+    widths = {"d_ff": config.model.hidden_width, "num_kv_heads": config.model.kv_heads}
+    device = {"device": resolve_device(config.training.device).type}
+    model, training = config.model.model_copy(update=widths), config.training.model_copy(update=device)
+    return config.model_copy(update={"model": model, "training": training})
 
 
 def _go(session: Session) -> RunFolder:
     """Announce, train, and give the folder."""
     config = session.config
-    with stop_on_signals() as request:
-        session.reporter(
-            {
-                "event": "start",
-                "step": session.progress.step,
-                "steps": config.training.steps,
-                "parameters": count_parameters(config.model, session.dataset.tokenizer.vocab_size),
-                "vocab_size": session.dataset.tokenizer.vocab_size,
-                "tokens": {name: len(part.tokens) for name, part in session.dataset.parts.items()},
-                "device": session.device.type,
-                "dtype": config.training.dtype,
-                "threads": torch.get_num_threads(),
-                "out": str(session.folder.path),
-            }
-        )
-        if session.lines is not None:
-            session.reporter({"event": "lines", "ngrams": session.lines.plain()})
-        run_steps(session, request)
+    session.reporter(
+        {
+            "event": "start",
+            "step": session.progress.step,
+            "steps": config.training.steps,
+            "parameters": count_parameters(config.model, session.dataset.tokenizer.vocab_size),
+            "vocab_size": session.dataset.tokenizer.vocab_size,
+            "tokens": {name: len(part.tokens) for name, part in session.dataset.parts.items()},
+            "device": session.device.type,
+            "dtype": config.training.dtype,
+            "threads": torch.get_num_threads(),
+            "out": str(session.folder.path),
+        }
+    )
+    if session.lines is not None:
+        session.reporter({"event": "lines", "ngrams": session.lines.plain()})
+    run_steps(session)
     return session.folder

@@ -1,0 +1,234 @@
+"""Health: of the machine, and of a run. Nothing here writes."""
+
+import json
+import os
+import platform
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.streams import torch_stream
+from vitral.data import prepare
+from vitral.data.tokenizers import tokenizer_from_plain
+from vitral.model import ModelConfig, Transformer
+from vitral.model.selfcheck import check_device
+from vitral.runs import Checkpoint, RunFolder
+from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, step_name
+from vitral.runs.environment import describe_environment
+from vitral.runs.loading import memory_bytes, needed_shapes
+from vitral.training import RunConfig, silent
+from vitral.training.loop import chain_from_anchor, loss_of
+from vitral.training.train import restored
+
+Mark = Literal["ok", "wrong", "unknown"]
+PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
+PRODUCT = 512
+SOON = 0.05
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        mark: "ok", "wrong", or "unknown": it could not be looked at.
+        what: what was looked at.
+        found: what was found, in one line.
+    """
+
+    mark: Mark
+    what: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything that was looked at."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(finding.mark != "wrong" for finding in self.findings)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"healthy": self.healthy, "findings": [asdict(finding) for finding in self.findings]}
+
+
+def examine_machine() -> Diagnosis:
+    """What this machine has, and whether it computes what it should."""
+    memory, disk = memory_bytes(), shutil.disk_usage(Path.cwd())
+    compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
+    has_bfloat16 = _speed(torch.float32) / _speed(torch.bfloat16)
+    findings = [
+        Finding("ok", "Python", f"{platform.python_version()}, PyTorch {torch.__version__}"),
+        Finding("ok", "processor", f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"),
+        Finding("ok", "threads", f"{torch.get_num_threads()} of PyTorch's; OMP_NUM_THREADS sets them"),
+        Finding("ok", "memory", "unknown" if memory is None else f"{memory / 1e9:,.1f} GB"),
+        Finding("ok" if disk.free > 1e9 else "wrong", "disk here", f"{disk.free / 1e9:,.1f} GB free"),
+        Finding("ok", "bfloat16", f"a product takes {has_bfloat16:.2f} of the time of float32"),
+        Finding(
+            "ok" if compiler else "unknown",
+            "compiler",
+            f"{compiler}: training.compile can be tried" if compiler else "none: training.compile falls back",
+        ),
+        _precision_finding(),
+    ]
+    return Diagnosis((*findings, *_accelerator_findings()))
+
+
+def _speed(dtype: torch.dtype) -> float:
+    """Products of squares a second, a short look."""
+    left = torch.ones(PRODUCT, PRODUCT, dtype=dtype)
+    left @ left
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < SOON:
+        left @ left
+        done += 1
+    return done / (time.perf_counter() - began)
+
+
+def _probe() -> Transformer:
+    return Transformer(ModelConfig.parse(PROBE), 61, seed=1).eval()
+
+
+def _precision_finding() -> Finding:
+    """Whether float32 gives what float64 gives, to rounding."""
+    model, tokens = _probe(), torch.randint(61, (2, 16), generator=torch_stream(0, "doctor"))
+    with torch.inference_mode():
+        single = model(tokens).double()
+        difference = float((single - model.double()(tokens)).abs().max())
+    mark: Mark = "ok" if difference < 1e-4 else "wrong"
+    return Finding(mark, "float32", f"logits of a small model differ from float64's by {difference:.1e}")
+
+
+def _accelerator_findings() -> list[Finding]:
+    """Each accelerator against the CPU."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not any(there.values()):
+        return [Finding("ok", "accelerator", "none; everything runs on the CPU")]
+    findings = []
+    for name, is_there in there.items():
+        if is_there:
+            try:
+                difference = check_device(_probe(), torch.device(name))
+                findings.append(Finding("ok", name, f"logits differ from the CPU's by {difference:.1e}"))
+            except UsageError as error:
+                findings.append(Finding("wrong", name, str(error)))
+    return findings
+
+
+def examine_run(path: Path) -> Diagnosis:
+    """Whether a run is whole: every checkpoint, what belongs to it, and one logged step computed again.
+
+    Raises:
+        UsageError: not a run.
+    """
+    folder = RunFolder.open(path)
+    try:
+        config = RunConfig.parse(folder.config, f"{path}/config.toml")
+        tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
+        shapes = needed_shapes(config.model, tokenizer.vocab_size, str(path))
+        events = folder.metrics()
+    except VitralError as error:
+        return Diagnosis((Finding("wrong", "documents", str(error)),))
+    findings = [Finding("ok", "documents", f"configuration, tokenizer, {len(events):,} lines of metrics")]
+    whole: list[Checkpoint] = []
+    for one in list_checkpoints(folder.steps):
+        try:
+            checkpoint = load_checkpoint(one, shapes=shapes)
+            bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
+            if bad:
+                raise UsageError(f"{bad[0]} holds numbers that are not finite")
+            whole.append(checkpoint)
+            findings.append(Finding("ok", one.name, "files, hashes, shapes and numbers are as they should be"))
+        except (UsageError, StorageError) as error:
+            findings.append(Finding("wrong", one.name, str(error).removeprefix(f"{one}: ")))
+    findings += _left_behind(folder)
+    if not whole:
+        findings.append(Finding("wrong", "checkpoints", "none is whole"))
+        return Diagnosis(tuple(findings))
+    findings += _pointers(folder, whole)
+    findings.append(_replay(folder, config, whole, events))
+    findings.append(_what_is_left(path, config, whole[-1]))
+    return Diagnosis(tuple(findings))
+
+
+def _left_behind(folder: RunFolder) -> list[Finding]:
+    """What lies beside the checkpoints."""
+    damaged = sorted(entry.name for entry in folder.steps.iterdir() if entry.name.startswith("damaged-"))
+    swept = sorted(entry.name for entry in folder.steps.iterdir() if entry.name.startswith("."))
+    found = []
+    if damaged:
+        found.append(Finding("unknown", "set aside", f"{', '.join(damaged)}: may be removed"))
+    if swept:
+        found.append(
+            Finding("unknown", "leftovers", f"{len(swept)} of a save that was interrupted; resume removes them")
+        )
+    return found
+
+
+def _pointers(folder: RunFolder, whole: list[Checkpoint]) -> list[Finding]:
+    """Whether `best` and `last` name checkpoints that are there."""
+    names = {step_name(checkpoint.step) for checkpoint in whole}
+    findings = []
+    for pointer in ("best", "last"):
+        path = folder.path / pointer
+        if path.is_file():
+            name = path.read_text(encoding="utf-8", errors="replace").strip()
+            good = name in names
+            found = f"is {name}" if good else f"names {name!a:.40}, which is not a whole checkpoint here"
+            findings.append(Finding("ok" if good else "wrong", pointer, found))
+    return findings
+
+
+def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], events: list[dict[str, Any]]) -> Finding:
+    """The loss of a logged step after a checkpoint, computed again: the same to the last bit, or not."""
+    what = "one step again"
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
+    start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
+    if start is None:
+        return Finding("unknown", what, "no step after a kept checkpoint was logged")
+    recorded, here = folder.document("environment"), json.loads(json.dumps(describe_environment()))
+    differing = [key for key in ("packages", "machine", "cpu_capability") if recorded.get(key) != here[key]]
+    if config.training.compile or differing:
+        why = f"{differing[0]} differs here" if differing else "it was compiled"
+        return Finding("unknown", what, f"not compared: {why}")
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(int(recorded["threads"]))
+        session = restored(folder, config, prepare(config.corpus, tokenizer=_tokenizer(folder)), start, silent)
+        if chain_from_anchor(session) != session.progress.chain:
+            return Finding("wrong", what, f"the batches up to step {start.step} are not those it was trained with")
+        with torch.no_grad():
+            found = sum(
+                (loss_of(session, start.step, micro)[0].cpu() for micro in range(config.training.accumulation)),
+                start=torch.zeros(()),
+            )
+    except (VitralError, KeyError, ValueError, TypeError) as error:
+        return Finding("unknown", what, f"not compared: {error}")
+    finally:
+        torch.set_num_threads(threads)
+    loss, logged = float(found), losses[start.step + 1]
+    if loss == logged:
+        return Finding("ok", what, f"step {start.step + 1}: loss {loss:.6f}, to the last bit what was logged")
+    return Finding("wrong", what, f"step {start.step + 1}: loss {loss!r}, logged was {logged!r}")
+
+
+def _tokenizer(folder: RunFolder) -> Any:
+    return tokenizer_from_plain(folder.document("tokenizer"))
+
+
+def _what_is_left(path: Path, config: RunConfig, last: Checkpoint) -> Finding:
+    """How far the run is."""
+    left = config.training.steps - last.step
+    if left <= 0:
+        return Finding("ok", "progress", f"finished at step {last.step:,}")
+    return Finding("ok", "progress", f"step {last.step:,}, {left:,} are left: vitral resume {path}")

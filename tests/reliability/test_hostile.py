@@ -1,0 +1,277 @@
+"""Files made to harm: refused soon and in little memory; nothing else is opened, started or written."""
+
+import io
+import json
+import os
+import pickle
+import resource
+import shutil
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reliability.conftest import STEPS, Tally
+from vitral.core.errors import VitralError
+from vitral.runs import RunFolder, load_run
+from vitral.runs.checkpoint import FILES, MANIFEST
+from vitral.runs.files import as_json, sha256
+
+SECONDS = 5
+MEGABYTES = 100
+
+Harm = Callable[[Path], None]
+
+
+class Payload:
+    """What a pickle would call."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch /tmp/vitral-was-here",)
+
+
+def described(tensors: dict[str, Any], data: bytes = b"", length: int | None = None) -> bytes:
+    """A safetensors file with this description."""
+    header = json.dumps(tensors).encode()
+    return (len(header) if length is None else length).to_bytes(8, "little") + header + data
+
+
+def sealed(folder: Path, **content: bytes) -> None:
+    """Put content in the place of files, with a manifest that agrees."""
+    for name, data in content.items():
+        (folder / name.replace("_", ".")).write_bytes(data)
+    raw = {name: (folder / name).read_bytes() for name in FILES}
+    files = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in raw.items()}
+    said = {"format": 1, "files": files}
+    (folder / MANIFEST).write_bytes(as_json({**said, "sha256": sha256(as_json(said))}))
+
+
+def zipped() -> bytes:
+    """A file of some kilobytes that unpacks to a hundred megabytes."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\0" * 10**8)
+    return made.getvalue()
+
+
+def tensor(shape: list[int], begin: int = 0, end: int = 4, dtype: str = "F32") -> dict[str, Any]:
+    """One entry of a description."""
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def _weights(raw: bytes) -> Harm:
+    return lambda run: sealed(_last(run), model_safetensors=raw)
+
+
+def _state(raw: bytes) -> Harm:
+    return lambda run: sealed(_last(run), state_json=raw)
+
+
+def _file(name: str, raw: bytes) -> Harm:
+    def harm(run: Path) -> None:
+        (run / name).write_bytes(raw)
+
+    return harm
+
+
+def _replace(name: str, old: str, new: str) -> Harm:
+    def harm(run: Path) -> None:
+        text = (run / name).read_text(encoding="utf-8")
+        assert old in text, (name, old)
+        (run / name).write_text(text.replace(old, new), encoding="utf-8")
+
+    return harm
+
+
+def _last(run: Path) -> Path:
+    return run / "steps" / f"step-{STEPS:08d}"
+
+
+def _sparse(name: str, size: int) -> Harm:
+    def harm(run: Path) -> None:
+        with (run / name).open("wb") as file:
+            file.truncate(size)
+
+    return harm
+
+
+def _link(name: str, target: str) -> Harm:
+    def harm(run: Path) -> None:
+        (run / name).unlink()
+        (run / name).symlink_to(target)
+
+    return harm
+
+
+def _pipe(name: str) -> Harm:
+    def harm(run: Path) -> None:
+        (run / name).unlink()
+        os.mkfifo(run / name)
+
+    return harm
+
+
+DEEP = b"[" * 200_000
+MANY = {f"t{number}": tensor([1], 4 * number, 4 * number + 4) for number in range(100_000)}
+PICKLE = pickle.dumps(Payload())
+STEP = f"steps/step-{STEPS:08d}"
+HARMS: dict[str, Harm] = {
+    "weights: a pickle": _weights(PICKLE),
+    "weights: a bomb": _weights(zipped()),
+    "weights: nothing": _weights(b""),
+    "weights: seven bytes": _weights(b"\0" * 7),
+    "weights: a description of 2^64 bytes": _weights(b"\xff" * 8 + b"{}"),
+    "weights: a description of 2^63 bytes": _weights((2**63).to_bytes(8, "little") + b"{}"),
+    "weights: a description of 100 MB": _weights(described({"a": "x" * (10**6)}, length=10**8)),
+    "weights: 100,000 tensors": _weights(described(MANY, b"\0" * 400_000)),
+    "weights: deep": _weights((len(DEEP)).to_bytes(8, "little") + DEEP),
+    "weights: not UTF-8": _weights(described({}) + b"\xff"),
+    "weights: no JSON": _weights(b"\x02\0\0\0\0\0\0\0xx"),
+    "weights: a list": _weights(b"\x02\0\0\0\0\0\0\0[]"),
+    "weights: a terabyte": _weights(described({"head.weight": tensor([2**20, 2**18], 0, 4)}, b"\0" * 4)),
+    "weights: negative shape": _weights(described({"head.weight": tensor([-1], 0, 4)}, b"\0" * 4)),
+    "weights: shape that overflows": _weights(described({"head.weight": tensor([2**40, 2**40], 0, 4)}, b"\0" * 4)),
+    "weights: overlapping": _weights(described({"a": tensor([1]), "b": tensor([1])}, b"\0" * 4)),
+    "weights: a hole": _weights(described({"a": tensor([1], 4, 8)}, b"\0" * 8)),
+    "weights: beyond the end": _weights(described({"a": tensor([9], 0, 36)}, b"\0" * 4)),
+    "weights: backwards": _weights(described({"a": tensor([1], 4, 0)}, b"\0" * 4)),
+    "weights: whole numbers": _weights(described({"a": tensor([1], dtype="I32")}, b"\0" * 4)),
+    "weights: an unknown type": _weights(described({"a": tensor([1], dtype="EVIL")}, b"\0" * 4)),
+    "weights: a name that is a path": _weights(described({"../../x": tensor([1])}, b"\0" * 4)),
+    "weights: a name that steers terminals": _weights(described({"\x1b[2J": tensor([1])}, b"\0" * 4)),
+    "weights: NaN": lambda run: _not_finite(run),
+    "weights: sparse, 1 TB": _sparse(f"{STEP}/model.safetensors", 10**12),
+    "weights: a link to a device": _link(f"{STEP}/model.safetensors", "/dev/zero"),
+    "weights: a pipe": _pipe(f"{STEP}/model.safetensors"),
+    "state: deep": _state(DEEP),
+    "state: a list": _state(b"[]"),
+    "state: a pickle": _state(PICKLE),
+    "state: a step that is a path": _state(b'{"step": "../../x"}'),
+    "state: a step of 5,000 digits": _state(b'{"step": ' + b"9" * 5000 + b"}"),
+    "state: a negative step": _state(b'{"step": -1}'),
+    "state: 2 MB": _state(b'{"step": 12, "x": "' + b"x" * 2_000_000 + b'"}'),
+    "manifest: deep": _file(f"{STEP}/{MANIFEST}", DEEP),
+    "manifest: sparse": _sparse(f"{STEP}/{MANIFEST}", 10**12),
+    "manifest: a pipe": _pipe(f"{STEP}/{MANIFEST}"),
+    "manifest: a path": _file(f"{STEP}/{MANIFEST}", b'{"format": 1, "files": {"/etc/passwd": {}}, "sha256": ""}'),
+    "tokenizer: deep": _file("tokenizer.json", DEEP),
+    "tokenizer: a list": _file("tokenizer.json", b"[]"),
+    "tokenizer: another name": _file("tokenizer.json", b'{"name": "../../x"}'),
+    "tokenizer: tokens twice": _file("tokenizer.json", b'{"name": "char", "tokens": ["<PAD>", "a", "a"]}'),
+    "tokenizer: no tokens": _file("tokenizer.json", b'{"name": "char"}'),
+    "tokenizer: numbers": _file("tokenizer.json", b'{"name": "char", "tokens": ["<PAD>", 7]}'),
+    "tokenizer: a surrogate": _file("tokenizer.json", b'{"name": "char", "tokens": ["<PAD>", "\\ud800"]}'),
+    "tokenizer: merges of nothing": _file("tokenizer.json", b'{"name": "bpe", "merges": [[999999, 999999]]}'),
+    "tokenizer: merges that are words": _file("tokenizer.json", b'{"name": "bpe", "merges": [["a", "b"]]}'),
+    "tokenizer: merges that double": _file(
+        "tokenizer.json", json.dumps({"name": "bpe", "merges": [[255 + n, 255 + n] for n in range(60)]}).encode()
+    ),
+    "tokenizer: sparse": _sparse("tokenizer.json", 10**12),
+    "tokenizer: a pipe": _pipe("tokenizer.json"),
+    "config: wide": _replace("config.toml", "d_model = 6", "d_model = 6000000000"),
+    "config: deep": _replace("config.toml", "num_layers = 1", "num_layers = 1000000000"),
+    "config: long": _replace("config.toml", "context_length = 11", "context_length = 100000000000"),
+    "config: no model": _file("config.toml", b"seed = 1\n"),
+    "config: a model that is a number": _file("config.toml", b"model = 3\n"),
+    "config: not TOML": _file("config.toml", b"\x80\x04"),
+    "config: nested": _file("config.toml", b"a = " + b"[" * 100_000),
+    "config: sparse": _sparse("config.toml", 10**12),
+    "config: a pipe": _pipe("config.toml"),
+    "config: an escape": _replace("config.toml", 'norm = "pre"', 'norm = "\\u001b[2J"'),
+}
+
+
+def _not_finite(run: Path) -> None:
+    raw = bytearray((_last(run) / "model.safetensors").read_bytes())
+    raw[-4:] = b"\0\0\xc0\x7f"
+    sealed(_last(run), model_safetensors=bytes(raw))
+
+
+@pytest.fixture(scope="module")
+def alone(straight: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run with its last checkpoint only: nothing to fall back to."""
+    path = tmp_path_factory.mktemp("hostile") / "run"
+    shutil.copytree(straight.path, path)
+    for other in (path / "steps").iterdir():
+        if other.name != f"step-{STEPS:08d}":
+            shutil.rmtree(other)
+    (path / "best").unlink()
+    return path
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits a process of its own, made by fork")
+@pytest.mark.parametrize("name", HARMS)
+def test_refused(name: str, alone: Path, tmp_path: Path, tally: Tally) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(alone, run)
+    HARMS[name](run)
+    report = tmp_path / "report"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        _judge(run, report)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    said = report.read_text(encoding="utf-8") if report.exists() else ""
+    assert status == 0, f"{status}: {said}"
+    assert "\n" not in said
+    assert said.isprintable()
+    assert not Path("/tmp/vitral-was-here").exists()
+    tally("hostile files refused", 1)
+
+
+def _judge(run: Path, report: Path) -> None:
+    """Load in this process and leave it: 0 refused as it should be, anything else not."""
+    code, said, seen = 9, "nothing was refused", list[str]()
+    watching = True
+
+    def watch(event: str, given: tuple[Any, ...]) -> None:
+        forbidden = event.startswith(("subprocess", "socket", "os.exec", "os.fork", "os.system", "pickle", "ctypes"))
+        elsewhere = event == "open" and isinstance(given[0], str) and not _harmless(given[0], run)
+        writes = event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree")
+        if watching and (forbidden or elsewhere or writes):
+            seen.append(f"{event} {given!r:.80}")
+
+    sys.addaudithook(watch)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        load_run(run, "last")
+    except VitralError as error:
+        code, said = 0, str(error)
+    except BaseException as error:  # whatever else: the parent says what it was
+        code, said = 8, f"{type(error).__name__}: {error}"
+    watching = False
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    if grown > MEGABYTES:
+        code, said = 7, f"{grown:.0f} MB"
+    if seen:
+        code, said = 6, "; ".join(seen)
+    report.write_text(said, encoding="utf-8", errors="backslashreplace")
+    os._exit(code)
+
+
+def _harmless(path: str, run: Path) -> bool:
+    """A file of the run, or one of Python's own that is imported late."""
+    return path.startswith(str(run)) or path.endswith((".py", ".pyc", ".so")) or "site-packages" in path
+
+
+def test_the_loader_knows_no_pickle() -> None:
+    """Nowhere in the package: no pickle, no torch.load, no eval, no yaml.load."""
+    package = Path(sys.modules["vitral"].__file__ or "").parent
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8").replace("safetensors.torch.", "safetensors.")
+        for word in (
+            "import pickle",
+            "torch.load(",
+            "torch.save(",
+            " eval(",
+            "yaml",
+            "trust_remote",
+            "allow_pickle",
+        ):
+            assert word not in text, (path, word)

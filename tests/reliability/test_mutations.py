@@ -1,0 +1,99 @@
+"""Take a safeguard away, and some test turns red: the tests are tested."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vitral
+from tests.reliability.conftest import FULL, Tally
+
+SOURCE = Path(vitral.__file__ or "").parent
+ROOT = Path(__file__).resolve().parents[2]
+
+MUTATIONS = {
+    "the flush of a file": (
+        "runs/files.py",
+        "        file.flush()\n        os.fsync(file.fileno())\n",
+        "",
+        "tests/reliability/test_crashes.py",
+    ),
+    "the flush of a folder": (
+        "runs/files.py",
+        "        os.fsync(descriptor)\n",
+        "        pass\n",
+        "tests/reliability/test_crashes.py",
+    ),
+    "the manifest's check": (
+        "runs/checkpoint.py",
+        'if listed.get(name) != {"bytes": len(data), "sha256": sha256(data)}:',
+        "if name not in listed:",
+        "tests/reliability/test_damage.py",
+    ),
+    "the manifest's own hash": (
+        "runs/checkpoint.py",
+        "if not whole or not isinstance(files, dict):",
+        "if not isinstance(files, dict):",
+        "tests/reliability/test_damage.py",
+    ),
+    "the stop at a number that is not finite": (
+        "training/loop.py",
+        "if state is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):",
+        "if False:",
+        "tests/reliability/test_numbers.py",
+    ),
+    "the look at weights and optimizer": (
+        "training/loop.py",
+        "    state = not_finite_state(session)\n",
+        "    state = None\n",
+        "tests/reliability/test_numbers.py",
+    ),
+    "the key of the streams": (
+        "core/streams.py",
+        "for part in (seed, purpose, *index))",
+        "for part in (seed, purpose))",
+        "tests/core/test_streams.py",
+    ),
+    "the border between two parts": (
+        "data/dataset.py",
+        "        lengths.append(0)\n",
+        "        lengths or lengths.append(0)\n",
+        "tests/reliability/test_numbers.py",
+    ),
+    "the lock of a run": (
+        "training/train.py",
+        "        with only_writer(out):\n",
+        "        if True:\n",
+        "tests/reliability/test_kills.py",
+    ),
+    "what is due at a step is done again": (
+        "training/loop.py",
+        "        if progress.pending:\n            after_step(session)\n",
+        "",
+        "tests/reliability/test_kills.py",
+    ),
+}
+
+
+def test_each_is_in_the_source_once() -> None:
+    for name, (file, old, _, _) in MUTATIONS.items():
+        assert (SOURCE / file).read_text(encoding="utf-8").count(old) == 1, name
+
+
+@pytest.mark.skipif(not FULL, reason="ten test runs: make test-full")
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_some_test_turns_red(name: str, tmp_path: Path, tally: Tally) -> None:
+    file, old, new, tests = MUTATIONS[name]
+    shutil.copytree(SOURCE, tmp_path / "vitral")
+    mutated = tmp_path / "vitral" / file
+    mutated.write_text(mutated.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    environment = {key: value for key, value in os.environ.items() if key != "VITRAL_FULL"}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
+    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stdout[-2000:]
+    assert str(tmp_path) in ran.stdout or "failed" in ran.stdout
+    tally("safeguards taken away, each noticed", 1)

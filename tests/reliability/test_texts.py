@@ -1,0 +1,138 @@
+"""Texts as bytes: whatever a file holds, it comes back whole or is refused in one line."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.reliability.conftest import Tally, scaled
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, load_corpus, prepare
+from vitral.data.longtext import pieces
+
+TOKENIZERS = ("char", "byte", {"name": "bpe", "vocab_size": 300})
+MILLION = 10**6
+SPECIAL: dict[str, bytes] = {
+    "empty": b"",
+    "one byte": b"a",
+    "the shortest": b"a" * 20,
+    "one less": b"a" * 19,
+    "a byte order mark": b"\xef\xbb\xbf" + b"abc" * 30,
+    "only a mark": b"\xef\xbb\xbf",
+    "UTF-16, little": "abc".encode("utf-16") * 30,
+    "UTF-16, big": b"\xfe\xff" + "abc".encode("utf-16-be") * 30,
+    "UTF-32": "abc".encode("utf-32") * 30,
+    "CR LF": b"one\r\ntwo\r\n" * 30,
+    "CR": b"one\rtwo\r" * 30,
+    "mixed newlines": b"one\r\ntwo\rthree\n\r\n\r\r\n" * 30,
+    "NUL": b"a\0b" * 30,
+    "bad UTF-8 at the end": b"a" * 100 + b"\xff",
+    "overlong": b"a" * 100 + b"\xc0\xaf" + b"a" * 100,
+    "cut in a character": "é".encode() * 100 + b"\xc3",
+    "a surrogate": b"a" * 100 + b"\xed\xa0\x80" + b"a" * 100,
+    "beyond Unicode": b"a" * 100 + b"\xf4\x90\x80\x80",
+    "control characters": bytes(range(32)) * 10,
+    "escapes": b"\x1b[2J\x1b]0;title\x07" * 30,
+    "spaces only": b" \n\t" * 100,
+    "everything of one byte": bytes(range(128)) * 5,
+    "the highest": chr(0x10FFFF).encode() * 100,
+    "a million of one character": b"x" * MILLION,
+    "a million of one long character": "😀".encode() * (MILLION // 4),
+    "more than 65,535 characters": "".join(
+        chr(point) for point in range(0x20, 0x11000) if not 0xD800 <= point < 0xE000
+    ).encode(),
+    "one line of 50 MB": b"all of this is one line " * (50 * MILLION // 24),
+}
+
+
+def outcome(path: Path, tokenizer: object, newlines: str = "keep") -> str | None:
+    """Prepare a text; gives the complaint, None where every character came back."""
+    config = CorpusConfig.parse({"source": str(path), "tokenizer": tokenizer, "split": "tail", "newlines": newlines})
+    try:
+        corpus = load_corpus(config)
+        dataset = prepare(config, corpus=corpus, cache=path.parent / "cache")
+    except UsageError as error:
+        assert "\n" not in str(error), str(error)[:300]
+        assert str(error).isprintable(), str(error)[:300]
+        return str(error)
+    tokens = [int(token) for part in ("train", "validation", "test") for token in dataset.parts[part].tokens[:9000]]
+    text = "".join(pieces(corpus.text))
+    if len(text) <= 9000:
+        assert dataset.tokenizer.decode(tokens) == text
+    sample = text[:50_000]
+    assert dataset.tokenizer.decode(dataset.tokenizer.encode(sample)) == sample
+    total = sum(part.tokens.size for part in dataset.parts.values())
+    assert total >= 1
+    assert all(part.tokens.max(initial=0) < dataset.tokenizer.vocab_size for part in dataset.parts.values())
+    return None
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_texts(name: str, tmp_path: Path, tally: Tally) -> None:
+    (tmp_path / "x.txt").write_bytes(SPECIAL[name])
+    small = len(SPECIAL[name]) < 10 * MILLION
+    for tokenizer in TOKENIZERS if small else TOKENIZERS[:1]:
+        complaint = outcome(tmp_path / "x.txt", tokenizer)
+        decodes, text = True, ""
+        try:
+            text = SPECIAL[name].decode("utf-8-sig")
+        except UnicodeDecodeError:
+            decodes = False
+        marked = SPECIAL[name].startswith((b"\xff\xfe", b"\xfe\xff"))
+        if not decodes or marked:
+            assert complaint is not None
+            assert "UTF-8" in complaint
+        else:
+            assert (complaint is None) == (len(text) >= 20), complaint
+        tally("texts as bytes", 1)
+
+
+@settings(max_examples=scaled(60, 6000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=400), st.sampled_from(TOKENIZERS), st.sampled_from(["lf", "keep"]))
+def test_any_bytes(tmp_path: Path, raw: bytes, tokenizer: object, newlines: str) -> None:
+    (tmp_path / "x.txt").write_bytes(raw)
+    outcome(tmp_path / "x.txt", tokenizer, newlines)
+
+
+@settings(max_examples=scaled(80, 14_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(min_size=20, max_size=300), st.sampled_from(TOKENIZERS))
+def test_any_text_comes_back(tmp_path: Path, text: str, tokenizer: object) -> None:
+    (tmp_path / "x.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
+    complaint = outcome(tmp_path / "x.txt", tokenizer)
+    surrogate = any(0xD800 <= ord(character) <= 0xDFFF for character in text)
+    mark = text.startswith("\ufeff")
+    assert (complaint is None) or surrogate or mark, complaint
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_file(tmp_path: Path, tally: Tally) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    (tmp_path / "empty").mkdir()
+    for name in ("pipe", "loop", "nowhere", "empty", "missing", "a\0b", "x" * 5000):
+        complaint = outcome(tmp_path / name, "char")
+        assert complaint is not None, name
+        tally("texts as bytes", 1)
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.data import reading
+
+    path = tmp_path / "x.txt"
+    path.write_text("a line\n" * 1000)
+    monkeypatch.setattr(reading, "LONG", 0)
+    monkeypatch.setattr(reading, "PIECE", 1000)
+    original = reading._decoded
+
+    def growing(raw: bytes, where: str, **options: int) -> str:
+        with path.open("a") as file:
+            file.write("more\n")
+        return original(raw, where, **options)
+
+    monkeypatch.setattr(reading, "_decoded", growing)
+    complaint = outcome(path, "char")
+    assert complaint is not None
+    assert "has changed while it was read" in complaint
