@@ -31,6 +31,7 @@ VALUES: dict[str, list[Any]] = {
 }
 OPTIONS = {"num_beams": "beams"}
 ACCEPTED = {0, 2}
+QUIETLY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
 @pytest.fixture(scope="module")
@@ -121,19 +122,21 @@ WILD = st.one_of(
 )
 
 
-@settings(max_examples=scaled(300, 5000), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(300, 5000), suppress_health_check=QUIETLY)
 @given(st.sampled_from([(table, key) for table, keys in KEYS.items() for key in keys or [""]]), WILD)
-def test_any_configuration_is_read_or_refused(place: tuple[str, str], value: Any) -> None:
+def test_any_configuration_is_read_or_refused(tally: Tally, place: tuple[str, str], value: Any) -> None:
     table, key = place
+    tally("configurations and command lines, drawn at random", 1)
     try:
         configure("shakespeare", overrides=[{table: {key: value} if key else value}])
     except UsageError as error:
         one_line(error)
 
 
-@settings(max_examples=scaled(150, 5000), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(150, 5000), suppress_health_check=QUIETLY)
 @given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=12), max_size=4))
-def test_any_words_are_a_command_or_refused(words: list[str]) -> None:
+def test_any_words_are_a_command_or_refused(tally: Tally, words: list[str]) -> None:
+    tally("configurations and command lines, drawn at random", 1)
     first = words[:1]
     if first and first[0] in ("demo", "study", "train", ""):
         return

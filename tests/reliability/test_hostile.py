@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import random
 import resource
 import shutil
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.conftest import STEPS, Tally
+from tests.reliability.conftest import STEPS, Tally, scaled
 from vitral.core.errors import VitralError
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import FILES, MANIFEST
@@ -258,6 +259,50 @@ def _judge(run: Path, report: Path) -> None:
 def _harmless(path: str, run: Path) -> bool:
     """A file of the run, or one of Python's own that is imported late."""
     return path.startswith(str(run)) or path.endswith((".py", ".pyc", ".so")) or "site-packages" in path
+
+
+def test_fuzzed_files(alone: Path, tmp_path: Path, tally: Tally) -> None:
+    """Bytes changed, cut out and repeated, with a manifest that agrees: loaded, or refused in one line."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    draw, run, trials, refused = random.Random(seed), tmp_path / "run", scaled(400, 60_000), 0
+    shutil.copytree(alone, run)
+    names = ("config.toml", "tokenizer.json", f"{STEP}/state.json", f"{STEP}/model.safetensors", f"{STEP}/{MANIFEST}")
+    whole = {name: (run / name).read_bytes() for name in names}
+    for trial in range(trials):
+        name = names[trial % len(names)]
+        # Of the weights, their description: numbers may be any.
+        (run / name).write_bytes(_changed(whole[name], draw, 900 if name.endswith("safetensors") else len(whole[name])))
+        if name.startswith(STEP) and not name.endswith(MANIFEST):
+            sealed(_last(run))
+        try:
+            load_run(run, "last")
+        except VitralError as error:
+            refused += 1
+            if "\n" in str(error) or not str(error).isprintable():
+                pytest.fail(f"seed {seed}, trial {trial}: {error!r}")
+        for kept in (name, f"{STEP}/{MANIFEST}"):
+            (run / kept).write_bytes(whole[kept])
+    assert refused > trials // 3
+    tally("fuzzed files, loaded or refused", trials)
+
+
+def _changed(raw: bytes, draw: random.Random, within: int) -> bytes:
+    """Some bytes are others, are gone, or are there twice."""
+    made = bytearray(raw)
+    for _ in range(draw.randrange(1, 4)):
+        at = draw.randrange(min(within, len(made)))
+        kind, size = draw.randrange(4), draw.randrange(1, 9)
+        if kind == 0:
+            made[at] = draw.randrange(256)
+        elif kind == 1:
+            made[at : at + size] = b""
+        elif kind == 2:
+            made[at:at] = made[at : at + size]
+        else:
+            made[at : at + 1] = draw.choice([b"9", b"-", b"[", b"{", b'"', b"\\u0000", b"1e999", b"null", b"NaN"])
+        made = made or bytearray(b"x")
+    return bytes(made)
 
 
 def test_the_loader_knows_no_pickle() -> None:

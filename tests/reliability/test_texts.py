@@ -91,14 +91,16 @@ def test_special_texts(name: str, tmp_path: Path, tally: Tally) -> None:
 
 @settings(max_examples=scaled(60, 6000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400), st.sampled_from(TOKENIZERS), st.sampled_from(["lf", "keep"]))
-def test_any_bytes(tmp_path: Path, raw: bytes, tokenizer: object, newlines: str) -> None:
+def test_any_bytes(tmp_path: Path, tally: Tally, raw: bytes, tokenizer: object, newlines: str) -> None:
+    tally("texts as bytes", 1)
     (tmp_path / "x.txt").write_bytes(raw)
     outcome(tmp_path / "x.txt", tokenizer, newlines)
 
 
 @settings(max_examples=scaled(80, 14_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(min_size=20, max_size=300), st.sampled_from(TOKENIZERS))
-def test_any_text_comes_back(tmp_path: Path, text: str, tokenizer: object) -> None:
+def test_any_text_comes_back(tmp_path: Path, tally: Tally, text: str, tokenizer: object) -> None:
+    tally("texts as bytes", 1)
     (tmp_path / "x.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
     complaint = outcome(tmp_path / "x.txt", tokenizer)
     surrogate = any(0xD800 <= ord(character) <= 0xDFFF for character in text)

@@ -24,7 +24,7 @@ def corpus(
         str, typer.Argument(metavar="PATH|NAME", help="A file, a folder, or a known text's name.")
     ] = "sample",
     tokenizer: Annotated[str, typer.Option(help="char, byte or bpe.")] = "char",
-    split: Annotated[str, typer.Option(help="blocks or tail.")] = "blocks",
+    split: Annotated[str, typer.Option(help="blocks, tail or nanogpt.")] = "blocks",
     out: Annotated[Path | None, typer.Option(help="Write the report there too, as a page with figures.")] = None,
     format: FormatOption = Format.text,
 ) -> None:

@@ -1,0 +1,35 @@
+"""A checkpoint of every format that was ever released is kept for ever, and can be loaded."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitral.api.doctor import examine_run
+from vitral.runs import load_run
+from vitral.training import resume
+
+KEPT = Path(__file__).parent / "kept"
+FORMATS = sorted(path.name for path in KEPT.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_it_loads_and_computes_the_same(name: str) -> None:
+    told = json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8"))
+    run = load_run(KEPT / name, "last")
+    with torch.inference_mode():
+        logits = run.model(torch.tensor([told["tokens"]]))[0, -1]
+    torch.testing.assert_close(logits, torch.tensor(told["logits"]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_it_is_healthy_and_goes_on(name: str, tmp_path: Path) -> None:
+    shutil.copytree(KEPT / name, tmp_path / "run")
+    found = {finding.what: finding.mark for finding in examine_run(tmp_path / "run").findings}
+    assert "wrong" not in found.values()
+    newest = sorted((tmp_path / "run" / "steps").iterdir())[-1]
+    shutil.rmtree(newest)
+    assert resume(tmp_path / "run").metrics("end")[-1]["finished"]
+    assert newest.is_dir()
