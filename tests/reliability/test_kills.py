@@ -57,10 +57,10 @@ def ended_within(child: int, seconds: float) -> bool:
 
 def go_on(config: RunConfig, path: Path) -> None:
     """What somebody does after a kill: the same command, or resume where there is a run."""
-    if path.exists():
-        resume(path)
-    else:
+    if not path.exists():
         train(config, path)
+    elif not any(event["finished"] for event in RunFolder.open(path).metrics("end")):  # killed after its last word
+        resume(path)
 
 
 def test_killed_at_random_instants(config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally) -> None:
