@@ -86,6 +86,7 @@ STRONG_STEPS: dict[tuple[int, float], int | None] = {
     **{(batch, rate): None for batch in BATCHES for rate in RATES},
     (16, 6e-3): 1250,
     (32, 6e-3): 900,
+    (8, 3e-3): 2200,
 }
 
 

@@ -183,7 +183,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         status = path.stat()
-        if stat.S_ISFIFO(status.st_mode) or status.st_size > MOST_TOML:
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode) or status.st_size > MOST_TOML:
             raise UsageError(f"{path}: not a TOML file of at most {MOST_TOML:,} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
