@@ -4,8 +4,19 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+from collections.abc import Iterator
+
 import hypothesis
+import pytest
 
 # A busy machine is no failure: nothing here is timed.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepared texts go to a folder of the tests, for those that ask."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,11 +31,8 @@ def tally(record_property: Callable[[str, Any], None]) -> Tally:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(own_cache: None) -> None:
     """Prepared texts go to a folder of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="session")

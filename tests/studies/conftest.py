@@ -1,6 +1,6 @@
 """Made-up results: a study whose losses a test chooses."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,11 +65,8 @@ def text(num_words: int = 1500) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(own_cache: None) -> None:
     """Prepared texts go to a folder of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """A run that is trained in a moment, on a text of its own."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,8 @@ def written() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(own_cache: None) -> None:
     """Prepared texts go to a folder of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="session")

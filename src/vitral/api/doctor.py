@@ -1,6 +1,5 @@
 """Health: of the machine, and of a run. Nothing here writes."""
 
-import json
 import os
 import platform
 import shutil
@@ -87,10 +86,10 @@ def examine_machine() -> Diagnosis:
 def _speed(dtype: torch.dtype) -> float:
     """Products of squares a second, a short look."""
     left = torch.ones(PRODUCT, PRODUCT, dtype=dtype)
-    left @ left
+    left.matmul(left)
     done, began = 0, time.perf_counter()
     while time.perf_counter() - began < SOON:
-        left @ left
+        left.matmul(left)
         done += 1
     return done / (time.perf_counter() - began)
 
@@ -196,7 +195,7 @@ def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], event
     start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
     if start is None:
         return Finding("unknown", what, "no step after a kept checkpoint was logged")
-    recorded, here = folder.document("environment"), json.loads(json.dumps(describe_environment()))
+    recorded, here = folder.document("environment"), describe_environment()
     differing = [key for key in ("packages", "machine", "cpu_capability") if recorded.get(key) != here[key]]
     if config.training.compile or differing:
         why = f"{differing[0]} differs here" if differing else "it was compiled"
@@ -204,7 +203,8 @@ def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], event
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(int(recorded["threads"]))
-        session = restored(folder, config, prepare(config.corpus, tokenizer=_tokenizer(folder)), start, silent)
+        dataset = prepare(config.corpus, tokenizer=tokenizer_from_plain(folder.document("tokenizer")))
+        session = restored(folder, config, dataset, start, silent)
         if chain_from_anchor(session) != session.progress.chain:
             return Finding("wrong", what, f"the batches up to step {start.step} are not those it was trained with")
         with torch.no_grad():
@@ -220,10 +220,6 @@ def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], event
     if loss == logged:
         return Finding("ok", what, f"step {start.step + 1}: loss {loss:.6f}, to the last bit what was logged")
     return Finding("wrong", what, f"step {start.step + 1}: loss {loss!r}, logged was {logged!r}")
-
-
-def _tokenizer(folder: RunFolder) -> Any:
-    return tokenizer_from_plain(folder.document("tokenizer"))
 
 
 def _what_is_left(path: Path, config: RunConfig, last: Checkpoint) -> Finding:

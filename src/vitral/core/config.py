@@ -8,7 +8,7 @@ into one line naming the key.
 import difflib
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -141,6 +141,21 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
             else:
                 merged[key] = merge(above) if below is None or not _same_part(below, above) else merge(below, above)
     return merged
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two nested tables differ: key, value of the one, value of the other; None where there is none.
+
+    >>> list(differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3, "d": 4}}))
+    [('a.c', 2, 3), ('a.d', None, 4)]
+    """
+    for key in sorted(one.keys() | other.keys()):
+        left, right = one.get(key), other.get(key)
+        left_table, right_table = _as_table(left), _as_table(right)
+        if left_table is not None and right_table is not None:
+            yield from differences(left_table, right_table, f"{path}{key}.")
+        elif left != right:
+            yield f"{path}{key}", left, right
 
 
 def _as_table(value: Any) -> Mapping[str, Any] | None:

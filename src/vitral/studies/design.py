@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from vitral.core.config import Config, merge
+from vitral.core.config import Config, differences, merge
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, count_parameters
 from vitral.training import RunConfig
@@ -170,13 +170,7 @@ def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path
     >>> first_difference({"model": {"d_ff": 5}}, {"model": {"d_ff": 7}})
     'model.d_ff is 5 there and 7 here'
     """
-    for key in sorted(recorded.keys() | given.keys()):
-        where = f"{path}{key}"
-        one, other = recorded.get(key), given.get(key)
-        if one == other:
-            continue
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            return first_difference(one, other, f"{where}.")
+    for where, one, other in differences(recorded, given, path):
         return f"{where} is {_shown(one)} there and {_shown(other)} here"
     return ""
 

@@ -1,6 +1,5 @@
 """The configuration of a run: corpus, model and training, one frozen object."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -97,19 +96,3 @@ def comparable(config: RunConfig) -> dict[str, Any]:
     for key in FREE:
         plain["training"].pop(key, None)
     return plain
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Where two configurations differ, each as `key: before → now`.
-
-    >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3, "d": 4}})
-    ['a.c: 2 → 3', 'a.d: unset → 4']
-    """
-    found: list[str] = []
-    for key in sorted(before.keys() | now.keys()):
-        one, other = before.get(key, "unset"), now.get(key, "unset")
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found += differences(one, other, f"{prefix}{key}.")
-        elif one != other:
-            found.append(f"{prefix}{key}: {one} → {other}")
-    return found

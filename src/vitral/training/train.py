@@ -1,9 +1,11 @@
 """Starting a run, and going on with one."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from vitral.core.config import differences
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
@@ -16,7 +18,7 @@ from vitral.runs.checkpoint import sweep
 from vitral.runs.environment import describe_environment
 from vitral.runs.loading import load_weights, needed_shapes
 from vitral.runs.lock import only_writer
-from vitral.training.config import RunConfig, comparable, differences
+from vitral.training.config import RunConfig, comparable
 from vitral.training.events import Reporter, silent
 from vitral.training.loop import Progress, Session, chain_from_anchor, describe_corpus, run_steps, save
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
@@ -113,6 +115,10 @@ def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
             return _go(session)
 
 
+def _or_unset(value: Any) -> Any:
+    return "unset" if value is None else value
+
+
 def restored(
     folder: RunFolder, config: RunConfig, dataset: Dataset, checkpoint: Checkpoint | None, reporter: Reporter
 ) -> Session:
@@ -172,7 +178,8 @@ def _refuse_finished(folder: RunFolder, config: RunConfig, checkpoint: Checkpoin
 
 def _refuse_changes(path: Path, config: RunConfig, checkpoint: Checkpoint) -> None:
     """Refuse a configuration that is not the one the checkpoint was trained with, except for what changes no number."""
-    changes = differences(checkpoint.state["config"], comparable(config))
+    found = differences(checkpoint.state["config"], comparable(config))
+    changes = [f"{key}: {_or_unset(before)} → {_or_unset(now)}" for key, before, now in found]
     if changes:
         raise UsageError(
             f"{path}/config.toml: changed since step {checkpoint.step} ({'; '.join(changes)}); put it back, or begin "
