@@ -186,3 +186,12 @@ def test_a_checkpoint_set_aside_makes_room(tmp_path: Path, checkpoint: Made) -> 
         set_aside(folder)
         assert list_checkpoints(tmp_path) == []
     assert [path.name for path in tmp_path.iterdir()] == ["damaged-step-00000010"]
+
+
+def test_a_model_of_many_tensors_may_describe_them_at_length(tmp_path: Path) -> None:
+    model = {f"blocks.{layer}.attn.out_proj.bias": torch.full((3,), float(layer)) for layer in range(11_003)}
+    folder = save_checkpoint(tmp_path, Checkpoint(7, model, {}, {}))
+    with pytest.raises(UsageError, match="11,003 tensors"):
+        load_checkpoint(folder)  # of nobody knows which model
+    found = load_checkpoint(folder, shapes={name: (3,) for name in model})
+    assert torch.equal(found.model["blocks.11002.attn.out_proj.bias"], torch.full((3,), 11002.0))

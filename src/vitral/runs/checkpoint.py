@@ -45,6 +45,8 @@ WIDEST = 8
 """Bytes of a number."""
 SLOTS = 3
 """Tensors an optimizer keeps for a parameter, at most."""
+DESCRIPTION = 512
+"""Bytes that describe one tensor, at most: its name, type, shape and place."""
 TYPES = {"F64", "F32", "F16", "BF16"}
 SPARE = 1 << 20
 """Bytes that a checkpoint leaves free on the disk."""
@@ -136,7 +138,7 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes
         state = json.loads(content["state.json"])
         for name in FILES[:2]:
             if name in content:
-                tensors = _described(content[name])
+                tensors = _described(content[name], 0 if shapes is None else SLOTS * len(shapes))
                 if name == FILES[0] and shapes is not None:
                     _require_shapes(folder, tensors, shapes)
         model = safetensors.torch.load(content["model.safetensors"])
@@ -264,22 +266,22 @@ def _most_bytes(name: str, shapes: Shapes | None) -> int:
         return MOST_PLAIN
     if shapes is None:
         return MOST_BYTES
-    weights = WIDEST * sum(math.prod(shape) for shape in shapes.values())
+    weights = WIDEST * sum(math.prod(shape) for shape in shapes.values()) + DESCRIPTION * len(shapes)
     return MOST_PLAIN + weights * (SLOTS if name == FILES[1] else 1)
 
 
-def _described(data: bytes) -> dict[str, tuple[int, ...]]:
-    """The tensors that a file says it holds, before any of them is made.
+def _described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:
+    """The tensors that a file says it holds, before any of them is made; `expected`: so many there may well be.
 
     Raises:
         ValueError: the description is too long, or speaks of something else than floating-point numbers.
     """
     length = int.from_bytes(data[:8], "little")
-    if length > min(MOST_PLAIN, len(data) - 8):
+    if length > min(MOST_PLAIN + DESCRIPTION * expected, len(data) - 8):
         raise ValueError("the description of its tensors is too long")
     tensors = json.loads(data[8 : 8 + length])
     tensors.pop("__metadata__", None)
-    if len(tensors) > MOST_TENSORS:
+    if len(tensors) > max(MOST_TENSORS, expected):
         raise ValueError(f"{len(tensors):,} tensors")
     for name, tensor in tensors.items():
         if tensor["dtype"] not in TYPES:
