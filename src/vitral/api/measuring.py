@@ -37,7 +37,8 @@ class Measures:
         step: optimizer steps of the checkpoint measured.
         parts: loss of each part, full pass.
         lines: the n-gram lines of its text.
-        copying: of one sample, unless left out.
+        copying: of one sample; None where it was left out, or the run fills blanks and writes none.
+        fills_blanks: whether the losses are of hidden tokens, which no n-gram line is to be compared with.
     """
 
     run: str
@@ -45,10 +46,13 @@ class Measures:
     parts: dict[str, PartLoss]
     lines: NgramLines
     copying: Copying | None
+    fills_blanks: bool = False
 
     @property
     def standing(self) -> str:
         """Where the test loss stands among the n-gram lines."""
+        if self.fills_blanks:
+            return "on hidden tokens, of which both sides are seen: no n-gram line is to be compared with it"
         return standing(self.parts["test"].loss, self.lines)
 
     def plain(self) -> dict[str, Any]:
@@ -71,7 +75,8 @@ def measure(path: Path, which: str, *, device: str, dtype: DtypeName, copying: b
     """
     run = Run(path, which, device=device, dtype=dtype)
     parts = run.evaluate("validation", "test")
-    return Measures(str(path), run.step, parts, run.ngram_lines(), _copying(run) if copying else None)
+    copied = _copying(run) if copying and not run.fills_blanks else None
+    return Measures(str(path), run.step, parts, run.ngram_lines(), copied, run.fills_blanks)
 
 
 def _copying(run: Run) -> Copying:

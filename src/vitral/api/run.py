@@ -13,11 +13,13 @@ from vitral.core.errors import UsageError
 from vitral.core.names import require_known
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
-from vitral.evaluation import NgramLines, PartLoss, evaluate_part, ngram_lines
+from vitral.evaluation import Blanks, NgramLines, PartLoss, evaluate_part, ngram_lines
 from vitral.explain import View, Walkthrough, walk_run
 from vitral.model import Row, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
+from vitral.training import TrainingConfig
+from vitral.training.objectives import blanks_of
 
 
 class Run:
@@ -88,6 +90,7 @@ class Run:
         **sampling: Any,
     ) -> list[Sample]:
         """Several continuations at once; see `vitral.decoding.generate`."""
+        self._refuse_to_continue()
         how = Sampling.parse(sampling, "sampling")
         with precision(*self._precision):
             return generate(
@@ -105,6 +108,7 @@ class Run:
         self, prompt: str = "", *, max_tokens: int = 200, seed: int = 0, stop: Sequence[str] = (), **sampling: Any
     ) -> Iterator[str]:
         """The continuation piece by piece; joined, what `generate` gives after the prompt."""
+        self._refuse_to_continue()
         how = Sampling.parse(sampling, "sampling")
         pieces = stream(self.model, self.tokenizer, prompt, max_tokens=max_tokens, sampling=how, seed=seed, stop=stop)
         return self._precisely(pieces)
@@ -120,6 +124,7 @@ class Run:
 
     def beam(self, prompt: str = "", *, max_tokens: int = 100, num_beams: int = 4, **options: Any) -> list[Sample]:
         """The likeliest continuations that beam search finds; see `vitral.decoding.beam_search`."""
+        self._refuse_to_continue()
         with precision(*self._precision):
             return beam_search(
                 self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options
@@ -127,6 +132,8 @@ class Run:
 
     def evaluate(self, *parts: str) -> dict[str, PartLoss]:
         """Loss, perplexity, bits per character and per byte on whole parts ("validation" and "test" if none named).
+
+        Of a run that was trained to fill blanks it is the loss on blanks (`vitral.evaluation.evaluate_part`).
 
         Raises:
             UsageError: an unknown part, or the text is no longer the one the model was trained on.
@@ -137,7 +144,32 @@ class Run:
             if part not in dataset.parts:
                 raise UsageError(f"part {part!r} is not one of {', '.join(dataset.parts)}")
         with precision(*self._precision):
-            return {part: evaluate_part(self.model, dataset.parts[part], self.tokenizer) for part in chosen}
+            return {
+                part: evaluate_part(self.model, dataset.parts[part], self.tokenizer, blanks=self._blanks)
+                for part in chosen
+            }
+
+    @property
+    def fills_blanks(self) -> bool:
+        """Whether the run was trained to tell hidden tokens rather than the next one."""
+        return self._blanks is not None
+
+    @property
+    def _blanks(self) -> Blanks | None:
+        training = TrainingConfig.parse(self.config.get("training", {}), f"{self.path}/config.toml")
+        return blanks_of(training.objective, self.tokenizer)
+
+    def _refuse_to_continue(self) -> None:
+        """Refuse to write a text with a model that never learned which token comes next.
+
+        Raises:
+            UsageError: it was trained to fill blanks.
+        """
+        if self.fills_blanks:
+            raise UsageError(
+                f'{self.path}: trained to fill blanks (training.objective = "masked"), not to continue a text; '
+                'generate with a run whose objective is "next-token"'
+            )
 
     def dataset(self) -> Dataset:
         """The run's text, tokenized and split as it was in training.

@@ -19,6 +19,8 @@ from vitral.figures.text import visible
 from vitral.training import Event, Reporter
 
 SPARKS = "▁▂▃▄▅▆▇█"
+WORK = ("before", "during", "in_all")
+"""What a study's events say of its work, in floating-point operations."""
 PLAIN_EVERY = 10.0
 """Seconds between plain lines of progress."""
 
@@ -26,8 +28,9 @@ PLAIN_EVERY = 10.0
 class View:
     """What is known of a training that goes on: the latest of each event."""
 
-    def __init__(self) -> None:
-        """Nothing has happened."""
+    def __init__(self, study_began: float | None = None) -> None:
+        """Nothing has happened, or a study began at this time."""
+        self.study_began = study_began
         self.start: dict[str, Any] = {}
         self.step: dict[str, Any] = {}
         self.evaluation: dict[str, Any] = {}
@@ -40,7 +43,7 @@ class View:
         """Remember an event."""
         kind = event["event"]
         if kind == "start":
-            self.__init__()
+            self.__init__(self.study_began)
             self.start, self.first_step = dict(event), event["step"]
         elif kind == "lines":
             self.lines = NgramLines.from_plain(event["ngrams"])
@@ -49,7 +52,9 @@ class View:
             self.losses.append(event["loss"])
         elif kind == "evaluation":
             self.evaluation = dict(event)
-        self.run = {key: event[key] for key in ("arm", "seed", "run", "runs") if key in event}
+        self.run = {key: event[key] for key in ("arm", "seed", "run", "runs", *WORK) if key in event}
+        if self.run.get("in_all") and self.study_began is None:
+            self.study_began = time.monotonic()
 
     def headline(self) -> str:
         """What is being trained."""
@@ -78,15 +83,29 @@ class View:
         ]
         return " · ".join(parts)
 
+    def whole(self) -> str:
+        """How far a study's trainings are, and the time left for them; empty where it is not a study's."""
+        if not self.run.get("in_all") or self.study_began is None:
+            return ""
+        share = self.step.get("step", 0) / self.start["steps"] if self.start else 0.0
+        before, during, in_all = (self.run[key] for key in WORK)
+        done = (before + share * during) / in_all
+        parts = [f"run {self.run['run']} of {self.run['runs']}", f"{100 * done:.0f}% of all training"]
+        if done > 0:
+            parts.append(f"{_clock((time.monotonic() - self.study_began) * (1 - done) / done)} left")
+        return " · ".join(parts)
+
     def measured(self) -> str:
         """The last evaluation and where it stands."""
         if not self.evaluation:
             return "not evaluated yet"
         evaluation = self.evaluation
-        where = standing(evaluation["test_loss"], self.lines)
+        where = f" per token, {standing(evaluation['test_loss'], self.lines)}"
+        if self.start.get("objective", "next-token") != "next-token":
+            where = " per hidden token"
         return (
             f"step {evaluation['step']:,}: validation {evaluation['validation_loss']:.3f} · "
-            f"test {evaluation['test_loss']:.3f} nats per token, {where}"
+            f"test {evaluation['test_loss']:.3f} nats{where}"
         )
 
     def curve(self, width: int = 60) -> str:
@@ -101,8 +120,16 @@ class View:
 
     def _left(self, done: int, total: int) -> str:
         elapsed, steps = time.monotonic() - self.began, done - self.first_step
-        seconds = round(elapsed / max(1, steps) * (total - done))
-        return f"{seconds // 60}:{seconds % 60:02d}"
+        return _clock(elapsed / max(1, steps) * (total - done))
+
+
+def _clock(seconds: float) -> str:
+    """A time as minutes and seconds.
+
+    >>> _clock(75.4)
+    '1:15'
+    """
+    return f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
 
 
 def drawn(view: View) -> Panel:
@@ -113,6 +140,8 @@ def drawn(view: View) -> Panel:
     rows.add_row(Text("training", style="bold"), Text(view.progress()))
     rows.add_row(Text("losses", style="bold"), Text(view.curve(), style="cyan"))
     rows.add_row(Text("measured", style="bold"), Text(view.measured()))
+    if view.whole():
+        rows.add_row(Text("study", style="bold"), Text(view.whole()))
     return Panel(rows, title=Text(view.headline()), title_align="left")
 
 
@@ -154,7 +183,7 @@ class _Lines:
             say(self.view.headline())
         elif kind == "step" and time.monotonic() - self.said >= PLAIN_EVERY:
             self.said = time.monotonic()
-            say(self.view.progress())
+            say(" · study: ".join(filter(None, (self.view.progress(), self.view.whole()))))
         elif kind == "evaluation":
             say(self.view.measured())
         for line in _lasting(event, self.view.start):
@@ -168,6 +197,8 @@ def _lasting(event: Event, start: Mapping[str, Any]) -> list[str]:
         return [f"--- written after step {event['step']:,}", event["text"], "---"]
     if kind == "note":
         return [f"note: {event['text']}"]
+    if kind == "probe":
+        return [f"measuring {event['name']}: {event['subject']}"]
     if kind == "stopped":
         return [f"stopped: {event['reason']}"]
     if kind == "end" and event["finished"]:

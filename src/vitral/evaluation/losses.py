@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,9 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
 from vitral.data.batches import windows
 from vitral.data.store import Part
 from vitral.data.tokenizers import Tokenizer
+from vitral.evaluation.blanks import Blanks
 from vitral.model.transformer import Transformer
 
 
@@ -75,6 +78,7 @@ def evaluate_part(
     tokenizer: Tokenizer,
     *,
     batch_tokens: int | None = None,
+    blanks: Blanks | None = None,
     tick: Callable[[], None] = nothing,
 ) -> PartLoss:
     """The model's loss on a part, in nats per token, over consecutive windows of its context length.
@@ -86,12 +90,18 @@ def evaluate_part(
     all are scored, and the number says how well the model copies, not how well it predicts. Losses are summed in
     float64; the model is run without dropout and left in the mode it was in.
 
+    With blanks another loss is measured: the windows are the same, some of their inputs are hidden, and what stood
+    there is scored, each from all that its window shows. Which those are comes from a stream of seed 0, so it is the
+    same whenever and for whatever run it is measured. Such a loss is of another task: it is not to be compared with
+    one of next tokens, nor with n-gram lines.
+
     Args:
         model: whose loss it is.
         part: the tokens of train, validation or test.
         tokenizer: the model's, for the characters and bytes of each token.
         batch_tokens: tokens computed side by side; changes speed and memory, not the result. Left out: 4,096 on a CPU,
             whose caches they fit, 16,384 elsewhere.
+        blanks: how tokens are hidden, for a model that was trained to tell hidden ones.
         tick: is called after each batch; what it raises ends the pass.
 
     Raises:
@@ -107,15 +117,35 @@ def evaluate_part(
     try:
         with torch.inference_mode():
             on_cpu = model.token_embedding.weight.device.type == "cpu"
-            nats, counts = _pass(model, part, batch_tokens or (4096 if on_cpu else 16384), tick)
+            passing = _pass if blanks is None else partial(_blank_pass, blanks=blanks)
+            nats, counts = passing(model, part, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:
         model.train(training)
+    return _loss_of(nats, counts, part, model.config.context_length, tokenizer)
+
+
+def bits_per_nat(part: Part, context_length: int, tokenizer: Tokenizer) -> float:
+    """Bits per character of a model whose loss on the part is one nat per token: 1/ln 2 · tokens / characters.
+
+    Raises:
+        UsageError: a part in which nothing can be scored.
+    """
+    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+    for _, targets in windows(part, context_length, 256):
+        counts += np.bincount(targets.numpy().ravel(), minlength=tokenizer.vocab_size)
+    return _loss_of(float(counts.sum()), counts, part, context_length, tokenizer).bits_per_character
+
+
+def _loss_of(
+    nats: float, counts: Int[np.ndarray, " vocab"], part: Part, context_length: int, tokenizer: Tokenizer
+) -> PartLoss:
+    """The sum of the targets' losses as a loss, from how often each token was a target."""
     characters, size = _sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets or not num_characters:
         raise UsageError(
             f"nothing to score: the part's {len(part.tokens)} tokens hold no target for a model that sees "
-            f"{model.config.context_length} at once; use a longer text"
+            f"{context_length} at once; use a longer text"
         )
     return PartLoss(nats / num_targets, num_targets, num_characters, num_bytes)
 
@@ -133,6 +163,22 @@ def _pass(
         if scored.numel():
             nats += _nats(model(inputs.to(device))[:, first:], scored.to(device))
             counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)
+        tick()
+    return nats, counts
+
+
+def _blank_pass(
+    model: Transformer, part: Part, batch_tokens: int, tick: Callable[[], None], *, blanks: Blanks
+) -> tuple[float, Int[np.ndarray, " vocab"]]:
+    """The sum of all hidden tokens' losses, and how often each token was hidden."""
+    context_length, device = model.config.context_length, model.token_embedding.weight.device
+    stream = numpy_stream(0, "blanks", "evaluation")
+    nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
+    for tokens, _ in windows(part, context_length, max(1, batch_tokens // context_length)):
+        inputs, hidden = blanks.hide(tokens, stream)
+        scored = tokens[hidden][None, :]
+        nats += _nats(model(inputs.to(device))[hidden.to(device)][None, :], scored.to(device))
+        counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)
         tick()
     return nats, counts
 

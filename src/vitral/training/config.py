@@ -8,6 +8,7 @@ from vitral.core.config import Config
 from vitral.core.devices import DeviceName, DtypeName
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
+from vitral.training.objectives import Objective
 from vitral.training.optimizers import AdamWConfig, OptimizerConfig
 from vitral.training.schedules import ScheduleConfig
 
@@ -21,6 +22,7 @@ class TrainingConfig(Config):
         steps: optimizer steps.
         batch_size: windows in a batch.
         accumulation: batches whose gradients are averaged into one step.
+        objective: "next-token", or {name = "masked", rate = 0.15}: some tokens are hidden and to be told.
         optimizer: its kind and numbers.
         schedule: the learning rate's course.
         clip_norm: gradients are scaled down to this norm; left out: never.
@@ -43,6 +45,7 @@ class TrainingConfig(Config):
     steps: Steps = 1200
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 64
     accumulation: Annotated[int, Field(ge=1, le=2**20)] = 1
+    objective: Objective = "next-token"
     optimizer: OptimizerConfig = AdamWConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     clip_norm: Annotated[float, Field(gt=0)] | None = None
@@ -76,10 +79,17 @@ class RunConfig(Config):
     @model_validator(mode="after")
     def _answer_does_not_leak(self) -> "RunConfig":
         attention = self.model.attention
+        if self.training.objective != "next-token":
+            if self.training.sample_every is not None:
+                raise ValueError(
+                    "training.sample_every: a model that is trained to fill blanks continues no text; leave it out"
+                )
+            return self  # what is asked for is hidden from every position
         if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
             raise ValueError(
                 "model.attention.mask: under a bidirectional mask each position already sees its next token, so the "
-                'loss means nothing; use mask = "causal", or training.allow_leak = true to see it happen'
+                'loss means nothing; use mask = "causal", training.objective = "masked" (filling blanks), or '
+                "training.allow_leak = true to see it happen"
             )
         first = 0 if attention == "none" else attention.mask.first_target() or 0
         if first >= self.model.context_length:
@@ -95,4 +105,6 @@ def comparable(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
     for key in FREE:
         plain["training"].pop(key, None)
+    if plain["training"]["objective"] == "next-token":  # as in runs from before there was another
+        del plain["training"]["objective"]
     return plain

@@ -1,6 +1,6 @@
 """What training says while it runs: plain mappings, the same that go to metrics.jsonl.
 
-    {"event": "start", "steps", "step", "parameters", "vocab_size", "tokens", "device", "dtype"}
+    {"event": "start", "steps", "step", "objective", "parameters", "vocab_size", "tokens", "device", "dtype"}
     {"event": "lines", "ngrams"}                            as soon as they are counted, at the latest before the first
                                                             evaluation
     {"event": "step", "step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}

@@ -23,6 +23,7 @@ from vitral.model import Transformer, next_token_loss
 from vitral.runs import Checkpoint, RunFolder
 from vitral.training.config import RunConfig, comparable
 from vitral.training.events import Event, Reporter
+from vitral.training.objectives import blanks_of, pose
 from vitral.training.optimizers import Optimizers, optimizer_tensors
 from vitral.training.plans import compiled
 from vitral.training.schedules import learning_rate
@@ -90,13 +91,14 @@ class Session:
     saved: int | None = None
 
     def __post_init__(self) -> None:
-        """Make the batches, which refuse a text that is too short."""
+        """Make the batches, which refuse a text that is too short; find the blank, if the objective needs one."""
         self.batches = Batches(
             self.dataset.parts["train"],
             context_length=self.config.model.context_length,
             batch_size=self.config.training.batch_size,
             seed=self.config.seed,
         )
+        self.blanks = blanks_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
         self.forward = compiled(self.model, self.complain) if self.config.training.compile else self.model
 
@@ -258,9 +260,11 @@ def backward(session: Session, step: int, micro: int, chain: str = "") -> tuple[
 def loss_of(session: Session, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
     """Loss of one batch, divided by the batches of a step; and the chain of batches with this one."""
     training, batch = session.config.training, session.batches.batch(step, micro)
-    inputs, targets = (part.to(session.device) for part in batch)
-    with ambient_stream(session.config.seed, "dropout", step, micro), precision(session.device, training.dtype):
-        loss = next_token_loss(session.forward(inputs), targets, session.model.mask) / training.accumulation
+    seed, blanks = session.config.seed, session.blanks
+    inputs, targets = (part.to(session.device) for part in pose(batch, blanks, seed, step, micro))
+    shown_by = session.model.mask if blanks is None else None  # no mask shows what a blank hides
+    with ambient_stream(seed, "dropout", step, micro), precision(session.device, training.dtype):
+        loss = next_token_loss(session.forward(inputs), targets, shown_by) / training.accumulation
     return loss, link(chain, *batch)
 
 
@@ -294,7 +298,11 @@ def evaluate(session: Session, *, again: bool = False) -> None:
     session.tell_lines()
     losses = {
         f"{name}_loss": evaluate_part(
-            session.model, thinned(parts[name], most), session.dataset.tokenizer, tick=session.request.check
+            session.model,
+            thinned(parts[name], most),
+            session.dataset.tokenizer,
+            blanks=session.blanks,
+            tick=session.request.check,
         ).loss
         for name in ("validation", "test")
     }

@@ -216,6 +216,7 @@ def _go(session: Session) -> RunFolder:
             "event": "start",
             "step": session.progress.step,
             "steps": config.training.steps,
+            "objective": config.training.plain()["objective"],
             "parameters": count_parameters(config.model, session.dataset.tokenizer.vocab_size),
             "vocab_size": session.dataset.tokenizer.vocab_size,
             "tokens": {name: len(part.tokens) for name, part in session.dataset.parts.items()},

@@ -1,0 +1,175 @@
+"""The masked objective: what is hidden, what is asked for, what is measured, and that nothing else has changed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.api.measuring import measure
+from vitral.api.run import Run
+from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
+from vitral.data import prepare
+from vitral.evaluation import Blanks, evaluate_part
+from vitral.runs import RunFolder, load_run
+from vitral.training import RunConfig, TrainingConfig, resume, train
+from vitral.training.config import comparable
+from vitral.training.objectives import IGNORED, Masked, pose
+
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+FILLING = {"objective": {"name": "masked", "rate": 0.3}}
+BOTH_WAYS = {"attention": {"mask": "bidirectional"}}
+
+
+@pytest.fixture(scope="session")
+def filling(configured: Configured, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Twenty steps of filling blanks, a checkpoint after each."""
+    config = configured(model=BOTH_WAYS, training={**FILLING, "checkpoint_every": 1})
+    return train(config, tmp_path_factory.mktemp("filling") / "run")
+
+
+class TestBlanks:
+    @pytest.mark.parametrize(("rate", "time", "count"), [(0.15, 7, 1), (0.15, 64, 10), (0.01, 11, 1), (0.5, 5, 2)])
+    def test_every_window_has_as_many(self, rate: float, time: int, count: int) -> None:
+        tokens = torch.arange(1, 1 + 13 * time).reshape(13, time)
+        inputs, hidden = Blanks(rate, 0).hide(tokens, numpy_stream(1, "test"))
+        assert hidden.sum(dim=1).tolist() == [count] * 13
+        assert (inputs[hidden] == 0).all()
+        assert (inputs[~hidden] == tokens[~hidden]).all()
+
+    def test_every_place_is_hidden_equally_often(self) -> None:
+        tokens = torch.ones(7000, 11, dtype=torch.int64)
+        _, hidden = Blanks(0.3, 0).hide(tokens, numpy_stream(2, "test"))
+        share, expected = hidden.double().mean(dim=0), 3 / 11
+        assert (share - expected).abs().max() < 4.5 * (expected * (1 - expected) / 7000) ** 0.5
+
+    def test_windows_one_after_the_other_get_what_they_get_together(self) -> None:
+        tokens, blanks = torch.ones(7, 11, dtype=torch.int64), Blanks(0.3, 0)
+        _, together = blanks.hide(tokens, numpy_stream(3, "test"))
+        stream = numpy_stream(3, "test")
+        apart = [blanks.hide(piece, stream)[1] for piece in tokens.split(3)]
+        assert torch.equal(torch.cat(apart), together)
+
+
+class TestPose:
+    batch = (torch.arange(1, 78).reshape(7, 11), torch.arange(2, 79).reshape(7, 11))
+
+    def test_without_blanks_it_is_the_batch_itself(self) -> None:
+        assert pose(self.batch, None, 1, 0, 0) is self.batch
+
+    def test_what_is_asked_for_stood_there_and_is_hidden(self) -> None:
+        inputs, targets = pose(self.batch, Blanks(0.3, 0), 1, 0, 0)
+        asked = targets != IGNORED
+        assert asked.sum(dim=1).tolist() == [3] * 7
+        assert torch.equal(targets[asked], self.batch[0][asked])
+        assert torch.equal(asked, inputs == 0)
+
+    def test_places_are_a_function_of_seed_step_and_micro(self) -> None:
+        def places(*key: int) -> list[bool]:
+            return (pose(self.batch, Blanks(0.3, 0), *key)[0] == 0).flatten().tolist()
+
+        keys = [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
+        assert len({tuple(places(*key)) for key in keys}) == 4
+        assert places(1, 1, 0) == places(1, 1, 0)
+
+
+class TestConfiguration:
+    def test_a_bare_name_means_the_usual_rate(self) -> None:
+        assert TrainingConfig.parse({"objective": "masked"}).objective == Masked(rate=0.15)
+
+    def test_the_next_token_is_the_default_and_leaves_what_is_compared_as_it_was(self, configured: Configured) -> None:
+        assert configured().training.objective == "next-token"
+        assert "objective" not in comparable(configured())["training"]
+        assert comparable(configured(training=FILLING))["training"]["objective"]["rate"] == 0.3
+
+    @pytest.mark.parametrize(
+        ("objective", "complaint"),
+        [
+            ("maskd", r"training\.objective.*did you mean 'masked'"),
+            ({"name": "masked", "rate": 1.0}, "training.objective.rate"),
+            ({"name": "masked", "share": 0.1}, "unknown key 'share'"),
+        ],
+    )
+    def test_what_cannot_be_is_refused_in_one_line(self, objective: object, complaint: str) -> None:
+        with pytest.raises(UsageError, match=complaint) as refused:
+            RunConfig.parse({"training": {"objective": objective}})
+        assert "\n" not in str(refused.value)
+
+    def test_both_ways_is_refused_for_the_next_token_and_allowed_for_blanks(self, configured: Configured) -> None:
+        with pytest.raises(UsageError, match=r"already sees its next token.*masked"):
+            configured(model=BOTH_WAYS)
+        assert configured(model=BOTH_WAYS, training=FILLING).training.objective == Masked(rate=0.3)
+
+    def test_texts_while_training_are_refused(self, configured: Configured) -> None:
+        with pytest.raises(UsageError, match=r"training\.sample_every"):
+            configured(model=BOTH_WAYS, training={**FILLING, "sample_every": 5})
+
+    def test_a_tokenizer_without_a_token_to_spare_is_refused(self, configured: Configured, tmp_path: Path) -> None:
+        config = configured(corpus={"tokenizer": "byte"}, model=BOTH_WAYS, training=FILLING)
+        with pytest.raises(UsageError, match=r'byte tokenizer has none; use corpus\.tokenizer = "char"') as refused:
+            train(config, tmp_path / "run")
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "run").exists()
+
+
+class TestRuns:
+    def test_blanks_are_learned(self, configured: Configured, tmp_path: Path) -> None:
+        """A text in which each letter follows from its neighbours: hidden ones come to be told, next ones as well."""
+        path = tmp_path / "abc.txt"
+        path.write_text("abcdefg" * 900, encoding="utf-8")
+        rates = {"optimizer": {"learning_rate": 0.02}, "schedule": {"name": "constant", "warmup_steps": 0}}
+        training = {**FILLING, **rates, "steps": 150, "batch_size": 8, "accumulation": 1, "evaluate_every": 150}
+        model = {**BOTH_WAYS, "d_model": 24, "num_heads": 2, "dropout": 0.0}
+        config = configured(corpus={"source": str(path)}, model=model, training=training)
+        folder = train(config, tmp_path / "run")
+        assert folder.metrics("evaluation")[-1]["test_loss"] < 0.75 * np.log(7)  # that of knowing the letters alone
+
+    def test_a_resumed_run_is_bit_equal(self, filling: RunFolder, tmp_path: Path, bytes_of: BytesOf) -> None:
+        import shutil
+
+        shutil.copytree(filling.path, tmp_path / "run")
+        for step in range(10, 21):
+            shutil.rmtree(tmp_path / "run" / "steps" / f"step-{step:08d}")
+        for pointer in ("best", "last"):
+            (tmp_path / "run" / pointer).write_text("step-00000009\n", encoding="utf-8")
+        again = resume(tmp_path / "run")
+        assert bytes_of(again, 20)["model.safetensors"] == bytes_of(filling, 20)["model.safetensors"]
+
+    def test_batches_are_those_of_every_other_arm(self, filling: RunFolder, straight: RunFolder) -> None:
+        one, other = (run.load("last", with_optimizer=False, warn=print) for run in (filling, straight))
+        assert one.state["chain"] == other.state["chain"]
+
+    def test_what_is_measured_is_the_mean_over_hidden_tokens(self, filling: RunFolder, configured: Configured) -> None:
+        """The definition, one window at a time, against the full pass in batches of any size."""
+        run, dataset = load_run(filling.path, "last"), prepare(configured().corpus)
+        tokens = torch.from_numpy(np.asarray(dataset.parts["test"].tokens).astype(np.int64))
+        blanks, stream, nats = Blanks(0.3, 0), numpy_stream(0, "blanks", "evaluation"), []
+        for begin in range(0, len(tokens) - 1, 11):
+            window = tokens[begin : min(begin + 11, len(tokens) - 1)][None]
+            inputs, hidden = blanks.hide(window, stream)
+            with torch.inference_mode():
+                log_probabilities = run.model(inputs).log_softmax(-1)
+            nats += (-log_probabilities[hidden].gather(1, window[hidden][:, None])).flatten().tolist()
+        for batch_tokens in (1, 50, 4096):
+            part = dataset.parts["test"]
+            found = evaluate_part(run.model, part, dataset.tokenizer, blanks=blanks, batch_tokens=batch_tokens)
+            assert found.num_targets == len(nats)
+            assert found.loss == pytest.approx(np.mean(nats), rel=1e-5)
+        assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
+
+    def test_measuring_a_run_measures_blanks_and_compares_them_with_no_line(self, filling: RunFolder) -> None:
+        found = measure(filling.path, "last", device="cpu", dtype="float32", copying=True)
+        logged = filling.metrics("evaluation")[-1]
+        assert found.parts["test"].loss == pytest.approx(logged["test_loss"], rel=1e-6)
+        assert found.copying is None
+        assert "no n-gram line" in found.standing
+
+    def test_it_continues_no_text(self, filling: RunFolder) -> None:
+        run = Run(filling.path)
+        for write in (lambda: run.generate("a"), lambda: list(run.stream("a")), lambda: run.beam("a")):
+            with pytest.raises(UsageError, match="trained to fill blanks") as refused:
+                write()
+            assert "\n" not in str(refused.value)
