@@ -42,6 +42,9 @@ TokenizerConfig = Annotated[
 ]
 
 
+Passage = Annotated[tuple[str, str], Field(strict=False)]
+
+
 class CorpusConfig(Config):
     r"""The text a model is trained on, and what is done to it before it reaches the model.
 
@@ -52,6 +55,13 @@ class CorpusConfig(Config):
             tenth, for validation and test alike, to compare with what nanoGPT reports.
         newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them as they are.
         separator: what is put between the files of a folder.
+        share: how much of the training part's blocks is trained on; a smaller share is a part of a larger one. Left
+            out: all.
+        passages: `[from, to]`, lines of the text: only what stands from the one up to the other is trained on. Left
+            out: everything.
+        also: further texts, named as `source` is, that are trained on and never tested on; `share` is taken of each.
+
+    None of the last three touches the validation and the test part.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)
@@ -62,6 +72,23 @@ class CorpusConfig(Config):
     split: Literal["blocks", "tail", "nanogpt"] = "blocks"
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
+    share: float | None = Field(default=None, gt=0, le=1)
+    passages: Annotated[tuple[Passage, ...], Field(strict=False)] | None = None
+    also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
+
+    @field_validator("share", "passages", "also", mode="before")
+    @classmethod
+    def _unset_what_changes_nothing(cls, value: Any) -> Any:
+        """All of the text, and nothing besides, is how it is without these keys: one meaning, one configuration."""
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and value == 1
+        return None if whole or value in ([], ()) else value
+
+    @field_validator("passages", mode="after")
+    @classmethod
+    def _begin_somewhere(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
+        if any(not first for first, _ in value or ()):
+            raise ValueError("a passage begins with a line of the text, not with an empty one")
+        return value
 
     @field_validator("tokenizer", mode="before")
     @classmethod

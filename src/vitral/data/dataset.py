@@ -4,10 +4,11 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from vitral.data.longtext import Text, hash_text
 from vitral.data.reading import read_bytes, shown
 from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, Blocks, split_text
 from vitral.data.store import DamagedStore, Part, Store, open_store, token_dtype, write_atomically, write_store
-from vitral.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_plain
+from vitral.data.tokenizers import CharTokenizer, Tokenizer, build_tokenizer, tokenizer_from_plain
+from vitral.data.trainingpart import Addition, additions, narrowed, part_key
 
 _Blocks = Mapping[str, Blocks]
+_Cut = tuple[Text, Blocks]
 
 LEARN_FROM = 1 << 24
 """Characters of a long text that byte-pair merges are learned from, in blocks spread evenly over the training part."""
@@ -45,6 +48,7 @@ class Dataset:
         parts: `train`, `validation`, `test` -> tokens.
         fingerprint: hash of the text, the tokenizer and the split, in hexadecimal: equal fingerprints, equal tokens.
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
+        trained_on: what the training part is made of, as plain data, where it is not simply the text's own; else empty.
     """
 
     config: CorpusConfig
@@ -57,6 +61,7 @@ class Dataset:
     parts: dict[str, Part]
     fingerprint: str
     store_sha256: str = ""
+    trained_on: Mapping[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """What a run records about its text (`corpus.json`), JSON-ready."""
@@ -77,6 +82,7 @@ class Dataset:
             "notes": list(self.notes),
             "fingerprint": self.fingerprint,
             "store_sha256": self.store_sha256,
+            **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
         }
 
 
@@ -96,24 +102,28 @@ def prepare(
         corpus: the text, if it has been loaded already.
 
     Raises:
-        UsageError: the text cannot be used: see `load_corpus` and `split_text`; or the tokenizer given has no token for
-            one of its characters.
+        UsageError: the text cannot be used: see `load_corpus`, `split_text`, `narrowed` and `additions`; or the
+            tokenizer given has no token for one of its characters.
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
     blocks = split_text(len(corpus.text), config.split)
+    blocks = {**blocks, "train": narrowed(corpus.text, blocks["train"], config)}
+    added = additions(config, corpus, folder)
+    others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)
-    notes = list(corpus.notes)
+    key = [text_hash, _split_key(config, added)]
+    notes = [*corpus.notes, *chain.from_iterable(addition.corpus.notes for addition in added)]
     if tokenizer is None:
-        tokenizer = _make_tokenizer(config, corpus.text, text_hash, blocks, folder)
+        tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
         notes += _shortfall(config, tokenizer)
-    fingerprint = _hash(text_hash, tokenizer.plain(), _split_key(config))
+    fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
     path = folder / "tokens" / f"{fingerprint}.tokens"
     store, damaged = _stored(path, fingerprint)
     if store is None:
-        with _scratch(path.parent, corpus.text) as scratch:
-            parts = encode_parts(corpus.text, blocks, tokenizer, scratch)
+        with _scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as scratch:
+            parts = encode_parts(corpus.text, blocks, tokenizer, scratch, others)
             store = _write_and_open(path, parts, fingerprint)
     if damaged:
         notes.append(f"The stored tokens were damaged ({damaged}) and have been made again.")
@@ -128,10 +138,17 @@ def prepare(
         parts=store.parts,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
+        trained_on=_trained_on(config, blocks["train"], added),
     )
 
 
-def encode_parts(text: Text, blocks: _Blocks, tokenizer: Tokenizer, scratch: Path | None = None) -> dict[str, Part]:
+def encode_parts(
+    text: Text,
+    blocks: _Blocks,
+    tokenizer: Tokenizer,
+    scratch: Path | None = None,
+    others: Sequence[_Cut] = (),
+) -> dict[str, Part]:
     """Encode each block alone and lay the blocks of a part side by side.
 
     Args:
@@ -139,6 +156,7 @@ def encode_parts(text: Text, blocks: _Blocks, tokenizer: Tokenizer, scratch: Pat
         blocks: part -> its blocks, from `split_text`.
         tokenizer: the tokenizer.
         scratch: a folder for tokens that shall not be held in memory.
+        others: further texts and their blocks, which follow in the training part.
 
     Raises:
         UsageError: the tokenizer has no token for a character; its position in the text is named.
@@ -147,7 +165,8 @@ def encode_parts(text: Text, blocks: _Blocks, tokenizer: Tokenizer, scratch: Pat
     parts = {}
     for part, spans in blocks.items():
         lengths: list[int] = []
-        encoded = _encoded(text, spans, tokenizer, dtype, lengths)
+        sources = [(text, spans), *(others if part == "train" else ())]
+        encoded = chain.from_iterable(_encoded(*source, tokenizer, dtype, lengths) for source in sources)
         tokens = np.concatenate(list(encoded)) if scratch is None else _on_disk(scratch / part, encoded, dtype)
         ends = np.cumsum([0, *lengths])
         parts[part] = Part(tokens, np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
@@ -175,13 +194,13 @@ def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.nd
 
 
 @contextmanager
-def _scratch(beside: Path, text: Text) -> Iterator[Path | None]:
-    """A folder for the tokens of a long text while they are made, none for one that memory holds.
+def _scratch(beside: Path, texts: Sequence[Text]) -> Iterator[Path | None]:
+    """A folder for the tokens of long texts while they are made, none for those that memory holds.
 
     Raises:
         StorageError: the disk did not take it.
     """
-    if isinstance(text, str):
+    if all(isinstance(text, str) for text in texts):
         yield None
         return
     try:
@@ -207,20 +226,35 @@ def _encode_block(text: Text, block: tuple[int, int], tokenizer: Tokenizer) -> n
         raise unseen.moved(begin) from None
 
 
-def _make_tokenizer(config: CorpusConfig, text: Text, text_hash: str, blocks: _Blocks, folder: Path) -> Tokenizer:
-    """Build the tokenizer; merges take seconds to learn, so they are kept and found again."""
+def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[Any], folder: Path) -> Tokenizer:
+    """Build the tokenizer; merges take seconds to learn, so they are kept and found again.
+
+    Args:
+        config: which tokenizer.
+        texts: each text with the blocks of it that are trained on.
+        text_key: what tells these texts and their split from others.
+        folder: the cache.
+    """
+    first = texts[0][0]
     if not isinstance(config.tokenizer, BPEConfig):
-        return build_tokenizer(config, text, [])
-    key = _hash(text_hash, config.tokenizer.plain(), _split_key(config), version("tokenizers"))
+        return _of_all([build_tokenizer(config, text, []) for text, _ in texts])
+    text_hash, split_key = text_key
+    key = _hash(text_hash, config.tokenizer.plain(), split_key, version("tokenizers"))
     path = folder / "tokenizers" / f"{key}.json"
     kept = _kept_tokenizer(path)
     if kept is not None:
         return kept
-    learned_from = [text[begin:end] for begin, end in _to_learn_from(text, blocks["train"])]
-    tokenizer = build_tokenizer(config, text, learned_from)
+    learned_from = [text[begin:end] for text, blocks in texts for begin, end in _to_learn_from(text, blocks)]
+    tokenizer = build_tokenizer(config, first, learned_from)
     plain = tokenizer.plain()
     write_atomically(path, [json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii")])
     return tokenizer
+
+
+def _of_all(tokenizers: Sequence[Tokenizer]) -> Tokenizer:
+    """One tokenizer for several texts: the characters of all; bytes are the same for each."""
+    alphabets = [tokenizer.alphabet for tokenizer in tokenizers if isinstance(tokenizer, CharTokenizer)]
+    return CharTokenizer("".join(sorted(set().union(*alphabets)))) if len(alphabets) > 1 else tokenizers[0]
 
 
 def _to_learn_from(text: Text, training: Blocks) -> Blocks:
@@ -270,8 +304,15 @@ def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
     return [f"The text gave {tokenizer.vocab_size:,} tokens, not the {wanted:,} asked for: no other pair occurs twice."]
 
 
-def _split_key(config: CorpusConfig) -> list[Any]:
-    return [config.split, BLOCK, SPLIT_SEED]
+def _split_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
+    return [config.split, BLOCK, SPLIT_SEED, *part_key(config, added)]
+
+
+def _trained_on(config: CorpusConfig, training: Blocks, added: Sequence[Addition]) -> dict[str, Any]:
+    """What the training part is made of, JSON-ready; empty where it is the text's own and whole."""
+    if not part_key(config, added):
+        return {}
+    return {"training_characters": training.num_characters, "also": [addition.describe() for addition in added]}
 
 
 def _hash(*plain: Any) -> str:

@@ -137,6 +137,15 @@ def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
     return {part: _cut(begin, end) for part, (begin, end) in borders.items()}
 
 
+def whole(num_characters: int) -> Blocks:
+    """A whole text as blocks, the last of which may be shorter.
+
+    >>> list(whole(12_000))
+    [(0, 5000), (5000, 10000), (10000, 12000)]
+    """
+    return _cut(0, num_characters)
+
+
 def _cut(begin: int, end: int) -> Blocks:
     """One stretch as blocks, the last of which may be shorter."""
     begins = np.arange(begin, end, BLOCK)

@@ -1,0 +1,223 @@
+"""Less of the text, parts of it, or more than it to train on: the split stays, and so does everything unasked."""
+
+import numpy as np
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
+from vitral.data import PARTS, CorpusConfig, prepare, split_text
+from vitral.data import reading as reading_module
+from vitral.data.trainingpart import passage_spans, shared
+
+NUM_BLOCKS = 40
+BLOCK = 5_000
+
+
+def numbered(path, mark="", num_blocks=NUM_BLOCKS):
+    """A text each block of which is one line, so many times its own number."""
+    lines = []
+    for number in range(num_blocks):
+        words = numpy_stream(7, mark, number).choice(["one", "two", "three"], size=900).tolist()
+        lines.append((f"{mark}{number:04d} " + " ".join(words)).ljust(BLOCK - 1, ".")[: BLOCK - 1] + "\n")
+    text = "".join(lines)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    return text
+
+
+@pytest.fixture
+def text(tmp_path):
+    return numbered(tmp_path / "my.txt", "#")
+
+
+def dataset(tmp_path, **options):
+    return prepare(CorpusConfig.parse({"source": str(tmp_path / "my.txt"), **options}))
+
+
+def decoded(data, part="train"):
+    return data.tokenizer.decode(data.parts[part].tokens)
+
+
+def numbers(data, mark="#"):
+    """Which blocks of a numbered text are in the training part."""
+    return {line[1:5] for line in decoded(data).split("\n") if line.startswith(mark)}
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte"])
+def test_without_the_keys_nothing_changes(tmp_path, text, tokenizer):
+    plain, asked = (dataset(tmp_path, tokenizer=tokenizer, **more) for more in ({}, {"share": 1, "also": []}))
+    assert asked.config == plain.config
+    assert asked.describe() == plain.describe()
+    assert {"share", "passages", "also"}.isdisjoint(plain.config.plain())
+    assert "trained_on" not in plain.describe()
+
+
+def test_the_fingerprint_of_a_known_text_is_the_one_it_always_had(tmp_path):
+    (tmp_path / "my.txt").write_text("to be or not to be\n" * 1_000, encoding="utf-8", newline="\n")
+    assert dataset(tmp_path).fingerprint == "eb38e92e25d1dd82af2277b9a6ee9cae"
+
+
+def test_a_smaller_share_lies_in_a_larger_one_and_the_rest_is_untouched(tmp_path, text):
+    whole = dataset(tmp_path)
+    kept = [numbers(dataset(tmp_path, share=share)) for share in (1 / 32, 1 / 8, 1 / 4, 1 / 2)]
+    assert [len(some) for some in kept] == [1, 4, 8, 17]  # of 34
+    assert all(small < large for small, large in zip(kept, [*kept[1:], numbers(whole)], strict=True))
+    for part in ("validation", "test"):
+        for share in (1 / 32, 1 / 2):
+            less = dataset(tmp_path, share=share).parts[part]
+            assert np.array_equal(less.tokens, whole.parts[part].tokens)
+            assert np.array_equal(less.stretches, whole.parts[part].stretches)
+
+
+def test_a_share_is_spread_over_the_text():
+    blocks = split_text(1_000 * BLOCK, "blocks")["train"]
+    begins = np.array([begin for begin, _ in shared(blocks, 0.5)]) / (1_000 * BLOCK)
+    assert len(begins) == len(blocks) // 2
+    assert abs(begins.mean() - 0.5) < 0.02
+    assert np.all(np.diff(begins) > 0)
+
+
+def test_only_the_passage_is_trained_on_and_blocks_are_cut_at_its_ends(tmp_path):
+    text = numbered(tmp_path / "my.txt", "#")
+    text = text[:52_000] + "\nBEGIN HERE  \n" + text[52_014:99_000] + "\n END HERE\n" + text[99_011:]
+    (tmp_path / "my.txt").write_text(text, encoding="utf-8", newline="\n")
+    whole = dataset(tmp_path)
+    only = dataset(tmp_path, passages=[["BEGIN HERE", " END HERE"]])
+    first, last = text.index("BEGIN HERE"), text.index(" END HERE")
+    expected = [
+        text[max(begin, first) : min(end, last)]
+        for begin, end in split_text(len(text), "blocks")["train"]
+        if max(begin, first) < min(end, last)
+    ]
+    assert decoded(only) == "".join(expected)
+    assert only.describe()["trained_on"] == {"training_characters": sum(map(len, expected)), "also": []}
+    assert len(only.parts["train"].stretches) < len(whole.parts["train"].stretches)
+    for part in ("validation", "test"):
+        assert decoded(only, part) == decoded(whole, part)
+    half = dataset(tmp_path, passages=[["BEGIN HERE", " END HERE"]], share=0.5)
+    assert numbers(half) < numbers(only)
+
+
+def test_passages_may_overlap_and_come_in_any_order(tmp_path, text):
+    lines = [line.rstrip() for line in text.split("\n")]
+    spans = [[lines[20], ""], [lines[5], lines[25]]]
+    both = dataset(tmp_path, passages=spans)
+    assert decoded(both) == decoded(dataset(tmp_path, passages=[[lines[5], ""]]))
+
+
+def test_a_further_text_is_trained_on_and_never_tested_on(tmp_path, text):
+    other = numbered(tmp_path / "other.txt", "é", num_blocks=7)
+    whole, more = dataset(tmp_path), dataset(tmp_path, also=[str(tmp_path / "other.txt")])
+    assert decoded(more) == decoded(whole) + other
+    alphabets = [data.tokenizer.plain()["tokens"][1:] for data in (whole, more)]
+    assert alphabets[1] == sorted({*alphabets[0], "é"})
+    for part in ("validation", "test"):
+        assert decoded(more, part) == decoded(whole, part)
+    stretches = more.parts["train"].stretches
+    assert stretches[-1].tolist() == [len(decoded(whole)), len(decoded(whole)) + len(other)]
+    (told,) = more.describe()["trained_on"]["also"]
+    assert (told["name"], told["characters"], told["training_characters"]) == ("other.txt", len(other), len(other))
+
+
+def test_a_share_is_taken_of_each_text_and_of_the_text_itself_as_without_the_others(tmp_path, text):
+    numbered(tmp_path / "other.txt", "é", num_blocks=20)
+    alone, both = (
+        dataset(tmp_path, tokenizer="byte", share=0.5, **more) for more in ({}, {"also": [str(tmp_path / "other.txt")]})
+    )
+    assert numbers(both) == numbers(alone)
+    assert len(numbers(both, "é")) == 10
+
+
+def test_merges_are_learned_from_all_that_is_trained_on(tmp_path, text):
+    (tmp_path / "other.txt").write_text("zzzzqqqq " * 3_000, encoding="utf-8")
+    bpe = {"name": "bpe", "vocab_size": 300}
+    tokenizers = [
+        dataset(tmp_path, tokenizer=bpe, **more).tokenizer for more in ({}, {"also": [str(tmp_path / "other.txt")]})
+    ]
+    without, with_it = ([t.token_bytes(token) for token in range(256, t.vocab_size)] for t in tokenizers)
+    assert not any(b"z" in token for token in without)
+    assert any(b"zz" in token for token in with_it)
+
+
+def test_long_texts_stay_on_disk_and_give_the_same_tokens(tmp_path, text, cache, monkeypatch):
+    numbered(tmp_path / "other.txt", "é", num_blocks=9)
+    lines = [line.rstrip() for line in text.split("\n")]
+    options = {"also": [str(tmp_path / "other.txt")], "share": 0.5, "passages": [[lines[3], lines[33]]]}
+    short = dataset(tmp_path, **options)
+    tokens = {part: short.parts[part].tokens.tolist() for part in PARTS}
+    described = short.describe()
+    del short
+    monkeypatch.setattr(reading_module, "LONG", 1_000)
+    monkeypatch.setenv("VITRAL_CACHE", str(tmp_path / "another-cache"))
+    long = dataset(tmp_path, **options)
+    assert {part: long.parts[part].tokens.tolist() for part in PARTS} == tokens
+    assert long.fingerprint == described["fingerprint"]
+
+
+def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
+    (tmp_path / "other.txt").write_text("something else " * 400, encoding="utf-8")
+    lines = [line.rstrip() for line in text.split("\n")]
+    options = [
+        {},
+        {"share": 0.5},
+        {"share": 0.25},
+        {"passages": [[lines[3], lines[30]]]},
+        {"passages": [[lines[3], ""]]},
+        {"also": [str(tmp_path / "other.txt")]},
+        {"also": [str(tmp_path / "other.txt")], "share": 0.5},
+    ]
+    assert len({dataset(tmp_path, tokenizer="byte", **option).fingerprint for option in options}) == len(options)
+
+
+def test_a_given_tokenizer_gives_the_same_tokens_again(tmp_path, text):
+    numbered(tmp_path / "other.txt", "é", num_blocks=5)
+    first = dataset(tmp_path, also=[str(tmp_path / "other.txt")], share=0.5)
+    again = prepare(CorpusConfig.parse(first.config.plain()), tokenizer=first.tokenizer)
+    assert again.describe() == first.describe()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": 0.0}, "corpus: share: input should be greater than 0"),
+        ({"share": 1.5}, "corpus: share: input should be less than or equal to 1"),
+        ({"share": "half"}, "corpus: share: "),
+        ({"share": True}, "corpus: share: "),
+        ({"passages": ["BEGIN"]}, "corpus: passages.0"),
+        ({"passages": [["", "END"]]}, "corpus: passages: a passage begins with a line"),
+        ({"also": "machado"}, "corpus: also: "),
+        ({"also": [""]}, "corpus: also.0: "),
+        ({"shares": 0.5}, "did you mean 'share'?"),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_line(options, message):
+    with pytest.raises(UsageError) as error:
+        CorpusConfig.parse(options, "corpus")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_does_not_fit_the_text_is_one_line(tmp_path, text):
+    lines = [line.rstrip() for line in text.split("\n")]
+    begin, _ = split_text(len(text), "blocks")["test"][0]
+    held_out = begin // BLOCK
+    wrong = {
+        "no line of the text reads 'HAMLET'": {"passages": [["HAMLET", ""]]},
+        "stands before": {"passages": [[lines[20], lines[5]]]},
+        "nothing of them is in the training part": {"passages": [[lines[held_out], lines[held_out + 1]]]},
+        "is the text itself": {"also": [str(tmp_path / "my.txt")]},
+        "no such name, file or folder": {"also": ["nowhere"]},
+    }
+    for message, options in wrong.items():
+        with pytest.raises(UsageError) as error:
+            dataset(tmp_path, tokenizer="byte", **options)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_a_line_that_is_nearly_there_is_offered_and_one_that_is_there_twice_refused():
+    play = "  KING JOHN\nsome words\nKING JOHN\nmore\nTHE END\nTHE END\n"
+    assert passage_spans(play, [("KING JOHN", "")]) == [(play.index("\nKING") + 1, len(play))]
+    with pytest.raises(UsageError, match="reads 'KING JON'; did you mean 'KING JOHN'"):
+        passage_spans(play, [("KING JON", "")])
+    with pytest.raises(UsageError, match="2 lines of the text read 'THE END'"):
+        passage_spans(play, [("KING JOHN", "THE END")])
