@@ -1,0 +1,87 @@
+"""A grid of numbers: rows and columns with names, shaded cells with the number written in, one colour bar."""
+
+import math
+from collections.abc import Sequence
+
+import matplotlib.cm
+import numpy as np
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from vitral.core.errors import UsageError
+from vitral.figures.maps import ON_DARK, ON_LIGHT, WEIGHTS
+from vitral.figures.margin import text_width
+from vitral.figures.palette import GRID, MUTED
+from vitral.figures.style import FONT_SIZE, styled
+from vitral.figures.text import drawable
+
+CELL_HEIGHT, LEAST_CELL_WIDTH = 0.4, 0.72
+MOST_ROWS, MOST_COLUMNS = 64, 16
+DARK_FROM = 0.5
+MARGIN, BAR = 0.3, 1.15
+
+
+@styled
+def value_grid(
+    values: Sequence[Sequence[float | None]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    unit: str,
+    *,
+    apart: Sequence[int] = (),
+    title: str = "",
+) -> Figure:
+    """Draw a grid whose shading goes from 0 to the largest value, rounded up to a tenth.
+
+    Args:
+        values: a row for each of `rows`, zero or more; None is left blank.
+        rows: names at the left.
+        columns: names below.
+        unit: what the numbers are, beside the colour bar.
+        apart: rows before which a line is drawn.
+        title: above everything; empty for none.
+
+    Raises:
+        UsageError: no cell, more than can be read, a negative number, or names that do not fit the values.
+    """
+    shape = {len(row) for row in values}
+    if len(values) != len(rows) or shape != {len(columns)} or not columns:
+        raise UsageError(f"a grid of {len(rows)} by {len(columns)} names does not go with the values given")
+    if len(rows) > MOST_ROWS or len(columns) > MOST_COLUMNS:
+        raise UsageError(f"a grid of {len(rows)} by {len(columns)} cells cannot be read")
+    numbers = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
+    shown = np.ma.masked_invalid(numbers)
+    if (shown < 0).any():
+        raise UsageError("a grid's numbers must be zero or more")
+    highest = float(shown.max()) if shown.count() else 1.0
+    top = math.ceil(10 * highest - 1e-9) / 10 or 1.0
+    cell = max(LEAST_CELL_WIDTH, *(text_width(drawable(name)) + 0.15 for name in columns))
+    left = max(text_width(drawable(name), size=FONT_SIZE) for name in rows) + MARGIN
+    plot_width, plot_height = cell * len(columns), CELL_HEIGHT * len(rows)
+    above = 0.15 + 0.4 * bool(title)
+    width, height = left + plot_width + BAR, 0.45 + plot_height + above
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((left / width, 0.45 / height, plot_width / width, plot_height / height))
+    axes.imshow(shown, cmap=WEIGHTS, vmin=0.0, vmax=top, interpolation="none", aspect="auto")
+    for (row, column), value in np.ndenumerate(numbers):
+        if not np.isnan(value):
+            colour = ON_DARK if value > DARK_FROM * top else ON_LIGHT
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=FONT_SIZE - 1)
+    for row in apart:
+        axes.axhline(row - 0.5, color=MUTED, linewidth=1.4)
+    axes.set_xticks(range(len(columns)), [drawable(name) for name in columns], fontsize=FONT_SIZE - 1)
+    axes.set_yticks(range(len(rows)), [drawable(name) for name in rows])
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set(visible=True, color=GRID)
+    bar_height = min(plot_height, 3.2)
+    bar = figure.add_axes(
+        ((width - BAR + 0.25) / width, (height - above - bar_height) / height, 0.16 / width, bar_height / height)
+    )
+    figure.colorbar(matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS), cax=bar, label=unit)
+    bar.grid(visible=False)
+    if title:
+        figure.text(
+            0.2 / width, 1 - 0.12 / height, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1
+        )
+    return figure

@@ -1,0 +1,135 @@
+"""What heads attend to: every kind on a window worked by hand, and measures with known answers."""
+
+import math
+
+import pytest
+import torch
+
+from vitral.data import CharTokenizer
+from vitral.inspection import (
+    BROAD,
+    KINDS,
+    attended_distance,
+    attended_share,
+    entropy_share,
+    kind_masks,
+    landmarks,
+    name_of,
+    overlap,
+    patient_queries,
+    uniform_weights,
+)
+
+TOKENIZER = CharTokenizer("\n ab")
+WINDOW = "ab\nab a"
+CAUSAL = torch.ones(7, 7, dtype=torch.bool).tril()
+ALL = torch.ones(7, dtype=torch.bool)
+
+
+def keys_of(kind: str, query: int) -> list[int]:
+    """Which keys of `WINDOW` are of a kind, as seen from a query."""
+    tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
+    return torch.nonzero(kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)[kind][0, query]).flatten().tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "keys"),
+    [
+        ("itself", 6, [6]),
+        ("previous", 6, [5]),
+        ("previous", 0, []),
+        ("near", 6, [2, 3, 4]),
+        ("near", 2, [0]),
+        ("first", 6, [0]),
+        ("same", 6, [0, 3]),
+        ("same", 3, [0]),
+        ("same", 5, []),
+        ("after same", 6, [1, 4]),
+        ("after same", 3, [1]),
+        ("after same", 1, []),
+        ("word", 6, [5]),
+        ("word", 5, [2]),
+        ("word", 2, []),
+        ("line", 6, [2]),
+        ("line", 2, []),
+    ],
+)
+def test_kinds_are_those_worked_by_hand(kind: str, query: int, keys: list[int]) -> None:
+    assert keys_of(kind, query) == keys
+
+
+def test_a_key_just_after_an_equal_neighbour_may_be_the_query_itself() -> None:
+    tokens = torch.from_numpy(TOKENIZER.encode("aab"))[None]
+    found = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL[:3, :3])["after same"][0]
+    assert torch.nonzero(found).tolist() == [[1, 1]]
+
+
+def test_no_kind_holds_a_key_that_is_not_visible() -> None:
+    tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
+    masks = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
+    assert list(masks) == list(KINDS)
+    assert not any((mask & ~CAUSAL).any() for mask in masks.values())
+
+
+def test_a_head_on_the_previous_token_has_all_its_weight_there() -> None:
+    tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
+    masks = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
+    weights = torch.zeros(1, 2, 7, 7)
+    weights[0, 0, range(1, 7), range(6)] = 1.0
+    weights[0, :, 0, 0] = 1.0
+    weights[0, 1, range(1, 7), range(1, 7)] = 1.0
+    share = attended_share(weights, masks["previous"], ALL)
+    assert share is not None
+    assert share.tolist() == [1.0, 0.0]
+    assert attended_distance(weights, ALL).tolist() == [6 / 7, 0.0]
+
+
+def test_uniform_attention_has_the_share_of_visible_keys() -> None:
+    tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
+    even, masks = uniform_weights(CAUSAL), kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
+    share = attended_share(even, masks["first"], ALL)
+    assert share is not None
+    assert float(share) == pytest.approx(sum(1 / n for n in range(1, 8)) / 7)
+    assert float(entropy_share(even, CAUSAL, ALL)[0]) == pytest.approx(6 / 7)  # the first query has nothing to spread
+    assert float(attended_distance(even, ALL)[0]) == pytest.approx(sum(n / 2 for n in range(7)) / 7)
+
+
+def test_shares_are_measured_where_there_is_such_a_key() -> None:
+    tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
+    masks = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
+    assert attended_share(uniform_weights(CAUSAL), masks["line"], ALL[:7] & (torch.arange(7) < 3)) is None
+    share = attended_share(uniform_weights(CAUSAL), masks["line"], ALL)
+    assert share is not None
+    assert float(share) == pytest.approx((1 / 4 + 1 / 5 + 1 / 6 + 1 / 7) / 4)
+
+
+def test_queries_with_few_keys_are_left_out() -> None:
+    causal = torch.ones(11, 11, dtype=torch.bool).tril()
+    assert torch.nonzero(patient_queries(causal)).flatten().tolist() == [7, 8, 9, 10]
+    assert torch.nonzero(patient_queries(CAUSAL)).flatten().tolist() == [6]
+
+
+def test_overlap_is_one_for_equal_heads_and_zero_for_disjoint_ones() -> None:
+    weights = torch.zeros(1, 3, 2, 2)
+    weights[0, :2, :, 0] = 1.0
+    weights[0, 2, :, 1] = 1.0
+    queries = torch.tensor([True, True])
+    assert overlap(weights[:, :2], queries) == pytest.approx(1.0)
+    assert overlap(weights[:, 1:], queries) == pytest.approx(0.0)
+    assert overlap(weights, queries) == pytest.approx(1 / 3)
+    assert overlap(weights[:, :1], queries) is None
+
+
+def test_overlap_of_a_half_shared_pair_is_worked_by_hand() -> None:
+    weights = torch.tensor([[[[1.0, 0.0]], [[0.5, 0.5]]]]).expand(1, 2, 2, 2)
+    middle = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    expected = 1 - (middle - math.log(2) / 2) / math.log(2)
+    assert overlap(weights, torch.tensor([True, True])) == pytest.approx(expected)
+
+
+def test_a_head_is_named_after_its_largest_share_beyond_uniform() -> None:
+    uniform = {"near": 0.3, "previous": 0.1, "line": None}
+    assert name_of({"near": 0.45, "previous": 0.3, "line": 0.9}, uniform) == "previous"
+    assert name_of({"near": 0.45, "previous": 0.11, "line": None}, uniform) == "near"
+    assert name_of({"near": 0.39, "previous": 0.19}, uniform) == BROAD
+    assert name_of({}, uniform) == BROAD

@@ -1,0 +1,171 @@
+"""Neighbours, counted contexts and minimal pairs: by hand on a few words."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.data import BPETokenizer, CharTokenizer, Part
+from vitral.inspection import (
+    MinimalPair,
+    co_occurrences,
+    cosines,
+    fill,
+    log_probability,
+    nearest,
+    place_of,
+    positive_pmi,
+    preference,
+    spearman,
+    whole_words,
+    wilson,
+)
+from vitral.model import ModelConfig, Transformer
+
+# " th" is 256, " the" 257, " a" 258
+TOKENIZER = BPETokenizer(((32, 116), (256, 104), (257, 101), (32, 97)))
+SPACED_T, SPACED_TH, SPACED_THE, SPACED_A = 256, 257, 258, 259
+
+
+def part_of(*stretches: str | list[int]) -> Part:
+    """These stretches as tokens."""
+    pieces = [np.array(TOKENIZER.encode(each) if isinstance(each, str) else each) for each in stretches]
+    ends = np.cumsum([0, *map(len, pieces)])
+    return Part(np.concatenate(pieces).astype(np.uint16), np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
+
+
+def test_cosines_are_angles_and_a_zero_vector_is_like_nothing() -> None:
+    rows = torch.tensor([[3.0, 4.0], [-4.0, 3.0], [0.0, 0.0]])
+    assert torch.allclose(
+        cosines(rows, rows), torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).double()
+    )
+    assert float(cosines(rows[:1], torch.tensor([[1.0, 0.0]]))) == pytest.approx(0.6)
+
+
+def test_the_nearest_come_first_and_a_word_is_not_its_own_neighbour() -> None:
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.1], [2.0, 0.2]])
+    found = nearest(rows, 0, [0, 1, 2, 3, 4], 3)
+    assert [one.index for one in found] == [3, 4, 2]
+    assert found[2].cosine == pytest.approx(math.sqrt(0.5))
+    with pytest.raises(UsageError, match="no other"):
+        nearest(rows, 0, [0], 3)
+
+
+def test_whole_words_are_not_parts_of_longer_ones() -> None:
+    part = part_of(" the the them, a at at at the")
+    found = {least: whole_words(TOKENIZER, part, least_count=1, most=9, least_share=least) for least in (0.0, 0.5)}
+    # " the" ends a word in 3 of 4 places, " a" in 1 of 4.
+    assert found[0.0].tolist() == [SPACED_THE, SPACED_A]
+    assert found[0.5].tolist() == [SPACED_THE]
+    assert whole_words(TOKENIZER, part, least_count=5, most=9, least_share=0.0).tolist() == []
+    assert whole_words(TOKENIZER, part, least_count=1, most=1, least_share=0.0).tolist() == [SPACED_THE]
+
+
+def test_contexts_are_counted_on_either_side_and_not_across_a_border() -> None:
+    part = part_of([1, 2, 3, 1], [2, 2])
+    counts = co_occurrences(part, np.array([2, 1]), 4, reach=2)
+    before, after = counts[:, :4], counts[:, 4:]
+    assert before.tolist() == [[0, 1, 1, 0], [0, 0, 1, 1]]
+    assert after.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1]]
+
+
+def test_positive_pmi_is_worked_by_hand() -> None:
+    found = positive_pmi(np.array([[6, 2], [0, 4]]))
+    # p(0, 0) = 6/12 against 8/12 · 6/12; p(1, 1) = 4/12 against 4/12 · 6/12; p(0, 1) is below chance.
+    assert np.allclose(found, [[math.log(1.5), 0], [0, math.log(2)]])
+
+
+def test_rank_correlation_sees_order_alone_and_shuffles_words_not_pairs() -> None:
+    one = np.array([[0, 1, 2, 3], [1, 0, 4, 5], [2, 4, 0, 6], [3, 5, 6, 0]], dtype=float)
+    identity = np.arange(4)[None]
+    for likeness, expected in ((np.exp(one), 1.0), (-one, -1.0)):
+        correlation, shuffled = spearman(one, likeness, identity)
+        assert correlation == pytest.approx(expected)
+        assert shuffled == [pytest.approx(expected)]
+    order = np.array([2, 0, 3, 1])
+    _, (shuffled,) = spearman(one, one, order[None])
+    upper = np.triu_indices(4, 1)
+    expected = np.corrcoef(one[np.ix_(order, order)][upper], one[upper])[0, 1]
+    assert shuffled == pytest.approx(expected)
+    assert spearman(np.ones((4, 4)), one, identity)[0] == 0.0
+
+
+def test_pairs_differ_in_the_element_alone_and_balance_its_forms() -> None:
+    pairs = fill(
+        ["{subject} near {other} {element}.", "{subject} {element} by {same}."],
+        [("A dog", "Dogs"), ("A cat", "Cats"), ("A cow", "Cows")],
+        [("runs", "run"), ("was", "were")],
+        [("a man", "men"), ("a boy", "boys")],
+    )
+    assert len(pairs) == 6
+    assert pairs[0] == MinimalPair("A dog near men runs.", "A dog near men run.")
+    assert pairs[3] == MinimalPair("Cats run by boys.", "Cats runs by boys.")
+    assert pairs[4] == MinimalPair("A cow near men was.", "A cow near men were.")
+    with pytest.raises(UsageError, match="template"):
+        fill([], [("a", "b")], [("c", "d")])
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    config = ModelConfig.parse({"context_length": 13, "d_model": 6, "num_heads": 2, "num_layers": 1})
+    model = Transformer(config, CharTokenizer("\n ab.").vocab_size, seed=3).eval()
+    with torch.no_grad():
+        model.token_embedding.weight.normal_(generator=torch.Generator().manual_seed(1))
+    return model
+
+
+def test_log_probability_is_the_chain_of_conditionals(model: Transformer) -> None:
+    tokens, start = np.array([3, 4, 5]), 1
+    total = 0.0
+    for place in range(3):
+        given = torch.tensor([[start, *tokens[:place].tolist()]])
+        with torch.inference_mode():
+            total += float(model(given)[0, -1].double().log_softmax(-1)[tokens[place]])
+    assert log_probability(model, tokens, start) == pytest.approx(total, abs=1e-5)
+    with pytest.raises(UsageError, match="14 tokens"):
+        log_probability(model, np.ones(14, dtype=np.int64), start)
+
+
+def test_probabilities_of_all_texts_of_a_length_add_up_to_one(model: Transformer) -> None:
+    every = [log_probability(model, np.array([one, two]), 1) for one in range(6) for two in range(6)]
+    assert sum(map(math.exp, every)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_preference_turns_its_sign_with_the_pair(model: Transformer) -> None:
+    tokenizer = CharTokenizer("\n ab.")
+    one = preference(model, tokenizer, MinimalPair("ab.", "ba."))
+    assert one != 0
+    assert preference(model, tokenizer, MinimalPair("ba.", "ab.")) == -one
+    with pytest.raises(UsageError):
+        preference(model, tokenizer, MinimalPair("ab?", "ba."))
+
+
+def test_a_word_is_found_where_its_last_token_is() -> None:
+    tokens, place = place_of(TOKENIZER, "So the man, then", "the")
+    assert int(tokens[0]) == ord("\n")
+    assert int(tokens[place]) == SPACED_THE
+    tokens, place = place_of(TOKENIZER, "man, at all", "man")
+    assert (place, int(tokens[place])) == (3, ord("n"))
+
+
+@pytest.mark.parametrize("sentence", ["no such word", "then", "a the and the"])
+def test_a_word_must_stand_in_its_sentence_once(sentence: str) -> None:
+    with pytest.raises(UsageError, match="the word 'the' stands"):
+        place_of(TOKENIZER, sentence, "the")
+
+
+def test_wilsons_interval_is_that_of_the_tables() -> None:
+    low, high = wilson(0.0, 10)
+    assert (low, high) == (pytest.approx(0.0, abs=1e-12), pytest.approx(0.2775, abs=1e-4))
+    assert wilson(15 / 20, 20) == (pytest.approx(0.5313, abs=1e-4), pytest.approx(0.8881, abs=1e-4))
+    assert wilson(0.5, 10, 0.99)[0] < wilson(0.5, 10)[0]
+    with pytest.raises(UsageError, match="0 trials"):
+        wilson(0.5, 0)
+
+
+def test_wilsons_interval_holds_the_truth_as_often_as_it_says() -> None:
+    draws = np.random.default_rng(2).binomial(60, 0.3, size=2000)
+    held = [low <= 0.3 <= high for low, high in (wilson(count / 60, 60) for count in draws.tolist())]
+    assert 0.93 <= np.mean(held) <= 0.97
