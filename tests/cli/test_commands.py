@@ -46,7 +46,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "explain": "--text --layer --head --query --key --column --block --ending --digits --lang --format --out "
         "--tiny --exercise --positions --d-model --num-heads --mask --scale --seed --checkpoint --device --dtype",
         "check": "--fix --out --lang --format --list",
-        "study": "--base --corpus --out --seeds --set",
+        "study": "--budget --base --corpus --out --seeds --set",
     }
     for command, options in expected.items():
         told = vitral(command, "--help").out

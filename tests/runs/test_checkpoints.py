@@ -193,5 +193,5 @@ def test_a_model_of_many_tensors_may_describe_them_at_length(tmp_path: Path) -> 
     folder = save_checkpoint(tmp_path, Checkpoint(7, model, {}, {}))
     with pytest.raises(UsageError, match="11,003 tensors"):
         load_checkpoint(folder)  # of nobody knows which model
-    found = load_checkpoint(folder, shapes={name: (3,) for name in model})
+    found = load_checkpoint(folder, shapes=dict.fromkeys(model, (3,)))
     assert torch.equal(found.model["blocks.11002.attn.out_proj.bias"], torch.full((3,), 11002.0))

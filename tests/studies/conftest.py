@@ -13,6 +13,9 @@ from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
 Made = Callable[..., StudyResult]
+WHOLE = study_named("no-attention")
+FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4]})
+"""The study `no-attention` with its first four arms."""
 LINES = NgramLines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
 BASE = RunConfig.parse({"model": {"context_length": 7, "d_model": 12, "num_heads": 3}, "training": {"steps": 10}})
 
@@ -22,7 +25,7 @@ def made(tmp_path: Path) -> Made:
     """A function that makes a result of `no-attention` from losses by arm, one for each seed, None where it stopped."""
 
     def make(losses: Mapping[str, Sequence[float | None]], first_seeds: Sequence[int] | None = None) -> StudyResult:
-        study = study_named("no-attention")
+        study = FOUR
         seeds = tuple(range(1, 1 + max(map(len, losses.values()))))
         resolved = [arm for arm in resolve(study, BASE, 31) if arm.arm.name in losses]
 
@@ -93,4 +96,4 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 @pytest.fixture(scope="session")
 def trained(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
     """The study `no-attention` with two seeds, really trained."""
-    return run_study(study_named("no-attention"), tiny, tmp_path_factory.mktemp("study"), seeds=[5, 7])
+    return run_study(FOUR, tiny, tmp_path_factory.mktemp("study"), seeds=[5, 7])

@@ -104,7 +104,7 @@ def test_an_unknown_study_offers_the_nearest() -> None:
 
 
 def test_the_arms_of_no_attention_differ_from_the_base_only_where_they_say() -> None:
-    full, without, matched, linear = resolve(study_named("no-attention"), BASE, VOCAB)
+    full, without, matched, linear, *_ = resolve(study_named("no-attention"), BASE, VOCAB)
     assert full.config == BASE
     assert without.config.model.attention == matched.config.model.attention == "none"
     assert linear.config.model.feed_forward == "none"

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.studies.conftest import FOUR
 from vitral.core.errors import UsageError
 from vitral.data.batches import Batches
 from vitral.runs import RunFolder
-from vitral.studies import Study, StudyResult, run_study, study_named
+from vitral.studies import Study, StudyResult, run_study
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -72,7 +73,7 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
         current[0] = event["run"]
 
     monkeypatch.setattr(Batches, "batch", spied)
-    run_study(study_named("no-attention"), tiny, tmp_path / "s", seeds=[1, 2], reporter=reporter)
+    run_study(FOUR, tiny, tmp_path / "s", seeds=[1, 2], reporter=reporter)
     first, second = [seen[n] for n in (1, 2, 3, 4)], [seen[n] for n in (5, 6, 7, 8)]
     assert len(first[0]) == tiny.training.steps
     assert all(batches == first[0] for batches in first)
@@ -82,7 +83,7 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
 
 def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult) -> None:
     log = Log()
-    again = run_study(study_named("no-attention"), tiny, trained.folder, seeds=[5, 7], reporter=log)
+    again = run_study(FOUR, tiny, trained.folder, seeds=[5, 7], reporter=log)
     assert again == trained
     assert {state for _, _, state in log.states} == {"found"}
     assert len(log.states) == 8
@@ -124,7 +125,7 @@ def test_a_run_asked_to_stop_ends_its_step_and_goes_on_next_time(tiny: RunConfig
 
 
 def test_a_reworded_study_is_the_same_study(tiny: RunConfig, trained: StudyResult) -> None:
-    plain = study_named("no-attention").plain()
+    plain = FOUR.plain()
     reworded = Study.parse(plain | {"title": "Otherwise", "question": "Otherwise?"})
     assert run_study(reworded, tiny, trained.folder, seeds=[5, 7]).arms == trained.arms
 
@@ -156,7 +157,7 @@ def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, t
 def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfig, trained: StudyResult) -> None:
     longer = RunConfig.parse(tiny.plain() | {"training": tiny.training.plain() | {"steps": 7}})
     with pytest.raises(UsageError, match=r"base\.training\.steps is 6 there and 7 here") as refused:
-        run_study(study_named("no-attention"), longer, trained.folder, seeds=[5, 7])
+        run_study(FOUR, longer, trained.folder, seeds=[5, 7])
     assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match=r"study\.arms"):
         run_study(PAIR, tiny, trained.folder, seeds=[5, 7])
@@ -164,7 +165,7 @@ def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfi
 
 def test_the_seed_of_the_base_makes_no_other_study(tiny: RunConfig, trained: StudyResult) -> None:
     other = RunConfig.parse(tiny.plain() | {"seed": 11})
-    assert run_study(study_named("no-attention"), other, trained.folder, seeds=[5, 7]) == trained
+    assert run_study(FOUR, other, trained.folder, seeds=[5, 7]) == trained
 
 
 def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from vitral.api.configuring import configure
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.studies import Report, Study, read_study, run_study, study_named, write_report
+from vitral.studies.design import BUDGETS, BudgetName
+from vitral.studies.probes import probe_named
 from vitral.training import Reporter, RunConfig, silent
 
 
@@ -21,22 +23,24 @@ class PlannedStudy:
     seeds: tuple[int, ...]
     out: Path
     command: str
+    budget: BudgetName | None = None
 
     def run(self, *, reporter: Reporter = silent) -> Report:
-        """Train what is not trained yet and write the report.
+        """Train and measure what is not there yet and write the report.
 
         Raises:
             UsageError: the design does not fit the base, or the folder holds another study.
             StorageError: the disk did not take it.
         """
-        result = run_study(self.study, self.base, self.out, seeds=self.seeds, reporter=reporter)
+        result = run_study(self.study, self.base, self.out, seeds=self.seeds, budget=self.budget, reporter=reporter)
         return write_report(result, command=self.command)
 
 
 def study_at(
     name: str,
-    start: str,
+    start: str | None = None,
     *,
+    budget: str | None = None,
     corpus: str | None = None,
     seeds: str | None = None,
     settings: Sequence[str] = (),
@@ -46,26 +50,47 @@ def study_at(
 
     Args:
         name: a study's name or a `.toml` file.
-        start: preset or configuration of the base model.
+        start: preset or configuration of the base model, taken as it is; the study's own, with what its budget lays
+            over it, if None.
+        budget: "quick", "standard" or "full"; quick if None, for a study that has budgets.
         corpus: the text, instead of the configuration's.
         seeds: comma-separated; the study's own if None.
         settings: `KEY=VALUE` overrides of the base.
-        out: the folder; `studies/NAME` if None.
+        out: the folder; `studies/NAME-BUDGET`, or `studies/NAME` for a study of one size, if None.
 
     Raises:
         UsageError: something of this is unknown or malformed.
     """
-    study = read_study(Path(name)) if name.endswith(".toml") else study_named(name)
-    base = configure(start, corpus=corpus, overrides=[assignment(setting) for setting in settings])
-    chosen = study.seeds if seeds is None else _seeds(seeds)
-    given = [("--base", start), ("--corpus", corpus), ("--seeds", seeds), *(("--set", setting) for setting in settings)]
-    words = [
-        "vitral",
-        "study",
-        name,
-        *(word for option, value in given if value is not None for word in (option, value)),
-    ]
-    return PlannedStudy(study, base, tuple(chosen), out or Path("studies") / study.name, shlex.join(words))
+    whole = read_study(Path(name)) if name.endswith(".toml") else study_named(name)
+    for probe in whole.probes:
+        probe_named(probe)
+    chosen = _budget(whole, budget)
+    study = whole if chosen is None else whole.at(chosen)
+    given = [assignment(setting) for setting in settings]
+    laid = [whole.budgets[chosen].changes] if chosen is not None and start is None else []
+    base = configure(start or whole.base, corpus=corpus, overrides=[*laid, *given])
+    numbers = study.seeds if seeds is None else _seeds(seeds)
+    options = [("--base", start), ("--budget", budget), ("--corpus", corpus), ("--seeds", seeds)]
+    options += [("--set", setting) for setting in settings]
+    words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
+    folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
+    return PlannedStudy(study, base, tuple(numbers), folder, shlex.join(map(str, words)), chosen)
+
+
+def _budget(study: Study, name: str | None) -> BudgetName | None:
+    """The budget of that name, or the smallest the study has; None for a study without.
+
+    Raises:
+        UsageError: the study has none of that name.
+    """
+    if name is None:
+        return next((budget for budget in BUDGETS if budget in study.budgets), None)
+    known: dict[str, BudgetName] = {budget: budget for budget in BUDGETS}
+    chosen = known.get(name)
+    if chosen is None:
+        raise UsageError(f"--budget {name}: not one of {', '.join(BUDGETS)}")
+    study.at(chosen)
+    return chosen
 
 
 def _seeds(text: str) -> list[int]:

@@ -10,9 +10,15 @@ from vitral.cli.options import SetOption
 
 def study(
     name: Annotated[str, typer.Argument(metavar="NAME|MY.toml|list", help="A study, a file, or list for all names.")],
-    start: Annotated[str, typer.Option("--base", help="Preset or configuration of the base model.")] = "shakespeare",
+    budget: Annotated[
+        str | None,
+        typer.Option(help="quick (up to 5 minutes on 2 cores), standard (up to 30) or full; quick if left out."),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--base", help="Preset or configuration of the base, instead of the study's own.")
+    ] = None,
     text: Annotated[str | None, typer.Option("--corpus", help="The text, instead of the configuration's.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The study's folder; studies/NAME if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The study's folder; studies/NAME-BUDGET if left out.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, as in 1,2,3; instead of the study's.")] = None,
     settings: SetOption = None,
 ) -> None:
@@ -25,7 +31,7 @@ def study(
     if name == "list":
         list_studies()
         return
-    plan = study_at(name, start, corpus=text, seeds=seeds, settings=settings or [], out=out)
+    plan = study_at(name, start, budget=budget, corpus=text, seeds=seeds, settings=settings or [], out=out)
     with live_reporter() as report:
         done = plan.run(reporter=report)
     print_findings(done)

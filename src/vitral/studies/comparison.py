@@ -1,8 +1,8 @@
-"""Every arm against the base, seed by seed, the p values corrected for how many comparisons there are."""
+"""Every arm against its rival, seed by seed, the p values corrected for how many comparisons there are."""
 
 from dataclasses import dataclass
 
-from vitral.studies.results import StudyResult
+from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.statistics import Interval, PairedDifference, holm, mean_interval, paired_difference
 
 
@@ -13,7 +13,8 @@ class Comparison:
     Attributes:
         arm: its name.
         mean: test loss at the last step over its finished seeds; None if there are none.
-        paired: against the base, over the seeds that both finished; None for the base and where there are none.
+        paired: against its rival, over the seeds that both finished; None for the base, where there are none, and
+            where the arm's loss is of another task.
         adjusted_p: of the paired difference after Holm's correction over all arms; None where there is no p value.
     """
 
@@ -24,13 +25,13 @@ class Comparison:
 
 
 def compare(result: StudyResult) -> tuple[Comparison, ...]:
-    """One comparison for each arm, in the study's order; the base's has no difference."""
-    base = result.arms[0].losses
+    """One comparison for each arm, in the study's order: with the base, or with the arm it names."""
     pairs: dict[str, PairedDifference] = {}
     for arm in result.arms[1:]:
-        shared = [seed for seed in base if seed in arm.losses]
+        rival = rival_of(result, arm).losses
+        shared = [seed for seed in rival if seed in arm.losses] if arm.arm.compared else []
         if shared:
-            pairs[arm.arm.name] = paired_difference([arm.losses[s] for s in shared], [base[s] for s in shared])
+            pairs[arm.arm.name] = paired_difference([arm.losses[s] for s in shared], [rival[s] for s in shared])
     tested = {name: pair.p_value for name, pair in pairs.items() if pair.p_value is not None}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     return tuple(
@@ -42,3 +43,8 @@ def compare(result: StudyResult) -> tuple[Comparison, ...]:
         )
         for arm in result.arms
     )
+
+
+def rival_of(result: StudyResult, arm: ArmResult) -> ArmResult:
+    """The arm that this one is compared with."""
+    return result.arms[0] if arm.arm.against is None else result.arm(arm.arm.against)

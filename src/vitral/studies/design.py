@@ -5,7 +5,7 @@ compared; whatever an arm does not change is the base's, the batches included.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -13,12 +13,16 @@ from pydantic import Field, field_validator, model_validator
 
 from vitral.core.config import Config, differences, merge
 from vitral.core.errors import UsageError
-from vitral.model import ModelConfig, count_parameters
+from vitral.data.config import CorpusConfig
+from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
 
 SHARED = ("seed", "corpus")
 """What arms may not change: they are paired by the seed, and losses of different tokens cannot be compared."""
 WIDEST = 2**24
+BudgetName = Literal["quick", "standard", "full"]
+BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
+Unit = Literal["nats per token", "bits per character"]
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 
@@ -30,21 +34,38 @@ class Arm(Config):
         name: short, for folders and tables: small letters, digits, hyphens.
         title: what a reader should call it.
         changes: nested configuration values that differ from the base's; empty for the base alone.
-        match: "parameters": choose model.d_ff so that the arm has as many parameters as the base, as nearly as can be.
+        match: "parameters": choose model.d_ff so that the arm has as many parameters as the base, as nearly as can be;
+            "flops": choose training.steps so that its training takes as many floating-point operations.
+        budget: the smallest budget in which the arm takes part.
+        compared: whether its loss is of the same task as the base's, so that a difference means something.
+        against: the arm it is compared with; left out: the base.
     """
 
     name: Name
     title: str
     changes: dict[str, Any] = Field(default_factory=dict)
-    match: Literal["parameters"] | None = None
+    match: Literal["parameters", "flops"] | None = None
+    budget: BudgetName = "quick"
+    compared: bool = True
+    against: Name | None = None
 
-    @field_validator("changes")
+
+class Budget(Config):
+    """How much a study may cost.
+
+    Attributes:
+        seeds: of the runs.
+        changes: nested configuration values laid over the study's base: its steps and sizes at this budget.
+    """
+
+    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3)
+    changes: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("seeds")
     @classmethod
-    def _leave_what_is_shared(cls, changes: dict[str, Any]) -> dict[str, Any]:
-        for key in SHARED:
-            if key in changes:
-                raise ValueError(f"an arm cannot change {key!r}: all arms of a study share it")
-        return changes
+    def _can_be_drawn(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        check_seeds(seeds)
+        return seeds
 
 
 class Study(Config):
@@ -54,22 +75,36 @@ class Study(Config):
         name: of the study, as typed after `vitral study`.
         title: of the report.
         question: what is asked.
+        source: what the documents this laboratory follows say of it.
         claim: what theory says must happen; the verdict says whether the numbers agree.
-        arms: the base first, then at least one other.
-        seeds: the runs' seeds; three or more allow an interval worth having.
+        design: why it is asked in this way, for the report.
+        base: preset, `.toml` file or text of the base arm's configuration, where the command names none.
+        arms: the base first, then at least one other, unless there are probes.
+        seeds: the runs' seeds, where no budget says otherwise; three or more allow an interval worth having.
+        budgets: by name, seeds and sizes; a smaller one leaves out arms and sizes rather than steps.
+        probes: what is measured besides the loss, by name.
+        unit: of the losses that are compared; bits per character where arms differ in their tokens.
+        varies_text: whether arms may change the text or its tokens.
     """
 
     name: Name
     title: str
     question: str
+    source: str = ""
     claim: str = ""
+    design: str = ""
+    base: str = "study"
     arms: Annotated[tuple[Arm, ...], Field(strict=False)]
     seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3)
+    budgets: dict[BudgetName, Budget] = Field(default_factory=dict)
+    probes: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    unit: Unit = "nats per token"
+    varies_text: bool = False
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> "Study":
         names = [arm.name for arm in self.arms]
-        if len(names) < 2:
+        if len(names) < (1 if self.probes else 2):
             raise ValueError("arms: a study compares at least two arms, the first being the base")
         if len(set(names)) < len(names):
             raise ValueError(f"arms: two arms are called {_repeated(names)!r}")
@@ -79,8 +114,26 @@ class Study(Config):
         for arm in others:
             if not arm.changes:
                 raise ValueError(f"arms: {arm.name!r} changes nothing, so there is nothing to compare")
+            for key in SHARED if not self.varies_text else ("seed",):
+                if key in arm.changes:
+                    raise ValueError(f"arms: {arm.name!r} cannot change {key!r}: all arms of a study share it")
+            if arm.against is not None and arm.against not in names[: names.index(arm.name)]:
+                raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which is no arm before it")
         check_seeds(self.seeds)
         return self
+
+    def at(self, budget: BudgetName) -> "Study":
+        """The study as a budget allows it: fewer arms, other seeds.
+
+        Raises:
+            UsageError: the study has no such budget.
+        """
+        if budget not in self.budgets:
+            known = ", ".join(self.budgets) or "it has one size only"
+            raise UsageError(f"study {self.name}: no budget is called {budget!r}; known: {known}")
+        reached = BUDGETS.index(budget)
+        arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
+        return self.model_copy(update={"arms": arms, "seeds": self.budgets[budget].seeds})
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -105,38 +158,84 @@ class ResolvedArm:
         arm: as designed.
         config: its whole configuration; the seed is the base's and replaced for each run.
         num_parameters: learned numbers.
+        flops_per_token: floating-point operations of one training step, per token, forward and backward.
     """
 
     arm: Arm
     config: RunConfig
     num_parameters: int
+    flops_per_token: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens a run of this arm is trained on."""
+        return self.config.training.steps * _tokens_per_step(self.config)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a run's training."""
+        return self.num_tokens * self.flops_per_token
 
 
-def resolve(study: Study, base: RunConfig, vocab_size: int) -> tuple[ResolvedArm, ...]:
-    """Every arm's whole configuration, widths chosen where an arm asks to be matched.
+VocabOf = Callable[[CorpusConfig], int]
+
+
+def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[ResolvedArm, ...]:
+    """Every arm's whole configuration, widths or steps chosen where an arm asks to be matched.
+
+    Args:
+        study: the design.
+        base: configuration of the base arm.
+        vocab_size: tokens of the vocabulary, or a function that tells them from the text's configuration.
 
     Raises:
         UsageError: an arm's changes do not make a configuration, do not differ from the base, or make two arms the
             same.
     """
-    target = count_parameters(base.model, vocab_size)
+    vocab_of = vocab_size if callable(vocab_size) else lambda _: vocab_size
+    target = count_parameters(base.model, vocab_of(base.corpus))
     resolved: list[ResolvedArm] = []
     for arm in study.arms:
         config = RunConfig.parse(merge(base.plain(), arm.changes), f"study {study.name}, arm {arm.name}")
+        vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
                 f"study {study.name}, arm {arm.name}: training.plan and minutes are the base's, for all arms"
             )
-        if arm.match:
-            width = matched_width(config.model, target, vocab_size)
+        if arm.match == "parameters":
+            width = matched_width(config.model, target, vocab)
             config = RunConfig.parse(merge(config.plain(), {"model": {"d_ff": width}}), f"arm {arm.name}")
+        elif arm.match == "flops":
+            config = matched_steps(config, resolved[0].flops, vocab)
         for other in resolved:
             if config == other.config:
                 raise UsageError(
                     f"study {study.name}: arms {other.arm.name!r} and {arm.name!r} have the same configuration"
                 )
-        resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab_size)))
+        resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
     return tuple(resolved)
+
+
+def _flops(config: RunConfig, vocab_size: int) -> int:
+    costs = cost(config.model, vocab_size)
+    return costs.forward_flops + costs.backward_flops
+
+
+def _tokens_per_step(config: RunConfig) -> int:
+    return config.training.batch_size * config.training.accumulation * config.model.context_length
+
+
+def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
+    """The configuration with the number of steps whose training takes nearest to `flops` operations, at least one.
+
+    What was evaluated once, at the end, still is; other intervals stay in proportion.
+    """
+    before = config.training.steps
+    steps = max(1, round(flops / (_flops(config, vocab_size) * _tokens_per_step(config))))
+    every = max(1, round(config.training.evaluate_every * steps / before))
+    return RunConfig.parse(
+        merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), "matched steps"
+    )
 
 
 def matched_width(model: ModelConfig, target: int, vocab_size: int) -> int:

@@ -1,5 +1,6 @@
 """A study's two figures: test loss while training, and test loss at the end, both with the n-gram lines."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.wording import nats
 
 FOLDER = "figures"
-LOSS = "test loss (nats per token)"
+MOST_CURVES = 8
+"""More can not be told apart; the dots show them all."""
+NEAR, NEAR_AT_LEAST = 0.5, 0.25
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ def references(result: StudyResult) -> list[Reference]:
     """The n-gram lines, by name."""
     from vitral.evaluation import line_name
 
-    return [Reference(line_name(order), loss) for order, loss in sorted(result.lines.orders.items())]
+    return [Reference(line_name(order), result.line(order)) for order in sorted(result.lines.orders)]
 
 
 def draw_figures(result: StudyResult, report: Path) -> list[Drawn]:
@@ -41,10 +44,13 @@ def draw_figures(result: StudyResult, report: Path) -> list[Drawn]:
 
 
 def _curves(result: StudyResult, report: Path) -> Drawn | None:
-    curves = [_curve(arm) for arm in result.arms]
-    if not any(curve.steps for curve in curves):
+    compared = [arm for arm in result.arms if arm.arm.compared]
+    curves = [_curve(arm) for arm in compared]
+    if not any(len(curve.steps) > 1 for curve in curves) or len(curves) > MOST_CURVES:
         return None
-    figure = loss_curves(curves, references=references(result), title="Test loss while training", y_label=LOSS)
+    figure = loss_curves(
+        curves, references=_near(result, curves), title="Test loss while training", y_label=_loss(result)
+    )
     caption = (
         f"Test loss against optimizer steps, {_over(result)}. Dotted: what counting n-grams in the training text "
         "achieves on the same test text."
@@ -55,21 +61,36 @@ def _curves(result: StudyResult, report: Path) -> Drawn | None:
 
 def _curve(arm: ArmResult) -> Curve:
     """Mean and range over the seeds that finished, or over those that did not if none did."""
-    finished = [run.curve for run in arm.runs if run.seed in arm.losses]
+    curves = {run.seed: [(step, loss * arm.factor) for step, loss in run.curve] for run in arm.runs}
+    finished = [curve for seed, curve in curves.items() if seed in arm.losses]
     label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
-    return band(label, finished or [run.curve for run in arm.runs])
+    return band(label, finished or list(curves.values()))
+
+
+def _loss(result: StudyResult) -> str:
+    return f"test loss ({result.study.unit})"
+
+
+def _near(result: StudyResult, curves: Sequence[Curve]) -> list[Reference]:
+    """The lines that stand among the measured losses or beside them: others would only press these together."""
+    values = [value for curve in curves for value in curve.values[-1:]]
+    low, high = min(values), max(values)
+    room = max(NEAR * (high - low), NEAR_AT_LEAST)
+    return [reference for reference in references(result) if low - room <= reference.value <= high + room]
 
 
 def _intervals(result: StudyResult, report: Path) -> Drawn | None:
     rows, told = [], []
     for arm, comparison in zip(result.arms, compare(result), strict=True):
         mean = comparison.mean
-        if mean is not None:
+        if mean is not None and arm.arm.compared:
             rows.append(Row(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
             told.append(f"{arm.arm.title} {nats(mean.mean)}")
     if not rows:
         return None
-    figure = interval_dots(rows, references=references(result), title="Test loss at the last step", x_label=LOSS)
+    ends = [Curve(row.label, (0,), (row.mean,)) for row in rows]
+    lines = _near(result, ends)
+    figure = interval_dots(rows, references=lines, title="Test loss at the last step", x_label=_loss(result))
     caption = (
         "Test loss at the last step: small dots are seeds, the large mark is their mean with its 95% t interval"
         f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."

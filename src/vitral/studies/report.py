@@ -23,9 +23,11 @@ from vitral.figures.sections import (
     Section,
     Table,
 )
-from vitral.runs.files import replace_durably
+from vitral.runs.files import replace_durably, storage
 from vitral.studies.comparison import compare
+from vitral.studies.exhibits import exhibits, written
 from vitral.studies.figures import draw_figures, references
+from vitral.studies.probes import Exhibit
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.samples import CHARACTERS, SEED, TEMPERATURE, arm_samples
 from vitral.studies.verdict import Finding, headline, verdict
@@ -35,8 +37,8 @@ METHOD = (
     "Every arm was trained once from each seed. Arms of one seed saw the same batches in the same order, and began "
     "from the same initial numbers wherever their shapes agree, so arms are compared seed by seed. Intervals are 95% "
     "Student t intervals of the mean; p values are of the paired two-sided t test, corrected for the number of "
-    "comparisons after Holm (1979). Losses are nats per token over the whole test part at the last step; nothing was "
-    "chosen by looking at them."
+    "comparisons after Holm (1979). Losses are of the test part at the last step; nothing was chosen by looking at "
+    "them. Learning rates and the like are the base's: no arm was tuned for itself unless its changes say so."
 )
 LINES = (
     "The n-gram lines are what counting achieves: Witten-Bell smoothed counts of the training part, scored on the test "
@@ -74,10 +76,13 @@ def write_report(result: StudyResult, *, command: str = "") -> Report:
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
     folder = result.folder / "report"
-    findings = verdict(result)
-    sections = study_sections(result, findings, command=command)
+    shown = exhibits(result)
+    findings = (*verdict(result), *(finding for exhibit in shown for finding in exhibit.findings))
+    sections = study_sections(result, findings, command=command, shown=shown)
     title, lead = result.study.title, result.study.question
     footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     report = Report(folder / "study.html", folder / "study.md", folder / "study.csv", findings)
     replace_durably(report.html, page(title, sections, lead=lead, footer=footer).encode())
     replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
@@ -85,30 +90,48 @@ def write_report(result: StudyResult, *, command: str = "") -> Report:
     return report
 
 
-def study_sections(result: StudyResult, findings: tuple[Finding, ...], *, command: str = "") -> list[Section]:
+def study_sections(
+    result: StudyResult, findings: tuple[Finding, ...], *, command: str = "", shown: tuple[Exhibit, ...] = ()
+) -> list[Section]:
     """The report's sections, for a page of its own or inside another; writes the figures into the study's folder.
+
+    Args:
+        result: what was measured.
+        findings: the verdict, of its probes too.
+        command: the command that ran it, or nothing.
+        shown: what its probes have to show.
 
     Raises:
         StorageError: the disk did not take the figures.
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
+    report = result.folder / "report"
     return [
+        *_asked(result),
         *_verdict(result, findings),
         Heading("Arms"),
         _arms_table(result),
-        *(drawn.section for drawn in draw_figures(result, result.folder / "report")),
+        *(drawn.section for drawn in draw_figures(result, report)),
+        *(section for exhibit in shown for section in written(exhibit, report)),
         *_lines(result),
         *_samples(result),
         *_how(result, command),
     ]
 
 
+def _asked(result: StudyResult) -> list[Section]:
+    """What the sources and theory say, and how it is asked here."""
+    study = result.study
+    told = (("The sources", study.source), ("Theory", study.claim), ("The design", study.design))
+    paragraphs = [Paragraph(f"{who}: {text}") for who, text in told if text]
+    return [Heading("What is asked"), *paragraphs] if paragraphs else []
+
+
 def _verdict(result: StudyResult, findings: tuple[Finding, ...]) -> list[Section]:
-    claim = [Paragraph(f"What theory says: {result.study.claim}")] if result.study.claim else []
     told = headline(findings)
     others = tuple(finding.text for finding in findings if finding not in told)
     listing = [Listing(others)] if others else []
-    return [Heading("Verdict"), Callout(" ".join(finding.text for finding in told)), *claim, *listing]
+    return [Heading("Verdict"), Callout(" ".join(finding.text for finding in told)), *listing]
 
 
 def _arms_table(result: StudyResult) -> Table:
@@ -118,7 +141,7 @@ def _arms_table(result: StudyResult) -> Table:
             (
                 arm.arm.title,
                 f"{arm.num_parameters:,}",
-                big(arm.flops_per_token * _tokens(arm)),
+                big(arm.flops_per_token * arm.num_tokens),
                 f"{sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)):.0f}",
                 mean_text(comparison),
                 interval_text(comparison.mean),
@@ -133,28 +156,36 @@ def _arms_table(result: StudyResult) -> Table:
         "seconds",
         "test loss",
         "95% interval",
-        f"paired difference to {result.arms[0].arm.title}",
+        f"paired difference to {_rivals(result)}",
         "Holm p",
     )
     num = len(result.seeds)
-    caption = f"Means over {num} seed{'s' * (num > 1)}; losses in nats per token, seconds of training for each run."
+    apart = ", ".join(arm.arm.title for arm in result.arms if not arm.arm.compared)
+    caption = (
+        f"Means over {num} seed{'s' * (num > 1)}; losses in {result.study.unit}, seconds of training for each run."
+        f"{f' Of another task, and so not compared: {apart}.' if apart else ''}"
+    )
     return Table(caption, columns, tuple(rows))
 
 
-def _tokens(arm: ArmResult) -> int:
-    """Tokens a run of this arm is trained on."""
-    training = arm.config["training"]
-    per_step = training["batch_size"] * training["accumulation"] * arm.config["model"]["context_length"]
-    return training["steps"] * per_step
+def _rivals(result: StudyResult) -> str:
+    """What the differences of the table are to."""
+    others = [arm for arm in result.arms if arm.arm.against is not None]
+    base = result.arms[0].arm.title
+    if not others:
+        return base
+    pairs = "; ".join(f"{arm.arm.title} to {result.arm(arm.arm.against or '').arm.title}" for arm in others)
+    return f"{base} ({pairs})"
 
 
 def _lines(result: StudyResult) -> list[Section]:
     rows = [(reference.label, nats(reference.value)) for reference in references(result)]
-    rows.append(("the test text's own bigram entropy", nats(result.lines.test_bigram_entropy)))
+    floor = result.lines.test_bigram_entropy * result.arms[0].factor
+    rows.append(("the test text's own bigram entropy", nats(floor)))
     return [
         Heading("What counting achieves"),
         Paragraph(LINES),
-        Table("Nats per token on the test part.", ("line", "loss"), tuple(rows)),
+        Table(f"On the test part, in {result.study.unit}.", ("line", "loss"), tuple(rows)),
     ]
 
 
@@ -173,13 +204,14 @@ def _samples(result: StudyResult) -> list[Section]:
 
 def _how(result: StudyResult, command: str) -> list[Section]:
     seeds = ", ".join(map(str, result.seeds))
+    budget = f" Budget: {result.budget}." if result.budget else ""
     changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
     corpus = {key: value for key, value in result.corpus.items() if key != "ngrams"}
     sections: list[Section] = [Heading("How it was run"), Paragraph(METHOD)]
     sections += [Preformatted(command, "Command")] if command else []
     return [
         *sections,
-        Paragraph(f"Seeds: {seeds}. Text: {_text(result)}."),
+        Paragraph(f"Seeds: {seeds}.{budget} Text: {_text(result)}."),
         Table("What each arm changes in the configuration.", ("arm", "changes"), changes, prose=(1,)),
         Details("Every run", (_runs_table(result),)),
         Details("Configuration of the base", (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
@@ -201,8 +233,10 @@ def _text(result: StudyResult) -> str:
 def _changes(arm: ArmResult) -> str:
     """An arm's changes as assignments: `model.attention = "none"`."""
     parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
-    if arm.arm.match:
-        parts.append(f"model.d_ff = {arm.config['model']['d_ff']} (chosen for as many {arm.arm.match} as the base)")
+    if arm.arm.match == "parameters":
+        parts.append(f"model.d_ff = {arm.config['model']['d_ff']} (chosen for as many parameters as the base)")
+    elif arm.arm.match == "flops":
+        parts.append(f"training.steps = {arm.config['training']['steps']} (chosen for as many FLOPs as the base)")
     return "; ".join(parts) or "nothing: the base"
 
 
@@ -237,11 +271,12 @@ def _csv(result: StudyResult) -> str:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     names = ["train_loss", "validation_loss", "test_loss"]
-    writer.writerow(["arm", "seed", "parameters", "steps", "seconds", *names, "stopped"])
+    writer.writerow(["arm", "seed", "parameters", "steps", "flops", "seconds", *names, "compared_loss", "stopped"])
     for arm in result.arms:
         steps = arm.config["training"]["steps"]
         for run in arm.runs:
             losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
-            seconds = f"{run.seconds:.3f}"
-            writer.writerow([arm.arm.name, run.seed, arm.num_parameters, steps, seconds, *losses, run.stopped or ""])
+            compared = repr(arm.losses[run.seed]) if run.seed in arm.losses else ""
+            size = [arm.num_parameters, steps, arm.flops_per_token * arm.num_tokens, f"{run.seconds:.3f}"]
+            writer.writerow([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
     return buffer.getvalue()

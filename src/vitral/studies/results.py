@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vitral.evaluation import NgramLines
 from vitral.runs import RunFolder
-from vitral.studies.design import Arm, ResolvedArm, Study
+from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class ArmResult:
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         runs: one for each seed.
+        factor: what a loss in nats per token is multiplied by to be in the study's unit.
     """
 
     arm: Arm
@@ -53,11 +54,19 @@ class ArmResult:
     num_parameters: int
     flops_per_token: int
     runs: tuple[RunResult, ...]
+    factor: float = 1.0
 
     @property
     def losses(self) -> dict[int, float]:
-        """Test loss at the last step by seed, of the runs that have one."""
-        return {run.seed: run.test_loss for run in self.runs if run.test_loss is not None}
+        """Test loss at the last step by seed, in the study's unit, of the runs that have one."""
+        return {run.seed: run.test_loss * self.factor for run in self.runs if run.test_loss is not None}
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens a run of this arm is trained on."""
+        training = self.config["training"]
+        per_step = training["batch_size"] * training["accumulation"] * self.config["model"]["context_length"]
+        return training["steps"] * per_step
 
     @property
     def sees_one_token(self) -> bool:
@@ -79,6 +88,8 @@ class StudyResult:
         corpus: what the runs record of the text.
         environment: what the runs record of the machine.
         folder: where everything lies.
+        budget: it was run at; None for a study of one size.
+        measured: by probe, what it found: of a run probe arm -> seed -> data, of a study probe the data.
     """
 
     study: Study
@@ -90,6 +101,16 @@ class StudyResult:
     corpus: Mapping[str, Any]
     environment: Mapping[str, Any]
     folder: Path
+    budget: BudgetName | None = None
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    def arm(self, name: str) -> ArmResult:
+        """The arm of this name."""
+        return next(arm for arm in self.arms if arm.arm.name == name)
+
+    def line(self, order: int) -> float:
+        """An n-gram line in the study's unit."""
+        return self.lines.orders[order] * self.arms[0].factor
 
 
 def run_path(out: Path, arm: str, seed: int) -> Path:

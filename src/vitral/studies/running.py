@@ -6,19 +6,24 @@ again, what was begun is resumed, and a run that met a number that is not finite
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
+from vitral.data.batches import Batches
+from vitral.data.config import CorpusConfig
+from vitral.data.store import thinned
 from vitral.evaluation import NgramLines, ngram_lines
-from vitral.model import cost
+from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.files import as_json, replace_durably, storage
-from vitral.studies.design import ResolvedArm, Study, check_seeds, first_difference, resolve
+from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
+from vitral.studies.measuring import measure
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
 from vitral.training import Event, Reporter, RunConfig, resume, silent, train
 from vitral.training.plans import settle
@@ -26,6 +31,60 @@ from vitral.training.train import build_model
 
 RECORD = "study.json"
 FORMAT = 1
+BYTES_PER_PARAMETER = 12
+"""Of a checkpoint in float32: the weight and the optimizer's two averages."""
+MOST_CHECKPOINTS = 3
+SPARE_BYTES = 2**26
+"""Beyond the checkpoints: metrics, figures, and what a disk must keep free."""
+
+
+class Texts:
+    """Every text that the arms ask for, prepared once, with its n-gram lines counted once."""
+
+    def __init__(self, given: Dataset | None = None) -> None:
+        """Begin with a text that is at hand."""
+        self._prepared: dict[str, Dataset] = {} if given is None else {given.config.model_dump_json(): given}
+        self._lines: dict[str, NgramLines] = {}
+
+    def of(self, config: CorpusConfig) -> Dataset:
+        """The text of a configuration."""
+        key = config.model_dump_json()
+        if key not in self._prepared:
+            self._prepared[key] = prepare(config)
+        return self._prepared[key]
+
+    def vocab_size(self, config: CorpusConfig) -> int:
+        """Tokens of its vocabulary."""
+        return self.of(config).tokenizer.vocab_size
+
+    def lines(self, config: RunConfig) -> NgramLines:
+        """What counting n-grams achieves on the tokens that a run is tested on."""
+        dataset, most = self.of(config.corpus), config.training.evaluation_tokens
+        key = f"{dataset.fingerprint} {most}"
+        if key not in self._lines:
+            train, test = dataset.parts["train"], thinned(dataset.parts["test"], most)
+            self._lines[key] = ngram_lines(train, test, dataset.tokenizer.vocab_size)
+        return self._lines[key]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One arm to be trained from one seed.
+
+    Attributes:
+        arm: the arm.
+        seed: the seed.
+        path: its run folder.
+    """
+
+    arm: ResolvedArm
+    seed: int
+    path: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run folder."""
+        return (self.path / "config.toml").is_file()
 
 
 def run_study(
@@ -34,60 +93,125 @@ def run_study(
     out: Path,
     *,
     seeds: Sequence[int] | None = None,
+    budget: BudgetName | None = None,
     reporter: Reporter = silent,
     dataset: Dataset | None = None,
 ) -> StudyResult:
-    """Train whatever of the study is not trained yet, and gather what all of it measured.
+    """Train whatever of the study is not trained yet, measure what is not measured, and gather all of it.
 
     Args:
-        study: the design.
+        study: the design, as its budget allows it (`Study.at`).
         base: the configuration of the base arm; its seed is not used.
         out: the study's folder, new or of the same study. Each run is a run folder at `arms/ARM/seed-N`.
         seeds: instead of the study's; a later call may add some, never leave some out.
+        budget: what it is run at, for probes and the record.
         reporter: is told every training event with "arm", "seed", "run" and "runs" (this one's number, and of how
-            many), and {"event": "run", "state": "train" | "resume" | "found"} before each.
-        dataset: the prepared corpus, if it is at hand; all runs share it.
+            many), and "before", "during" and "in_all": the floating-point operations of this call's trainings done
+            before this run, in it, and altogether; {"event": "run", "state": "train" | "resume" | "found"} before each
+            run; and {"event": "probe", "name", "subject"} before each measurement.
+        dataset: the prepared corpus of the base, if it is at hand.
 
     Raises:
-        UsageError: the design does not fit the configuration, or `out` holds something else; it says what.
+        UsageError: the design does not fit the configuration, the text cannot feed it, the disk has too little room,
+            or `out` holds something else; it says what.
         StorageError: the disk did not take a run.
         KeyboardInterrupt: somebody asked to stop; the same call goes on from there.
     """
     seeds = tuple(study.seeds if seeds is None else seeds)
     check_seeds(seeds)
-    if dataset is None:
-        dataset = prepare(base.corpus)
+    texts = Texts(dataset)
+    dataset = texts.of(base.corpus)
     base = _settled(base, out, dataset)
-    arms = resolve(study, base, dataset.tokenizer.vocab_size)
+    arms = resolve(study, base, texts.vocab_size)
+    _require_text(study, arms, texts)
     shared = _without_seed(base.plain())
-    first_seeds = _record(out, study, shared, seeds, dataset)
-    lines = ngram_lines(dataset.parts["train"], dataset.parts["test"], dataset.tokenizer.vocab_size)
-    jobs = [(arm, seed) for seed in seeds for arm in arms]
+    jobs = [Job(arm, seed, run_path(out, arm.arm.name, seed)) for seed in seeds for arm in arms]
+    _require_room(out, jobs)
+    first_seeds = _record(out, study, shared, seeds, dataset, budget)
     runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
-    for number, (arm, seed) in enumerate(jobs, start=1):
-        tell = _labelled(reporter, {"arm": arm.arm.name, "seed": seed, "run": number, "runs": len(jobs)})
-        runs[arm.arm.name].append(_run(arm, seed, run_path(out, arm.arm.name, seed), dataset, lines, tell))
-    any_run = RunFolder.open(run_path(out, arms[0].arm.name, seeds[0]))
-    corpus = any_run.document("corpus")
-    return StudyResult(
+    for job, told in _with_progress(jobs, reporter):
+        runs[job.arm.arm.name].append(_run(job, texts, told))
+    any_run = RunFolder.open(jobs[0].path)
+    result = StudyResult(
         study=study,
         base=shared,
         seeds=seeds,
         first_seeds=first_seeds,
-        arms=tuple(_arm_result(arm, runs[arm.arm.name], dataset) for arm in arms),
-        lines=NgramLines.from_plain(corpus["ngrams"]),
-        corpus=corpus,
+        arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
+        lines=texts.lines(base),
+        corpus=any_run.document("corpus"),
         environment=any_run.document("environment"),
         folder=out,
+        budget=budget,
     )
+    return measure(result, base, {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}, reporter)
 
 
-def _run(
-    resolved: ResolvedArm, seed: int, path: Path, dataset: Dataset, lines: NgramLines, reporter: Reporter
-) -> RunResult:
+def _with_progress(jobs: Sequence[Job], reporter: Reporter) -> Iterator[tuple[Job, Reporter]]:
+    """Each job with a reporter that says which run an event belongs to, and how much of all work lies before it."""
+    work = [0 if job.begun and _finished(job) else job.arm.flops for job in jobs]
+    for number, job in enumerate(jobs, start=1):
+        label = {
+            "arm": job.arm.arm.name,
+            "seed": job.seed,
+            "run": number,
+            "runs": len(jobs),
+            "before": sum(work[: number - 1]),
+            "during": work[number - 1],
+            "in_all": sum(work),
+        }
+        yield job, _labelled(reporter, label)
+
+
+def _finished(job: Job) -> bool:
+    found = read_run(job.path, job.seed, job.arm)
+    return found.test_loss is not None or found.stopped is not None
+
+
+def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
+    """Refuse, before anything is trained, a text that cannot feed an arm.
+
+    Raises:
+        UsageError: it names the arm and what is missing.
+    """
+    for arm in arms:
+        data, config = texts.of(arm.config.corpus), arm.config
+        length = config.model.context_length
+        try:
+            Batches(data.parts["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
+            for part in ("validation", "test"):
+                bits_per_nat(data.parts[part], length, data.tokenizer)
+        except UsageError as error:
+            raise UsageError(
+                f"study {study.name}, arm {arm.arm.name}: the text cannot feed this budget: {error}"
+            ) from None
+
+
+def _require_room(out: Path, jobs: Sequence[Job]) -> None:
+    """Refuse, before anything is trained, a study whose checkpoints the disk has no room for.
+
+    Raises:
+        UsageError: it says how much is needed.
+    """
+    needed = SPARE_BYTES
+    for job in jobs:
+        training = job.arm.config.training
+        kept = min(MOST_CHECKPOINTS, -(-training.steps // training.evaluate_every))
+        needed += 0 if job.begun else kept * BYTES_PER_PARAMETER * job.arm.num_parameters
+    there = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path.cwd())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise UsageError(
+            f"{out}: the study's runs need {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free on this disk; make "
+            "room, choose another --out, or a smaller --budget"
+        )
+
+
+def _run(job: Job, texts: Texts, reporter: Reporter) -> RunResult:
     """One arm from one seed: found finished, resumed, or trained."""
-    if (path / "config.toml").is_file():
-        found = read_run(path, seed, resolved)
+    path = job.path
+    if job.begun:
+        found = read_run(path, job.seed, job.arm)
         if found.test_loss is not None or found.stopped is not None:
             reporter({"event": "run", "state": "found"})
             return found
@@ -98,8 +222,10 @@ def _run(
             resume(path, reporter=reporter)
         else:
             _clear(path)
-            train(_seeded(resolved.config, seed), path, reporter=reporter, dataset=dataset, lines=lines)
-    result = read_run(path, seed, resolved)
+            dataset = texts.of(job.arm.config.corpus)
+            lines = texts.lines(job.arm.config)
+            train(_seeded(job.arm.config, job.seed), path, reporter=reporter, dataset=dataset, lines=lines)
+    result = read_run(path, job.seed, job.arm)
     if result.test_loss is None and result.stopped is None:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
     return result
@@ -129,14 +255,19 @@ def _labelled(reporter: Reporter, label: Event) -> Reporter:
     return lambda event: reporter({**event, **label})
 
 
-def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], dataset: Dataset) -> ArmResult:
-    costs = cost(resolved.config.model, dataset.tokenizer.vocab_size)
+def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, texts: Texts) -> ArmResult:
+    config, factor = resolved.config, 1.0
+    if study.unit == "bits per character":
+        dataset = texts.of(config.corpus)
+        test = thinned(dataset.parts["test"], config.training.evaluation_tokens)
+        factor = bits_per_nat(test, config.model.context_length, dataset.tokenizer)
     return ArmResult(
         arm=resolved.arm,
-        config=_without_seed(resolved.config.plain()),
+        config=_without_seed(config.plain()),
         num_parameters=resolved.num_parameters,
-        flops_per_token=costs.forward_flops + costs.backward_flops,
+        flops_per_token=resolved.flops_per_token,
         runs=tuple(runs),
+        factor=factor,
     )
 
 
@@ -155,7 +286,12 @@ def _settled(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
 
 
 def _record(
-    out: Path, study: Study, base: Mapping[str, Any], seeds: tuple[int, ...], dataset: Dataset
+    out: Path,
+    study: Study,
+    base: Mapping[str, Any],
+    seeds: tuple[int, ...],
+    dataset: Dataset,
+    budget: BudgetName | None,
 ) -> tuple[int, ...]:
     """Write study.json, or hold a new call against the one that is there; gives the seeds the study began with.
 
@@ -163,6 +299,7 @@ def _record(
         UsageError: the folder is another study's, or not a study's, or has seeds that are not asked for now.
     """
     given = {"format": FORMAT, "study": study.plain(), "base": dict(base), "corpus": dataset.fingerprint}
+    given |= {} if budget is None else {"budget": budget}
     found = _read_record(out)
     if found is not None:
         difference = first_difference(_essence(found), _essence(given))
@@ -185,7 +322,7 @@ def _essence(record: Mapping[str, Any]) -> dict[str, Any]:
     """What two calls must agree on to be the same study: not its wording, not its seeds."""
     arms = {arm["name"]: {key: arm.get(key) for key in ("changes", "match")} for arm in record["study"]["arms"]}
     design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
-    return {"study": design, **{key: record.get(key) for key in ("format", "base", "corpus")}}
+    return {"study": design, **{key: record.get(key) for key in ("format", "base", "corpus", "budget")}}
 
 
 def _read_record(out: Path) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ SEED = 1
 def arm_samples(result: StudyResult) -> dict[str, str]:
     """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
 
-    Arms that finished from no seed are left out.
+    Arms that finished from no seed are left out, and those that continue no text.
     """
     samples = {}
     for arm in result.arms:
@@ -22,9 +22,15 @@ def arm_samples(result: StudyResult) -> dict[str, str]:
     return samples
 
 
+def _writes(arm: ArmResult) -> bool:
+    """Whether the arm was trained to tell the next token, and from what stands before it."""
+    training = arm.config["training"]
+    return training["objective"] == "next-token" and not training["allow_leak"]
+
+
 def _sample(arm: ArmResult) -> str | None:
     finished = [run for run in arm.runs if run.seed in arm.losses]
-    if not finished:
+    if not finished or not _writes(arm):
         return None
     run = load_run(finished[0].path, "last")
     sampling = Sampling(temperature=TEMPERATURE)

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vitral.evaluation import standing
-from vitral.studies.comparison import Comparison, compare
+from vitral.studies.comparison import Comparison, compare, rival_of
 from vitral.studies.results import ArmResult, StudyResult
-from vitral.studies.wording import nats, p_clause, signed
+from vitral.studies.wording import nats, p_clause, signed, word_of
 
 AT_THE_LINE = 0.05
 """Nats within which a loss counts as being at a line."""
 BELOW_THE_FLOOR = 0.005
 """Nats below the floor that rounding and a last short window could explain."""
 SMALL = 0.05
-"""A difference below this many nats is small: it needs a trained model and enough seeds to mean anything."""
+"""A difference below this many nats is small."""
 ENOUGH_SEEDS = 3
 LEVEL = 0.05
 BIGRAM, TRIGRAM = 2, 3
@@ -28,7 +28,7 @@ class Finding:
     """One sentence of the verdict.
 
     Attributes:
-        rule: which rule gave it: "standing", "floor", "difference", "stopped" or "seeds".
+        rule: which rule gave it: "standing", "floor", "difference", "stopped", "seeds", or the name of a probe.
         arm: the arm it is about; empty for the study.
         text: what was found, with its numbers.
         holds: whether what theory says was seen (rule "floor"), or a difference was shown (rule "difference");
@@ -63,8 +63,8 @@ def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> F
     if comparison.mean is None:
         return Finding("standing", base.arm.name, f"{title} finished from no seed, so nothing can be compared.")
     loss = comparison.mean.mean
-    where = standing(loss, result.lines)
-    return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} nats per token, {where}.")
+    where = standing(loss / base.factor, result.lines)
+    return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} {result.study.unit}, {where}.")
 
 
 def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -> list[Finding]:
@@ -73,7 +73,7 @@ def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -
     No function of the current token can have a mean loss on the test part below that part's own conditional entropy
     of the next token given the current one (Gibbs' inequality).
     """
-    floor = nats(result.lines.test_bigram_entropy)
+    floor = nats(result.lines.test_bigram_entropy * result.arms[0].factor)
     findings = [_floor(result, arm, comparison.mean.mean) for arm, comparison in arms if comparison.mean is not None]
     for index, finding in enumerate(findings):
         if finding.holds:
@@ -88,8 +88,8 @@ def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -
 
 
 def _floor(result: StudyResult, arm: ArmResult, loss: float) -> Finding:
-    line, floor, lowest = result.lines.orders[BIGRAM], result.lines.test_bigram_entropy, min(arm.losses.values())
-    ends = f"{_capital(arm.arm.title)}: {nats(loss)} nats per token"
+    floor, lowest = result.lines.test_bigram_entropy * result.arms[0].factor, min(arm.losses.values())
+    line, ends = result.line(BIGRAM), f"{_capital(arm.arm.title)}: {nats(loss)} {result.study.unit}"
     if lowest < floor - BELOW_THE_FLOOR:
         text = (
             f"{ends}, its lowest seed {nats(lowest)}: below {nats(floor)}, the test text's own bigram entropy, which "
@@ -108,28 +108,29 @@ def _floor(result: StudyResult, arm: ArmResult, loss: float) -> Finding:
 
 
 def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparison, ...], index: int) -> Finding:
-    """What the paired seeds say about an arm against the base."""
-    base_title, title, comparison = result.arms[0].arm.title, _capital(arm.arm.title), comparisons[index]
+    """What the paired seeds say about an arm against its rival."""
+    rival, title, comparison = rival_of(result, arm), _capital(arm.arm.title), comparisons[index]
 
     def found(text: str, holds: bool | None = None) -> Finding:
         return Finding("difference", arm.arm.name, f"{title}: {text}", holds)
 
+    if not arm.arm.compared:
+        return found("its loss is of another task, so it is not compared.")
     paired = comparison.paired
     if paired is None:
-        return found(f"no seed was finished by both this arm and {base_title}, so there is no comparison.")
+        return found(f"no seed was finished by both this arm and {rival.arm.title}, so there is no comparison.")
     between = paired.difference
-    size = f"{signed(between.mean)} nats against {base_title}"
+    size = f"{signed(between.mean)} {word_of(result.study.unit)} against {rival.arm.title}"
     if between.low is None or between.high is None or comparison.adjusted_p is None:
         return found(f"{size}, from one seed: there is no interval, so no verdict.")
     ends = f"95% interval {signed(between.low)} to {signed(between.high)}"
     if between.num < ENOUGH_SEEDS:
         return found(f"{size} ({ends}), from {between.num} seeds: too few for a verdict, {ENOUGH_SEEDS} are needed.")
-    trigram = result.lines.orders[TRIGRAM]
-    means = [mean.mean for mean in (comparisons[0].mean, comparison.mean) if mean is not None]
-    if abs(between.mean) < SMALL and max(means) > trigram:
+    unlearned = _unlearned(result, (rival, arm))
+    if unlearned:
         return found(
-            f"{size} ({ends}): no verdict, since a difference this small means nothing between models that have not "
-            f"both passed the trigram line ({nats(trigram)}); train for longer."
+            f"{size} ({ends}): no verdict, since {unlearned} has not passed the trigram line "
+            f"({nats(result.line(TRIGRAM))}); train for longer."
         )
     p = p_clause(comparison.adjusted_p)
     tests = len([other for other in comparisons if other.adjusted_p is not None])
@@ -142,6 +143,20 @@ def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparis
         )
     way = "worse" if between.mean > 0 else "better"
     return found(f"{way}, {size} ({ends}; {signed(paired.percent, 1)}%), {corrected}.", holds=True)
+
+
+def _unlearned(result: StudyResult, arms: Sequence[ArmResult]) -> str:
+    """The first of these arms whose mean is above the trigram line though it sees more than one token; or nothing.
+
+    A model that sees one token cannot pass that line however long it trains, so its distance from it is no sign of
+    too few steps.
+    """
+    line = result.line(TRIGRAM)
+    for arm in arms:
+        losses = list(arm.losses.values())
+        if losses and not arm.sees_one_token and sum(losses) / len(losses) > line:
+            return arm.arm.title
+    return ""
 
 
 def _stopped(arm: ArmResult) -> Finding:

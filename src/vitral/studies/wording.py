@@ -18,6 +18,11 @@ def nats(value: float) -> str:
     return f"{value:.3f}"
 
 
+def word_of(unit: str) -> str:
+    """A unit of losses as it follows a difference: `nats`, `bits per character`."""
+    return "nats" if unit == "nats per token" else unit
+
+
 def signed(value: float, digits: int = 3) -> str:
     r"""A difference with its sign, a real minus.
 

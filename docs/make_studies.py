@@ -1,0 +1,50 @@
+"""Write the pages of docs/studies from studies that have been run: python docs/make_studies.py FOLDER ...
+
+Each page is the study's own report, its figures beside it; nothing is written by hand.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from vitral.studies import study_named, study_names
+
+FOLDER = Path(__file__).parent / "studies"
+INDEX = """# Studies
+
+What each part of a Transformer does, asked on Shakespeare's complete works. Every page is the report that
+`vitral study NAME` wrote, numbers, figures and verdict; the verdict follows from the numbers by rules
+(`src/vitral/studies/verdict.py`, and each probe's own). Small models, short trainings: what is seen here is seen at
+this size.
+
+| study | question | run at | what was seen first |
+| --- | --- | --- | --- |
+"""
+
+
+def main(folders: list[str]) -> None:
+    """Write the pages of these studies, and the index of all pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for folder in map(Path, folders):
+        record = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        name = record["study"]["name"]
+        page = (folder / "report" / "study.md").read_text(encoding="utf-8").replace("](figures/", f"]({name}/")
+        (FOLDER / f"{name}.md").write_text(page, encoding="utf-8", newline="\n")
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        shutil.copytree(folder / "report" / "figures", FOLDER / name)
+        shutil.copy(folder / "report" / "study.csv", FOLDER / name / "runs.csv")
+    rows = [_row(name) for name in study_names() if (FOLDER / f"{name}.md").is_file()]
+    (FOLDER / "README.md").write_text(INDEX + "".join(rows), encoding="utf-8", newline="\n")
+
+
+def _row(name: str) -> str:
+    """A study's line in the index."""
+    page = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    verdict = next(line[2:] for line in page.splitlines() if line.startswith("> "))
+    budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
+    return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {verdict} |\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

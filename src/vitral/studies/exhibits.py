@@ -1,0 +1,29 @@
+"""What the probes of a study have to show, their figures written and put among the sections."""
+
+from pathlib import Path
+
+from vitral.figures.sections import Figure, Section
+from vitral.figures.style import save
+from vitral.studies.figures import FOLDER
+from vitral.studies.probes import Exhibit, Plot, probe_named
+from vitral.studies.results import StudyResult
+
+
+def exhibits(result: StudyResult) -> tuple[Exhibit, ...]:
+    """What each probe of the study has to show, in the design's order; from what was measured alone."""
+    return tuple(probe_named(name).show(result, result.measured[name]) for name in result.study.probes)
+
+
+def written(exhibit: Exhibit, report: Path) -> list[Section]:
+    """The sections of an exhibit, its figures saved into the report's folder.
+
+    Raises:
+        StorageError: the disk did not take a figure.
+    """
+    return [_written(section, report) if isinstance(section, Plot) else section for section in exhibit.sections]
+
+
+def _written(plot: Plot, report: Path) -> Figure:
+    saved = save(plot.figure, report / FOLDER, plot.name)
+    svg = saved.svg.read_text(encoding="utf-8")
+    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")

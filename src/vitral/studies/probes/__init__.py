@@ -1,0 +1,47 @@
+"""Probes: what studies measure besides the loss, by name."""
+
+from importlib import import_module
+
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+from vitral.studies.probes.protocol import Exhibit, Plot, Probe, RunProbe, Setting, StudyProbe, Trained
+
+__all__ = [
+    "PROBES",
+    "Exhibit",
+    "Plot",
+    "Probe",
+    "RunProbe",
+    "Setting",
+    "StudyProbe",
+    "Trained",
+    "probe_named",
+]
+
+PROBES: dict[str, str] = {
+    "amounts": "amounts",
+    "by-position": "by_position",
+    "copying": "copying_distance",
+    "cost-by-length": "cost_by_length",
+    "gradients": "gradient_by_layer",
+    "head-patterns": "head_patterns",
+    "meaning": "meaning",
+    "saturation": "saturation",
+    "scaling-fit": "scaling_fit",
+    "score-statistics": "scores",
+    "strategies": "decoding",
+    "text-units": "text_units",
+    "uses": "uses",
+}
+"""Name -> module, in which the probe has its own name in capitals; imported when asked for."""
+
+
+def probe_named(name: str) -> Probe:
+    """The probe of that name.
+
+    Raises:
+        UsageError: there is none; the nearest name is offered.
+    """
+    if name not in PROBES:
+        raise UsageError(f"probes: none is called {name!r}, {nearest(name, PROBES)}")
+    return getattr(import_module(f"{__name__}.{PROBES[name]}"), name.upper().replace("-", "_"))

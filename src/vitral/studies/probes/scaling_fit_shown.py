@@ -1,0 +1,243 @@
+"""The tables and figures of fitted scaling laws."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+
+from vitral.figures.intervals import Row, interval_dots
+from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.sections import Paragraph, Section, Table
+from vitral.studies.probes.protocol import Plot
+from vitral.studies.probes.scaling_runs import PRODUCT, SUM, Laws, Run, at_same_places, joint_laws, product_law
+from vitral.studies.scaling import Estimate, Fit, cost_law, optimal_exponents, optimum
+from vitral.studies.wording import MINUS, NONE, big, nats, signed
+
+UNBOUNDED = 30.0
+"""Intervals of exponents, losses and decades wider than this are told as none."""
+
+HOW = (
+    "N: parameters of the blocks, embeddings and head left out. D: tokens trained on. C: counted operations. Losses in "
+    "nats per character. L(N) is fitted at the largest D, L(D) at the largest N, L(C) to the runs that none of as "
+    "little compute beats, each as (x_c/x)^α without a floor (Kaplan et al. 2020, equations 1.1 to 1.3), since a grid "
+    "of few values cannot tell a floor from a small exponent. The joint laws have a floor E where the runs show one: "
+    f"{SUM} (Hoffmann et al. 2022, equation 2) and, with an interplay, {PRODUCT}. All by least squares on log L; "
+    "intervals are 95% and Student's, from the Jacobian. An exponent counts as determined if its interval reaches no "
+    "further than half of it. Kaplan et al. found α_N 0.076, α_D 0.095, α_C 0.050 for byte pairs of web text."
+)
+OTHERS = (
+    "The same sizes and steps on byte pairs, in nats per character of the same test text. A step on byte pairs reads "
+    "more characters and costs more operations, so equal steps are not equal compute; what is compared is how fast the "
+    "loss falls, as the exponents of a product law fitted to these places alone, with both kinds of token."
+)
+
+
+def law_table(laws: Laws) -> Table:
+    """Every law with its exponents, constants, floor and misfit."""
+    singles = (("L(N)", "N", laws.by_size), ("L(D)", "D", laws.by_amount), ("L(C)", "C", laws.by_compute))
+    rows = [
+        (label, f"α_{name}", *told(law.exponent(name)), _big(law.constant(name)), "none", f"{100 * law.spread:.1f}%")
+        for label, name, law in singles
+        if law is not None
+    ]
+    for form, law in ((SUM, laws.added), (PRODUCT, laws.multiplied)):
+        for symbol, name in (("α", "N"), ("β", "D")):
+            if law is not None:
+                constant = NONE if law.product else _big(law.constant(name))
+                rows.append(
+                    (form, symbol, *told(law.exponent(name)), constant, _floor(law), f"{100 * law.spread:.1f}%")
+                )
+    columns = ("law", "exponent", "value", "95% interval", "determined", "constant x_c (interval)", "floor E", "misfit")
+    caption = "The fitted laws; misfit is the standard deviation of the residuals of log L."
+    return Table(caption, columns, tuple(rows), prose=(0, 1))
+
+
+def told(exponent: Estimate) -> tuple[str, str, str]:
+    """An exponent, its interval, and whether it is determined, as cells."""
+    return nats(exponent.value), ends(exponent), "yes" if exponent.determined else "no"
+
+
+def ends(estimate: Estimate) -> str:
+    """An interval's ends; one wider than UNBOUNDED says nothing, and so is not written out."""
+    if not estimate.high - estimate.low < UNBOUNDED:
+        return "not bounded"
+    return f"{nats(estimate.low)} to {nats(estimate.high)}".replace("-", MINUS)
+
+
+def _big(constant: Estimate) -> str:
+    """A constant with its interval, as powers of ten, since it may lie many decades away."""
+    value, low, high = (math.log10(max(number, 1e-300)) for number in (constant.value, constant.low, constant.high))
+    if high - low > UNBOUNDED:
+        return "not bounded"
+    return f"10^{value:.1f} (10^{low:.1f} to 10^{high:.1f})".replace("-", MINUS)
+
+
+def _floor(law: Fit) -> str:
+    floor = law.irreducible
+    return "none above 0" if floor is None else f"{nats(floor.value)} ({ends(floor)})"
+
+
+def size_plot(grid: Sequence[Run], laws: Laws) -> Plot:
+    """The loss against N, a line for each D, with the curves of the joint law that fits better."""
+    amounts, sizes = sorted({run.amount for run in grid}), sorted({run.size for run in grid})
+    lines = [
+        _means(f"D = {big(amount)} tokens", [(run.size, run.loss) for run in grid if run.amount == amount])
+        for amount in amounts
+    ]
+    joint, caption = joint_laws(laws), "Marks: runs (means over seeds)."
+    if joint:
+        form, best = min(joint, key=lambda pair: pair[1].spread)
+        caption += f" Dashed: the joint law that misses them less, {form}."
+        places = np.geomspace(sizes[0], sizes[-1], 30).tolist()
+        lines += [_curve(places, [best.loss({"N": place, "D": amount}) for place in places]) for amount in amounts]
+    figure = line_plot(
+        lines,
+        Axis("parameters in the blocks, N", log=True),
+        Axis("test loss (nats per character)"),
+        title="Loss against size",
+    )
+    return Plot(figure, "scaling-size", caption, f"{_span(grid)}")
+
+
+def compute_plot(grid: Sequence[Run], laws: Laws) -> Plot:
+    """The loss against C, a line for each N, with the fitted lower edge."""
+    lines = [
+        _means(f"N = {big(size)}", [(run.compute, run.loss) for run in grid if run.size == size], joined=True)
+        for size in sorted({run.size for run in grid})
+    ]
+    if laws.by_compute is not None:
+        ends = [run.compute for run in grid]
+        places = np.geomspace(min(ends), max(ends), 30).tolist()
+        lines.append(_curve(places, [laws.by_compute.loss({"C": place}) for place in places], "fitted L(C)"))
+    figure = line_plot(
+        lines,
+        Axis("training compute, C (operations)", log=True),
+        Axis("test loss (nats per character)"),
+        title="Loss against compute",
+    )
+    caption = "Each line is one size at rising budgets; dashed: the power law of the lower edge, L(C) = (C_c/C)^α."
+    return Plot(figure, "scaling-compute", caption, f"{_span(grid)}")
+
+
+def _means(label: str, points: Sequence[tuple[float, float]], *, joined: bool = False) -> Line:
+    places = sorted({x for x, _ in points})
+    means = [fmean(loss for x, loss in points if x == place) for place in places]
+    return Line(label, places, means, joined=joined)
+
+
+def _curve(places: list[float], values: list[float | None] | list[float], label: str = "") -> Line:
+    return Line(label, places, list(values), theory=True)
+
+
+def _span(grid: Sequence[Run]) -> str:
+    worst, best = max(grid, key=lambda run: run.loss), min(grid, key=lambda run: run.loss)
+    return f"Loss falls from {nats(worst.loss)} ({worst.title}) to {nats(best.loss)} ({best.title}) nats per character."
+
+
+def residual_table(grid: Sequence[Run], added: Fit, multiplied: Fit) -> Table:
+    """What the two joint laws leave, place by place."""
+    rows = []
+    for name in dict.fromkeys(run.arm for run in grid):
+        places = [index for index, run in enumerate(grid) if run.arm == name]
+        off = [f"{signed(100 * fmean(law.residuals[index] for index in places), 2)}%" for law in (added, multiplied)]
+        run, loss = grid[places[0]], fmean(grid[index].loss for index in places)
+        rows.append((big(run.size), big(run.amount), big(run.compute), nats(loss), *off))
+    columns = ("N", "D", "C", "loss", f"off {SUM}", f"off {PRODUCT}")
+    return Table(
+        "What the joint laws leave: measured above fitted, in per cent; means over seeds.", columns, tuple(rows)
+    )
+
+
+def optimum_sections(grid: Sequence[Run], added: Fit, multiplied: Fit) -> list[Section | Plot]:
+    """N and D for a given compute, from the sum; a product has no optimum inside the grid, only a better side."""
+    if not (added.exponent("N").determined and added.exponent("D").determined):
+        ratio = multiplied.exponent("N").value / multiplied.exponent("D").value
+        return [
+            Paragraph(
+                f"The compute-optimal line N_opt(C), D_opt(C) follows from {SUM}, whose exponents these runs do not "
+                f"determine, so none is given. By {PRODUCT} doubling N is worth as much as multiplying D by "
+                f"{2**ratio:.2f}."
+            )
+        ]
+    price = cost_law([run.size for run in grid], [run.compute / run.amount for run in grid])
+    size, amount = optimal_exponents(added, price)
+    spent = [run.compute for run in grid]
+    rows = []
+    for compute in np.geomspace(min(spent), 10 * max(spent), 6).tolist():
+        best = optimum(added, compute, price)
+        rows.append(
+            (
+                big(compute),
+                big(best.parameters),
+                big(best.tokens),
+                f"{best.tokens / best.parameters:.0f}",
+                nats(best.loss),
+            )
+        )
+    caption = (
+        f"The compute-optimal line by {SUM} with {price[0]:.1f} N^{price[1]:.2f} operations per token: N_opt as "
+        f"C^{size.value:.2f} ({size.low:.2f} to {size.high:.2f}), D_opt as C^{amount.value:.2f} ({amount.low:.2f} to "
+        f"{amount.high:.2f}); the last row lies beyond the grid."
+    )
+    return [Table(caption, ("C (operations)", "N_opt", "D_opt", "tokens per parameter", "loss"), tuple(rows))]
+
+
+def prediction_table(later: Sequence[Run], laws: Laws) -> Table:
+    """What the joint laws predict of runs they have not seen, and what came of those."""
+    rows = []
+    for name in dict.fromkeys(run.arm for run in later):
+        runs = [run for run in later if run.arm == name]
+        for form, law in joint_laws(laws):
+            predicted = law.predict({"N": runs[0].size, "D": runs[0].amount})
+            measured = fmean(run.loss for run in runs)
+            rows.append(
+                (
+                    f"{runs[0].title}, {form}",
+                    big(runs[0].size),
+                    big(runs[0].amount),
+                    f"{nats(predicted.value)} ({ends(predicted)})",
+                    nats(measured),
+                    f"{signed(100 * (measured / predicted.value - 1), 1)}%",
+                )
+            )
+    columns = ("arm and law", "N", "D", "predicted (95% interval of one run)", "trained", "off")
+    return Table("Predicted from the grid alone, then trained; nats per character.", columns, tuple(rows))
+
+
+def prediction_plot(later: Sequence[Run], laws: Laws) -> Plot:
+    """The same as intervals and dots."""
+    rows, told = [], []
+    for name in dict.fromkeys(run.arm for run in later):
+        runs = [run for run in later if run.arm == name]
+        losses = [run.loss for run in runs]
+        for form, law in joint_laws(laws):
+            predicted = law.predict({"N": runs[0].size, "D": runs[0].amount})
+            label = f"{big(runs[0].amount)} tokens, {'product' if law.product else 'sum'}"
+            rows.append(Row(label, losses, predicted.value, predicted.low, predicted.high))
+            told.append(f"{runs[0].title} by {form}: {nats(predicted.value)}, trained {nats(fmean(losses))}")
+    figure = interval_dots(
+        rows, title=f"N = {big(later[0].size)}: predicted and trained", x_label="test loss (nats per character)"
+    )
+    caption = (
+        f"Mark and bar: the prediction with its 95% interval by the sum, {SUM}, and by the product, {PRODUCT}. "
+        "Small dots: the models trained then."
+    )
+    return Plot(figure, "scaling-prediction", caption, f"{'; '.join(told)}.")
+
+
+def token_table(grid: Sequence[Run], others: Sequence[Run]) -> Table:
+    """Losses at the same places with both kinds of token, and the exponents there."""
+    own, other = at_same_places(grid, others)
+    rows = []
+    for size, amount in sorted({(run.size, run.amount) for run in own}):
+        one, two = (
+            fmean(run.loss for run in runs if (run.size, run.amount) == (size, amount)) for runs in (own, other)
+        )
+        rows.append((big(size), big(amount), nats(one), nats(two), f"{signed(100 * (two / one - 1), 1)}%"))
+    for label, name in (("exponent of N", "N"), ("exponent of D", "D")):
+        fits = [product_law(runs) for runs in (own, other)]
+        cells = [NONE if law is None else " ".join(told(law.exponent(name))[:2]) for law in fits]
+        rows.append((label, "", *cells, ""))
+    columns = ("N", "D (tokens)", "the base's tokens", "byte pairs", "difference")
+    return Table("Nats per character at the same places of the grid, and the product law there.", columns, tuple(rows))

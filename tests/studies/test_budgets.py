@@ -1,0 +1,155 @@
+"""Budgets: which arms and seeds they allow, what a named study becomes, what is refused before anything is trained."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vitral.api.comparing import study_at
+from vitral.api.configuring import configure
+from vitral.api.study_costs import study_costs
+from vitral.core.errors import UsageError
+from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.studies import Study, run_study, study_named, study_names
+from vitral.studies.design import BUDGETS, resolve
+from vitral.studies.probes import PROBES, probe_named
+from vitral.training import RunConfig
+
+SMALL = {"model": {"d_model": 14, "num_heads": 7, "num_layers": 3, "context_length": 11}}
+
+
+def tiers(**more) -> dict:
+    """A design with an arm for each budget."""
+    arms = [{"name": "base", "title": "the base"}]
+    arms += [
+        {"name": budget, "title": budget, "budget": budget, "changes": {"model": {"num_layers": index}}}
+        for index, budget in enumerate(BUDGETS)
+    ]
+    budgets = {"quick": {"seeds": [2]}, "standard": {"seeds": [2, 3]}}
+    return {"name": "tiers", "title": "Tiers", "question": "?", "arms": arms, "budgets": budgets, **more}
+
+
+def vocabulary(corpus: CorpusConfig) -> int:
+    """Tokens of a text that is not at hand."""
+    return corpus.tokenizer.vocab_size if isinstance(corpus.tokenizer, BPEConfig) else 31
+
+
+def test_a_smaller_budget_leaves_out_arms_and_seeds() -> None:
+    study = Study.parse(tiers())
+    quick, standard = study.at("quick"), study.at("standard")
+    assert [arm.name for arm in quick.arms] == ["base", "quick"]
+    assert [arm.name for arm in standard.arms] == ["base", "quick", "standard"]
+    assert (quick.seeds, standard.seeds) == ((2,), (2, 3))
+    with pytest.raises(UsageError, match="no budget is called 'full'; known: quick, standard"):
+        study.at("full")
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_named_study_has_three_budgets_that_can_be_run(name: str) -> None:
+    study = study_named(name)
+    assert tuple(study.budgets) == BUDGETS
+    assert study.source
+    assert study.claim
+    seen: set[str] = set()
+    for budget in BUDGETS:
+        chosen = study.at(budget)
+        base = configure(study.base, overrides=[study.budgets[budget].changes])
+        arms = resolve(chosen, base, vocabulary)
+        assert len(arms) == len(chosen.arms)
+        names = {arm.name for arm in chosen.arms}
+        assert seen <= names  # a larger budget drops no arm
+        seen = names
+    for probe in study.probes:
+        assert probe_named(probe).name == probe
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_probe_is_where_its_name_says(name: str) -> None:
+    assert probe_named(name).name == name
+
+
+def test_an_unknown_probe_offers_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'gradients'"):
+        probe_named("gradient")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"against": "later"}, "compared with 'later', which is no arm before it"),
+        ({"changes": {"corpus": {"tokenizer": "byte"}}}, "cannot change 'corpus'"),
+        ({"budget": "huge"}, "huge"),
+        ({"match": "seconds"}, "seconds"),
+    ],
+)
+def test_arms_that_cannot_be_are_refused(changes: dict, complaint: str) -> None:
+    arm = {"name": "other", "title": "other", "changes": {"model": {"norm": "post"}}, **changes}
+    later = {"name": "later", "title": "later", "changes": {"model": {"norm": "none"}}}
+    with pytest.raises(UsageError, match=complaint):
+        Study.parse(tiers(arms=[{"name": "base", "title": "base"}, arm, later]), "mine.toml")
+
+
+def test_a_study_that_varies_the_text_may_change_it_but_never_the_seed() -> None:
+    byte = {"name": "byte", "title": "bytes", "changes": {"corpus": {"tokenizer": "byte"}}}
+    arms = [{"name": "base", "title": "base"}, byte]
+    assert len(resolve(Study.parse(tiers(arms=arms, varies_text=True)), RunConfig(), vocabulary)) == 2
+    arms[1] = {**byte, "changes": {"seed": 3}}
+    with pytest.raises(UsageError, match="cannot change 'seed'"):
+        Study.parse(tiers(arms=arms, varies_text=True))
+
+
+def test_steps_are_matched_to_the_bases_operations() -> None:
+    deep = {"name": "deep", "title": "deep", "match": "flops", "changes": {"model": {"num_layers": 9}}}
+    study = Study.parse(tiers(arms=[{"name": "base", "title": "base"}, deep]))
+    base = RunConfig.parse({**SMALL, "training": {"steps": 997, "evaluate_every": 997}})
+    first, matched = resolve(study, base, 31)
+    one_step = matched.flops // matched.config.training.steps
+    assert matched.config.training.steps < 997
+    assert abs(matched.flops - first.flops) <= one_step / 2
+    assert matched.config.training.evaluate_every == matched.config.training.steps
+
+
+def test_a_text_that_cannot_feed_an_arm_is_refused_before_anything_is_trained(
+    tiny: RunConfig, tmp_path: Path, own_cache: None
+) -> None:
+    text = tmp_path / "short.txt"
+    text.write_text("a rose is a rose is a rose, and so on. " * 4, encoding="utf-8")
+    long = {"name": "long", "title": "long", "changes": {"model": {"context_length": 211}}}
+    study = Study.parse(tiers(arms=[{"name": "base", "title": "base"}, long]))
+    config = tiny.model_copy(update={"corpus": CorpusConfig.parse({"source": str(text), "split": "tail"})})
+    with pytest.raises(UsageError, match=r"arm long: the text cannot feed this budget: .*context_length = 211") as no:
+        run_study(study, config, tmp_path / "out")
+    assert "\n" not in str(no.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_little_disk_is_said_before_anything_is_trained(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
+    full = shutil._ntuple_diskusage(100, 99, 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with pytest.raises(UsageError, match=r"runs need \d+ MB, 0 MB are free"):
+        run_study(Study.parse(tiers()).at("quick"), tiny, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_budget_is_laid_over_the_studys_base_and_settings_over_it() -> None:
+    study = study_named("no-attention")
+    planned = study_at("no-attention", budget="standard", settings=["training.steps=7"])
+    assert planned.base.training.steps == 7
+    assert planned.base.training.evaluate_every == study.budgets["standard"].changes["training"]["evaluate_every"]
+    assert planned.out == Path("studies/no-attention-standard")
+    assert planned.command == "vitral study no-attention --budget standard --set training.steps=7"
+    given = study_at("no-attention", "demo")
+    assert given.base == configure("demo")
+    assert given.budget == "quick"
+    with pytest.raises(UsageError, match="--budget huge: not one of quick, standard, full"):
+        study_at("no-attention", budget="huge")
+
+
+def test_costs_grow_with_the_budget() -> None:
+    costs = study_costs()
+    for name in study_names():
+        flops = [cost.flops for cost in costs if cost.name == name]
+        assert len(flops) == 3
+        assert flops == sorted(flops)
+        assert flops[0] > 0
+    assert all(cost.minutes > 0 for cost in costs)

@@ -1,0 +1,381 @@
+"""The probes of the studies `positions`, `norm` and `decoding`: what they measure, by hand, and what they say of it."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.data import Dataset, Part, prepare, windows
+from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
+from vitral.evaluation import WittenBell, evaluate_part, longest_copy, training_text
+from vitral.model import ModelConfig, Transformer, next_token_loss
+from vitral.runs import LoadedRun, load_run
+from vitral.studies import StudyResult
+from vitral.studies.probes import by_position, decoding, gradient_by_layer
+from vitral.studies.probes import by_position_shown as positions_shown
+from vitral.studies.probes import decoding_shown as strategies_shown
+from vitral.studies.probes import gradient_by_layer_shown as gradients_shown
+from vitral.studies.probes.protocol import Exhibit, Plot, Trained
+from vitral.training import RunConfig, train
+
+Made = Callable[..., StudyResult]
+Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
+CONTEXT = 8
+
+
+def config(**changes: Any) -> ModelConfig:
+    """A model made in a moment."""
+    return ModelConfig.parse({"context_length": CONTEXT, "d_model": 12, "num_heads": 2, "num_layers": 3} | changes)
+
+
+def part(num: int, vocab: int = 7, stretches: int = 1) -> Part:
+    """Random tokens, in stretches of one length."""
+    tokens = np.random.default_rng(num).integers(vocab, size=num).astype(np.uint8)
+    ends = np.linspace(0, num, stretches + 1).astype(np.int64)
+    return Part(tokens, np.stack([ends[:-1], ends[1:]], axis=1))
+
+
+@pytest.fixture(scope="module")
+def dataset(tiny: RunConfig) -> Dataset:
+    """The tiny run's text."""
+    return prepare(tiny.corpus)
+
+
+@pytest.fixture(scope="module")
+def run(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+    """A trained run with a context length of whole quarters."""
+    path = tmp_path_factory.mktemp("run") / "run"
+    config = tiny.plain()
+    config["model"] |= {"context_length": CONTEXT, "num_layers": 2}
+    train(RunConfig.parse(config), path)
+    return load_run(path, "last")
+
+
+@pytest.fixture(scope="module")
+def trained(run: LoadedRun, dataset: Dataset) -> Trained:
+    """The run as a probe is given it."""
+    return Trained("full", 1, run, dataset, "quick")
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and targets."""
+    return next(windows(part(1 + 5 * CONTEXT), CONTEXT, 5))
+
+
+def strategies_of(trained: Trained) -> dict[str, Any]:
+    """What the probe measures with few and short continuations, past the context length all the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(decoding.PROMPTS, "quick", 3)
+        patch.setitem(decoding.LENGTH, "quick", 17)
+        return decoding.measure(trained)
+
+
+@pytest.fixture(scope="module")
+def strategies(trained: Trained) -> dict[str, Any]:
+    """The strategies' measures."""
+    return strategies_of(trained)
+
+
+def findings(exhibit: Exhibit) -> dict[str, list[tuple[str, bool | None]]]:
+    """By arm, what was said and whether it holds."""
+    said: dict[str, list[tuple[str, bool | None]]] = {}
+    for finding in exhibit.findings:
+        said.setdefault(finding.arm, []).append((finding.text, finding.holds))
+    return said
+
+
+class TestByPosition:
+    """Losses by position, inside and beyond the context length."""
+
+    def test_the_mean_over_positions_is_the_loss_of_a_full_pass(self, run: LoadedRun) -> None:
+        text = part(1 + 5 * CONTEXT, run.tokenizer.vocab_size)
+        starts = by_position.window_starts(text, CONTEXT, 100)
+        nats = by_position.window_nats(run.model, text, starts, CONTEXT)
+        assert nats.shape == (5, CONTEXT)
+        assert nats.mean() == pytest.approx(evaluate_part(run.model, text, run.tokenizer).loss, rel=1e-6)
+
+    def test_each_number_is_the_loss_of_its_own_target(self, run: LoadedRun) -> None:
+        text = part(3 * CONTEXT, run.tokenizer.vocab_size)
+        nats = by_position.window_nats(run.model, text, np.array([2, 5]), CONTEXT)
+        inputs, targets = next(windows(Part(text.tokens, np.array([[5, 6 + CONTEXT]])), CONTEXT, 1))
+        laws = run.model(inputs).detach().log_softmax(-1)
+        assert nats[1, 3] == pytest.approx(-float(laws[0, 3, targets[0, 3]]), rel=1e-5)
+
+    def test_windows_stay_in_their_stretch_and_are_spread(self) -> None:
+        text = part(60, stretches=3)
+        starts = by_position.window_starts(text, CONTEXT, 100)
+        assert starts.tolist() == [0, 8, 20, 28, 40, 48]
+        assert by_position.window_starts(text, CONTEXT, 3).tolist() == [0, 20, 40]
+        assert len(by_position.window_starts(part(CONTEXT), CONTEXT, 3)) == 0
+
+    def test_places_score_the_same_targets(self) -> None:
+        """Each number is the target's own index, so equal means show equal targets."""
+        width, places, num = 3, 4, 9
+        targets = width * np.arange(num)[:, None] + np.arange(width * places)
+        means = by_position.same_targets(targets.astype(np.float64), width, places)
+        assert means.tolist() == [means[0]] * places
+        shorter = by_position.same_targets(targets[:, : 2 * width].astype(np.float64), width, places)
+        assert shorter.tolist() == [means[0]] * 2
+
+    @pytest.mark.parametrize("kind", ["sinusoidal", "rotary", "alibi", "relative", "none"])
+    def test_a_longer_window_changes_nothing_inside(self, kind: Positions) -> None:
+        torch.manual_seed(0)
+        model = Transformer(config(positions=kind), 7, seed=3).eval()
+        text = part(500)
+        beyond = by_position._beyond(model, text, 2, 10_000)
+        starts = by_position.window_starts(text, 2 * CONTEXT, 1)
+        short, long = (by_position.window_nats(model, text, starts, size) for size in (CONTEXT, 2 * CONTEXT))
+        assert np.allclose(short[0], long[0, :CONTEXT], atol=1e-5)
+        assert len(beyond["nats"]) == 8
+        assert all(math.isfinite(value) for value in beyond["nats"])
+
+    def test_learned_positions_end_at_the_border_and_it_says_so(self, trained: Trained) -> None:
+        measured = by_position.measure(trained)
+        assert len(measured["inside"]["nats"]) == CONTEXT
+        beyond = measured["beyond"]
+        assert [value is None for value in beyond["nats"]] == [False] * 4 + [True] * 4
+        assert "learned positions end at context_length = 8" in beyond["why"]
+        assert json.loads(json.dumps(measured, allow_nan=False)) == measured
+
+    def test_a_text_too_short_for_longer_windows_says_so(self) -> None:
+        model = Transformer(config(positions="none"), 7).eval()
+        beyond = by_position._beyond(model, part(30), 2, 1000)
+        assert beyond["nats"] is None
+        assert beyond["why"] == "it takes 31 test tokens in a row, and there are 30"
+
+    def test_groups_are_two_to_a_doubling_and_miss_nothing(self) -> None:
+        for length in (1, 2, 5, 11, 64, 100):
+            groups = positions_shown.half_doublings(length)
+            assert [place for begin, end in groups for place in range(begin, end)] == list(range(length))
+
+
+def by_position_data(inside: float, beyond: float, why: str = "") -> dict[str, Any]:
+    """Measures of one run: `inside` everywhere within the context, `beyond` in the second length."""
+    quarters = [inside] * 4 + [None if why else beyond] * 4
+    return {
+        "context_length": CONTEXT,
+        "inside": {"windows": 5, "nats": [inside + 1.0, *[inside] * (CONTEXT - 1)]},
+        "beyond": {"length": 2 * CONTEXT, "nats": quarters, "targets": 50} | ({"why": why} if why else {}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("beyond", "said", "holds"),
+    [
+        ((2.51, 2.52, 2.53), "loses beyond its trained length: +0.520", False),
+        ((2.01, 2.00, 1.99), "keeps its loss beyond its trained length", True),
+        ((1.5, 1.51, 1.52), "gains beyond its trained length: \N{MINUS SIGN}0.490", True),
+        ((2.0, 2.1, 2.2), "does not say", None),
+        ((2.5, 2.5), "from 2 seeds: too few", None),
+    ],
+)
+def test_what_is_said_beyond_the_trained_length_follows_the_numbers(
+    made: Made, beyond: tuple[float, ...], said: str, holds: bool | None
+) -> None:
+    result = made({"full": [2.0] * 3, "no-attention": [2.0] * 3})
+    measured = {
+        "full": {seed: by_position_data(2.0, 0.0, why="learned positions end at 8") for seed in (1, 2, 3)},
+        "no-attention": {seed: by_position_data(2.0, value) for seed, value in enumerate(beyond, start=1)},
+    }
+    found = findings(positions_shown.show(result, measured))
+    assert found["full"] == [("The full model: nothing beyond 8 tokens, since learned positions end at 8.", None)]
+    text, held = found["no-attention"][-1]
+    assert said in text
+    assert held is holds
+
+
+def test_a_gap_that_changes_along_the_window_is_told_from_one_that_does_not(made: Made) -> None:
+    result = made({"full": [2.0] * 3, "no-attention": [2.0] * 3, "no-feed-forward": [2.0] * 3})
+    measured: dict[str, dict[int, dict[str, Any]]] = {"full": {}, "no-attention": {}, "no-feed-forward": {}}
+    for seed in (1, 2, 3):
+        rows = {name: by_position_data(2.0 + 0.01 * seed, 2.0) for name in measured}
+        for place in range(CONTEXT):
+            rows["no-attention"]["inside"]["nats"][place] += 0.1 * place + 0.001 * seed * place
+            rows["no-feed-forward"]["inside"]["nats"][place] += 0.3 + 0.01 * (place % 2) * (seed - 2)
+        for name, row in rows.items():
+            measured[name][seed] = row
+    exhibit = positions_shown.show(result, measured)
+    found = findings(exhibit)
+    assert "a change along the window" in found["no-attention"][0][0]
+    assert found["no-attention"][0][1] is True
+    assert "no change along the window seen" in found["no-feed-forward"][0][0]
+    assert found["no-feed-forward"][0][1] is False
+    assert [section.name for section in exhibit.sections if isinstance(section, Plot)] == [
+        "loss-by-position",
+        "loss-beyond-the-trained-length",
+    ]
+
+
+class TestGradients:
+    """Gradients block by block."""
+
+    def test_the_stream_is_what_a_small_step_along_the_gradient_says(self, batch: tuple) -> None:
+        """(L(x + εg) - L(x - εg)) / 2ε = ‖g‖² for the gradient g with respect to a stream that is moved by hand."""
+        model = Transformer(config(initialisation="pytorch"), 7, seed=1).double().eval()
+        found = gradient_by_layer.gradients(model, *batch)
+        table = model.token_embedding.weight
+        embedded = (model.token_embedding(batch[0]) + model.positions.embed(0, CONTEXT)).detach()
+
+        def loss(stream: torch.Tensor) -> torch.Tensor:
+            x = stream
+            for block in model.blocks:
+                x = block(x)
+            return next_token_loss(model.final_norm(x) @ model.head_weight.T, batch[1], model.mask)
+
+        stream = embedded.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(stream), stream)
+        step = 1e-4 / float(gradient.norm())
+        with torch.no_grad():
+            slope = (loss(stream + step * gradient) - loss(stream - step * gradient)) / (2 * step)
+        assert found["stream"][0] == pytest.approx(math.sqrt(float(slope) * batch[0].numel()), rel=1e-4)
+        assert found["scale"][0] == pytest.approx(float(embedded.norm(dim=-1).square().mean().sqrt()))
+        assert table.grad is None
+
+    def test_parameters_are_those_of_backpropagation(self, batch: tuple) -> None:
+        model = Transformer(config(), 7, seed=2).eval()
+        found = gradient_by_layer.gradients(model, *batch)
+        next_token_loss(model(batch[0]), batch[1], model.mask).backward()
+        for layer, block in enumerate(model.blocks):
+            squares = sum(float(p.grad.double().square().sum()) for p in block.parameters() if p.grad is not None)
+            assert found["parameters"][layer] == pytest.approx(math.sqrt(squares), rel=1e-5)
+
+    def test_it_does_not_depend_on_how_often_the_batch_is_repeated(self, batch: tuple) -> None:
+        model = Transformer(config(), 7, seed=2).eval()
+        once = gradient_by_layer.gradients(model, *batch)
+        twice = gradient_by_layer.gradients(model, *(torch.cat([ids, ids]) for ids in batch))
+        for kind in ("stream", "parameters", "scale"):
+            assert twice[kind] == pytest.approx(once[kind], rel=1e-4)
+
+    def test_numbers_that_are_not_finite_are_none(self, batch: tuple) -> None:
+        model = Transformer(config(), 7).eval()
+        with torch.no_grad():
+            model.get_parameter("blocks.1.mlp.up.weight").fill_(math.inf)
+        found = gradient_by_layer.gradients(model, *batch)
+        assert found["stream"][0] is None
+        json.dumps(found, allow_nan=False)
+
+    def test_the_fresh_model_is_the_run_before_its_first_step(self, trained: Trained) -> None:
+        measured = gradient_by_layer.measure(trained)
+        model = trained.run.model
+        fresh = Transformer(model.config, model.vocab_size, seed=trained.seed).eval()
+        batches = gradient_by_layer.Batches(
+            trained.dataset.parts["train"], context_length=CONTEXT, batch_size=16, seed=0
+        )
+        assert measured["fresh"] == gradient_by_layer.gradients(fresh, *batches.batch(0))
+        assert measured["fresh"] != measured["trained"]
+        assert measured["positions"] == 16 * CONTEXT
+        assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def state(stream: list[float | None], scale: list[float] | None = None) -> dict[str, Any]:
+    """Measures of one state."""
+    return {"loss": 2.0, "stream": stream, "parameters": stream, "scale": scale or [1.0] * len(stream)}
+
+
+@pytest.mark.parametrize(
+    ("fresh", "trained", "said", "holds"),
+    [
+        (state([1.0, 1.0]), state([2.0, 1.0]), ["the first step it is kept, 1.00", "training it is kept, 2.00"], True),
+        (state([1.0, 1.0]), state([0.05, 1.0]), ["training it vanishes, 0.050"], False),
+        (state([20.0, 1.0]), state([1.0, 1.0]), ["the first step it explodes, 20"], False),
+        # Twenty times the gradient for a stream of a twentieth: the same effect.
+        (state([20.0, 1.0], [0.05, 1.0]), state([1.0, 1.0]), ["first step it is kept, 1.00", "shares 20"], True),
+        (state([None, 1.0]), state([1.0, 1.0]), ["the first step it is zero or not finite"], False),
+    ],
+)
+def test_what_is_said_of_gradients_follows_the_numbers(
+    made: Made, fresh: dict, trained: dict, said: list[str], holds: bool
+) -> None:
+    result = made({"full": [2.0] * 3, "no-attention": [None] * 3})
+    measured = {"full": {seed: {"positions": 5, "fresh": fresh, "trained": trained} for seed in (1, 2, 3)}}
+    exhibit = gradients_shown.show(result, measured)
+    found = findings(exhibit)
+    text, held = found["full"][0]
+    assert all(piece in text for piece in said)
+    assert held is holds
+    assert found["no-attention"] == [
+        ("Without attention finished from no seed, so there are no gradients to show.", None)
+    ]
+
+
+def test_seeds_that_disagree_on_gradients_are_said_to(made: Made) -> None:
+    result = made({"full": [2.0] * 2})
+    rows = {
+        seed: {"positions": 5, "fresh": state([1.0, 1.0]), "trained": state([v, 1.0])}
+        for seed, v in ((1, 1.0), (2, 0.01))
+    }
+    text, holds = findings(gradients_shown.show(result, {"full": rows}))["full"][0]
+    assert "after training it differs from seed to seed, 0.10 times as large (seeds 0.010 to 1.00" in text
+    assert holds is False
+
+
+class TestStrategies:
+    """Every strategy on the same prompts."""
+
+    def test_pieces_are_fixed_apart_and_within_their_stretches(self) -> None:
+        text = Part(np.arange(200, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
+        rows = decoding.cut(text, 13, 9)
+        assert rows.tolist() == decoding.cut(text, 13, 9).tolist()
+        assert len(set(rows.ravel().tolist())) == 9 * 13
+        assert len(decoding.cut(text, 13, 100)) == 14
+        with pytest.raises(UsageError, match="no 101 tokens in a row"):
+            decoding.cut(text, 101, 1)
+        assert all(row[0] // 100 == row[-1] // 100 and row[-1] - row[0] == 12 for row in rows)
+
+    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, repetition_penalty=1.2)])
+    def test_the_text_of_a_prompt_is_what_generate_gives_for_its_number(
+        self, run: LoadedRun, dataset: Dataset, sampling: Sampling
+    ) -> None:
+        prompts = decoding.cut(dataset.parts["test"], 5, 3)
+        written = decoding.sampled(run.model, run.tokenizer, prompts, 19, sampling, 7)
+        for number, row in enumerate(prompts):
+            options = GenerateOptions(first_sample=number)
+            prompt = run.tokenizer.decode(row)
+            sample = generate(
+                run.model, run.tokenizer, [prompt], max_tokens=19, sampling=sampling, seed=7, options=options
+            )[0]
+            assert written[number].tolist() == list(sample.tokens)
+
+    def test_the_score_is_that_of_beam_search_past_the_context_length_too(self, run: LoadedRun) -> None:
+        sample = beam_search(run.model, run.tokenizer, "the ", max_tokens=31, num_beams=3)[0]
+        ids = [int(token) for token in run.tokenizer.encode("the ")]
+        rows = np.array([[*ids, *sample.tokens]] * 2)
+        nats = decoding.continuation_nats(run.model, rows, len(ids), run.tokenizer.specials)
+        assert nats.shape == (2, 31)
+        assert sample.score is not None
+        assert -nats.sum(axis=1) == pytest.approx([sample.score] * 2, rel=1e-5)
+
+    def test_rows_are_scored_by_the_longest_counted_order(self) -> None:
+        """Of `abab`: p(b) = (2 + 2 · ½) / (4 + 2) = ½ and p(b | a) = (2 + 1 · ½) / (2 + 1) = 5/6."""
+        counted = WittenBell(Part(np.array([0, 1, 0, 1], np.uint8), np.array([[0, 4]])), 2, 2)
+        nats = decoding.row_nats(counted, np.array([[0, 1], [0, 1]]))
+        assert nats.shape == (2, 1)
+        assert nats[:, 0] == pytest.approx([-math.log(5 / 6)] * 2)
+
+    def test_what_is_measured_is_plain_and_the_same_again(self, trained: Trained, strategies: dict[str, Any]) -> None:
+        measured = strategies_of(trained)
+        assert json.loads(json.dumps(measured, allow_nan=False)) == measured
+        assert strategies == measured
+        assert list(measured["strategies"])[:3] == [strategies_shown.TRUTH, "greedy", decoding.BEAM]
+        assert len(measured["strategies"]) == len(decoding.SAMPLINGS) + 2
+        test = trained.run.tokenizer.decode(trained.dataset.parts["test"].tokens)
+        for prompt, row in zip(measured["prompts"], measured["strategies"][strategies_shown.TRUTH], strict=True):
+            assert prompt + row["text"] in test
+        known = training_text(trained.dataset)
+        for rows in measured["strategies"].values():
+            assert all(row["copied"] == longest_copy(row["text"], known).length for row in rows)
+
+    def test_it_can_be_shown(self, made: Made, strategies: dict[str, Any]) -> None:
+        result = made({"full": [2.0]})
+        exhibit = strategies_shown.show(result, {"full": {1: strategies}})
+        assert [section.name for section in exhibit.sections if isinstance(section, Plot)] == [
+            "strategies-repeated",
+            "strategies-under-the-model",
+            f"strategies-under-the-{strategies_shown.ORDER}-gram",
+        ]
