@@ -157,3 +157,15 @@ def test_every_name_has_one_line_about_it():
     names = corpus_names()
     assert {"sample", "python", "shakespeare", "tinyshakespeare", "dom-casmurro", "os-lusiadas", "alice"} <= set(names)
     assert all(line and "\n" not in line for line in names.values())
+
+
+def test_a_collection_is_its_texts_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path))
+    (tmp_path / "dom-casmurro.txt").write_text("Capitu\n", encoding="utf-8", newline="\n")
+    (tmp_path / "bras-cubas.txt").write_text("emplasto\n", encoding="utf-8", newline="\n")
+    both = load_corpus(CorpusConfig(source="machado"))
+    assert both.text == "Capitu\n\n\nemplasto\n"
+    assert both.num_bytes == 16
+    assert "machado" in corpus_names()
+    (tmp_path / "machado.txt").write_text("contos", encoding="utf-8", newline="\n")
+    assert load_corpus(CorpusConfig(source="machado")).text == "contos"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.style import svg_bytes
 
@@ -56,6 +56,16 @@ def test_a_label_stands_at_its_height_on_a_logarithmic_axis() -> None:
 def test_what_cannot_be_drawn_is_refused(lines: list[Line], y: Axis, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         line_plot(lines, X, y)
+
+
+def test_no_more_lines_than_looks_that_can_be_told_apart() -> None:
+    lines = [Line(str(index), [1, 2], [index, index + 1.0]) for index in range(MOST_LINES)]
+    theory, nothing = Line("law", [1, 2], [3.0, 5.0], theory=True), Line("gone", [1], [None])
+    line_plot([*lines, theory, nothing], X, Y)
+    with pytest.raises(UsageError, match="9 lines cannot be told apart, at most 8 can"):
+        line_plot([*lines, Line("one more", [1], [2.0])], X, Y)
+    assert left_out([line.label for line in lines]) == ""
+    assert left_out([*(line.label for line in lines), "one more"]) == " Drawn are the first 8; left out: one more."
 
 
 def test_lengths_must_agree() -> None:

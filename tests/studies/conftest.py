@@ -52,6 +52,7 @@ def made(tmp_path: Path) -> Made:
             first_seeds=tuple(first_seeds or seeds),
             arms=arms,
             lines=LINES,
+            curve_lines=LINES,
             corpus={"source": "made-up", "sha256": "ab" * 32},
             environment={"vitral": "0.0", "python": "3"},
             folder=tmp_path,

@@ -25,8 +25,16 @@ def tiers(**more) -> dict:
         {"name": budget, "title": budget, "budget": budget, "changes": {"model": {"num_layers": index}}}
         for index, budget in enumerate(BUDGETS)
     ]
-    budgets = {"quick": {"seeds": [2]}, "standard": {"seeds": [2, 3]}}
-    return {"name": "tiers", "title": "Tiers", "question": "?", "arms": arms, "budgets": budgets, **more}
+    budgets = {"quick": {"seeds": [2]}, "standard": {}}
+    return {
+        "name": "tiers",
+        "title": "Tiers",
+        "question": "?",
+        "arms": arms,
+        "budgets": budgets,
+        "seeds": [2, 3],
+        **more,
+    }
 
 
 def vocabulary(corpus: CorpusConfig) -> int:
@@ -77,6 +85,8 @@ def test_an_unknown_probe_offers_the_nearest(tmp_path: Path) -> None:
     ("changes", "complaint"),
     [
         ({"against": "later"}, "compared with 'later', which is no arm before it"),
+        ({"against": "big"}, "compared with 'big', which needs a larger budget"),
+        ({"against": "apart"}, "compared with 'apart', whose loss is not compared"),
         ({"changes": {"corpus": {"tokenizer": "byte"}}}, "cannot change 'corpus'"),
         ({"budget": "huge"}, "huge"),
         ({"match": "seconds"}, "seconds"),
@@ -84,15 +94,47 @@ def test_an_unknown_probe_offers_the_nearest(tmp_path: Path) -> None:
 )
 def test_arms_that_cannot_be_are_refused(changes: dict, complaint: str) -> None:
     arm = {"name": "other", "title": "other", "changes": {"model": {"norm": "post"}}, **changes}
+    big = {"name": "big", "title": "big", "changes": {"model": {"num_layers": 5}}, "budget": "standard"}
+    apart = {"name": "apart", "title": "apart", "changes": {"model": {"num_layers": 7}}, "compared": False}
     later = {"name": "later", "title": "later", "changes": {"model": {"norm": "none"}}}
     with pytest.raises(UsageError, match=complaint):
-        Study.parse(tiers(arms=[{"name": "base", "title": "base"}, arm, later]), "mine.toml")
+        Study.parse(tiers(arms=[{"name": "base", "title": "base"}, big, apart, arm, later]), "mine.toml")
+
+
+@pytest.mark.parametrize("changes", [{"budget": "standard"}, {"against": "base"}])
+def test_the_base_takes_part_always_and_is_compared_with_nothing(changes: dict) -> None:
+    other = {"name": "other", "title": "other", "changes": {"model": {"norm": "post"}}}
+    with pytest.raises(UsageError, match="is the base"):
+        Study.parse(tiers(arms=[{"name": "base", "title": "base", **changes}, other]), "mine.toml")
+
+
+def test_a_budget_that_leaves_nothing_to_compare_is_refused() -> None:
+    late = {"name": "late", "title": "late", "changes": {"model": {"norm": "post"}}, "budget": "standard"}
+    with pytest.raises(UsageError, match="'quick' leaves only the base"):
+        Study.parse(tiers(arms=[{"name": "base", "title": "base"}, late]), "mine.toml")
+
+
+def test_arms_are_tested_on_the_same_characters() -> None:
+    tail = {"name": "tail", "title": "tail", "changes": {"corpus": {"split": "tail"}}}
+    arms = [{"name": "base", "title": "base"}, tail]
+    with pytest.raises(UsageError, match=r"arm tail: corpus\.split is not the base's"):
+        resolve(Study.parse(tiers(arms=arms, varies_text=True)), RunConfig(), vocabulary)
+    arms[1] = {**tail, "compared": False}
+    assert len(resolve(Study.parse(tiers(arms=arms, varies_text=True)), RunConfig(), vocabulary)) == 2
+
+
+def test_seeds_beyond_what_a_run_takes_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"seeds are below 2\^63"):
+        Study.parse(tiers(seeds=[1, 2**63]), "mine.toml")
 
 
 def test_a_study_that_varies_the_text_may_change_it_but_never_the_seed() -> None:
     byte = {"name": "byte", "title": "bytes", "changes": {"corpus": {"tokenizer": "byte"}}}
     arms = [{"name": "base", "title": "base"}, byte]
-    assert len(resolve(Study.parse(tiers(arms=arms, varies_text=True)), RunConfig(), vocabulary)) == 2
+    with pytest.raises(UsageError, match=r"corpus.tokenizer is not the base's.*set unit = \"bits per character\""):
+        resolve(Study.parse(tiers(arms=arms, varies_text=True)), RunConfig(), vocabulary)
+    per_character = tiers(arms=arms, varies_text=True, unit="bits per character")
+    assert len(resolve(Study.parse(per_character), RunConfig(), vocabulary)) == 2
     arms[1] = {**byte, "changes": {"seed": 3}}
     with pytest.raises(UsageError, match="cannot change 'seed'"):
         Study.parse(tiers(arms=arms, varies_text=True))

@@ -1,6 +1,7 @@
 """The studies of amount, variety and tokens: their designs, what their probes measure, and what they conclude."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from vitral.core.config import merge
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, prepare
 from vitral.evaluation import NgramLines, evaluate_part
-from vitral.figures.sections import Table
+from vitral.figures.sections import Paragraph, Table
 from vitral.model import cost
 from vitral.runs import load_run
 from vitral.studies import ArmResult, RunResult, StudyResult
@@ -45,7 +46,9 @@ def made(tmp_path: Path, study: Study, budget, losses, seeds=SEEDS, spread=0.002
         runs = tuple(RunResult(s, tmp_path, ((1, v),), None, None, v, 1.0) for s, v in zip(seeds, values, strict=True))
         arms.append(ArmResult(arm.arm, arm.config.plain(), arm.num_parameters, arm.flops_per_token, runs))
     lines = NgramLines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
-    return StudyResult(study.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, {}, {}, tmp_path, budget)
+    return StudyResult(
+        study.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, tmp_path, budget
+    )
 
 
 AMOUNT = {"all": 1, "half": 2, "quarter": 4, "eighth": 8, "sixteenth": 16, "thirty-second": 32}
@@ -212,7 +215,96 @@ def test_one_seed_gives_no_verdict(tmp_path):
     exhibit = AMOUNTS.show(result, contents(result, lambda parts: 0.01 * parts))
     # The law of the amount takes its scatter from the amounts themselves.
     assert all(finding.holds is None for finding in exhibit.findings if not finding.text.startswith("L(D)"))
-    assert len(exhibit.findings) == 7
+    assert len(exhibit.findings) == 6
+
+
+def names_of(exhibit, part: str) -> list[str]:
+    return [finding.arm for finding in exhibit.findings if part in finding.text]
+
+
+def test_the_half_is_there_from_standard_on():
+    assert "half" not in {arm.arm.name for arm in resolved(DATA, "quick")}
+    assert "half" in {arm.arm.name for arm in resolved(DATA, "standard")}
+
+
+def test_an_arm_with_another_model_is_no_amount(tmp_path):
+    """A larger model on an eighth of the text, far better than all others: neither an amount nor a variety."""
+    losses = LESS_IS_WORSE | {"eighth": 1.0}
+    result = made(tmp_path, DATA, "quick", losses, spread=0.0004)
+    measured = contents(result, lambda parts: 0.01 * parts)
+    alike = AMOUNTS.show(result, measured)
+    assert "L(D) = E + (D_c/D)^α is not determined" in told(alike, "L(D)").text
+
+    def wider(arm):
+        if arm.arm.name != "eighth":
+            return arm
+        return replace(arm, config=dict(arm.config) | {"model": arm.config["model"] | {"d_model": 512}})
+
+    exhibit = AMOUNTS.show(replace(result, arms=tuple(wider(arm) for arm in result.arms)), measured)
+    plots = {section.name: section for section in exhibit.sections if isinstance(section, Plot)}
+    assert "1/8" not in plots["data-amount"].alt
+    assert "1/8" not in plots["data-variety"].alt
+    assert not any("1/8" in finding.text for finding in exhibit.findings)
+    (table,) = [section for section in exhibit.sections if isinstance(section, Table)]
+    assert "1/8 of the text" in [row[0] for row in table.rows]
+
+
+def test_both_losses_are_in_the_studys_unit(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+    measured = contents(result, lambda parts: 0.0)
+    bits = replace(
+        result,
+        study=result.study.model_copy(update={"unit": "bits per character"}),
+        arms=tuple(replace(arm, factor=1.5) for arm in result.arms),
+    )
+    exhibit = AMOUNTS.show(bits, measured)
+    (table,) = [section for section in exhibit.sections if isinstance(section, Table)]
+    assert "bits per character" in table.caption
+    assert {row[6].split()[0] for row in table.rows} == {"+0.000"}
+
+
+def test_a_pair_is_tested_once(tmp_path):
+    """Another text beside all of the own one: its rival, the base, is also the arm with the same own text."""
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+
+    def whole(arm):
+        if arm.arm.name != "english-portuguese":
+            return arm
+        return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": None}})
+
+    both = replace(result, arms=tuple(whole(arm) for arm in result.arms))
+    exhibit = AMOUNTS.show(both, contents(both, lambda parts: 0.0))
+    assert names_of(exhibit, "against all of the text") == ["english-portuguese"]
+
+
+def test_runs_that_were_not_measured_are_left_out(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+    measured = contents(result, lambda parts: 0.01 * parts)
+    del measured["one-play"], measured["eighth"][2]
+    exhibit = AMOUNTS.show(result, measured)
+    (table,) = [section for section in exhibit.sections if isinstance(section, Table)]
+    assert len(table.rows) == len(result.arms) - 1
+    assert not names_of(exhibit, "from one play")
+    assert AMOUNTS.show(result, {}).sections == ()
+
+
+def test_text_that_is_known_to_one_arm_alone_is_named(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+
+    def less(arm):
+        if arm.arm.name != "thirty-second":
+            return arm
+        return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": 1 / 64}})
+
+    def how(shown):
+        exhibit = AMOUNTS.show(shown, contents(shown, lambda parts: 0.01 * parts))
+        return next(section.text for section in exhibit.sections if isinstance(section, Paragraph)), exhibit
+
+    assert "for as much from ten history plays, as much from one play it is their own" in how(result)[0]
+    text, exhibit = how(replace(result, arms=tuple(less(arm) for arm in result.arms)))
+    assert "for 1/32 of the text, as much from ten history plays" in text
+    # What the least text is known by is no longer the text of the others: the gap is that of the next amount.
+    assert told(exhibit, "From little text the model learns more").arm == "eighth"
 
 
 LONGER_IS_BETTER = {"char": 1.70, "byte": 1.71, "bpe-512": 1.65, "bpe-1024": 1.60, "bpe-2048": 1.56, "bpe-4096": 1.53}
@@ -253,10 +345,29 @@ def test_and_are_not_where_they_are_not(tmp_path):
     turned = {name: 3.4 - loss for name, loss in LONGER_IS_BETTER.items()}
     result = made(tmp_path, TOKENS, "quick", turned)
     exhibit = TEXT_UNITS.show(result, units(result))
-    assert told(exhibit, "They do not end lowest").holds is False
+    lowest = told(exhibit, "They do not end lowest: they lie above characters")
+    assert lowest.holds is False
+    assert "Holm's correction over 3" in lowest.text
     assert told(exhibit, "they harm").holds is False
     result = made(tmp_path, TOKENS, "quick", dict.fromkeys(LONGER_IS_BETTER, 1.7), spread=0.01)
-    assert told(TEXT_UNITS.show(result, units(result)), "no difference seen at this budget").holds is None
+    exhibit = TEXT_UNITS.show(result, units(result))
+    assert told(exhibit, "no difference seen at this budget").holds is None
+    assert told(exhibit, "That they end lowest is not shown: no difference seen from").holds is None
+
+
+def test_two_seeds_do_not_say_who_ends_lowest(tmp_path):
+    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER, seeds=(1, 2))
+    assert told(TEXT_UNITS.show(result, units(result)), "Whether they end lowest cannot be told").holds is None
+
+
+def test_losses_per_token_of_different_tokens_are_not_compared(tmp_path):
+    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER)
+    nats = replace(result, study=result.study.model_copy(update={"unit": "nats per token"}))
+    exhibit = TEXT_UNITS.show(nats, units(nats))
+    (table,) = [section for section in exhibit.sections if isinstance(section, Table)]
+    assert table.columns[-1] == "nats per token"
+    assert not any(isinstance(section, Plot) for section in exhibit.sections)
+    assert not any("bits" in finding.text or "lowest" in finding.text for finding in exhibit.findings)
 
 
 def test_the_real_amounts_agree(shakespeare_amounts):

@@ -1,7 +1,8 @@
 """The studies of heads and of meaning: what is measured on a tiny run, and findings that follow from the numbers."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,8 @@ def trained(tiny: RunConfig, changes: Mapping[str, Any] | None = None, tokenizer
     dataset = prepare(CorpusConfig.parse(tiny.corpus.plain() | ({} if tokenizer is None else {"tokenizer": tokenizer})))
     config = ModelConfig.parse(tiny.model.plain() | {"context_length": 24, "num_layers": 2} | dict(changes or {}))
     model = Transformer(config, dataset.tokenizer.vocab_size, seed=3).eval()
-    run = LoadedRun(RunFolder(Path("no-folder-is-read")), model, dataset.tokenizer, {}, 0)
+    told = {"training": {"objective": "next-token", "allow_leak": False}}
+    run = LoadedRun(RunFolder(Path("no-folder-is-read")), model, dataset.tokenizer, told, 0)
     return Trained("base", 1, run, dataset, "quick")
 
 
@@ -120,8 +122,102 @@ def test_other_numbers_give_other_findings() -> None:
 
 def test_one_seed_gives_no_verdict_about_differences() -> None:
     exhibit = shown("head-patterns", {"base": {1: a_run(["near", "line"], 0.1, 0.4, 0.5)}})
-    assert [finding.holds for finding in exhibit.findings] == [True, None]
-    assert "no interval, so no verdict" in exhibit.findings[1].text
+    assert [finding.holds for finding in exhibit.findings] == [None, None]
+    assert "1 of the 3 seeds that a verdict needs" in exhibit.findings[1].text
+
+
+def test_two_seeds_give_none_either_however_far_apart_they_are() -> None:
+    measured = {
+        "many": {seed: a_run(["near", "line"], 0.4 + seed / 1000, 0.9, 0.5) for seed in (1, 2)},
+        "one": {seed: a_run(["near"], 0.1, 0.1, None) for seed in (1, 2)},
+    }
+    findings = shown("head-patterns", measured, {"many": 2, "one": 1}).findings
+    assert [finding.holds for finding in findings] == [None] * 3
+
+
+def test_comparisons_of_heads_are_corrected_for_one_another() -> None:
+    """A difference whose p value is 0.035 alone is none where there is another comparison that shows less."""
+    from vitral.studies.statistics import paired_difference
+
+    spread = {1: 0.1, 2: 0.2, 3: 0.15}
+    alone = paired_difference(list(spread.values()), [0.0] * 3).p_value
+    assert alone is not None
+    assert 0.05 / 2 < alone < 0.05
+
+    def finding(together: float) -> Any:
+        """About one head less than two, which are worth in all what they are one by one, or more."""
+        many = {
+            seed: a_run(["near"] * 2, 0.1 + by, 2 * (0.1 + by) + together + (seed - 2) / 9, 0.5)
+            for seed, by in spread.items()
+        }
+        one = {seed: a_run(["near"], 0.1, 0.1, None) for seed in spread}
+        exhibit = shown("head-patterns", {"many": many, "one": one}, {"many": 2, "one": 1})
+        return next(each for each in exhibit.findings if "increase without one" in each.text)
+
+    assert finding(0.0).holds is False
+    assert "p = 0.070 after Holm's correction over 2 comparisons" in finding(0.0).text
+    assert finding(9.0).holds is True
+
+
+def test_more_heads_than_can_be_read_are_shown_by_their_first_layers() -> None:
+    run = a_run(["near"] * 24, 0.1, 2.4, 0.5)
+    run["layers"] = run["layers"] * 4
+    exhibit = shown("head-patterns", {"base": {1: run}}, {"base": 24})
+    plot = next(section for section in exhibit.sections if isinstance(section, Plot))
+    assert "the first 48 of 96 heads" in plot.caption
+    svg = svg_bytes(plot.figure).decode()
+    assert "block 1, head 23: near" in svg
+    assert "block 2" not in svg
+    wide = shown("head-patterns", {"base": {1: a_run(["near"] * 70, 0.1, 7.0, 0.5)}}, {"base": 70})
+    assert any("the first 63 of 70 heads" in section.caption for section in wide.sections if isinstance(section, Plot))
+
+
+def test_attention_is_looked_at_in_pieces_with_the_same_numbers(
+    tiny: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vitral.inspection import knockout
+    from vitral.studies.probes import head_patterns
+
+    run = trained(tiny, {"initialisation": "pytorch"})
+    whole = head_patterns.measure(run)
+    monkeypatch.setattr(head_patterns, "MOST_BYTES", 330_000)
+    monkeypatch.setattr(knockout, "MOST_BYTES", 75_000)
+    assert 1 < head_patterns.windows_at_once(run.run.model) < 16
+    assert near(whole, head_patterns.measure(run))
+    assert not near(whole, head_patterns.measure(trained(tiny, {"initialisation": "wide"})))
+
+
+def near(one: Any, other: Any) -> bool:
+    """Whether two measures are alike to rounding."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(near(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(near, one, other))
+    return one == pytest.approx(other, abs=1e-6) if isinstance(one, float) else one == other
+
+
+@pytest.mark.parametrize("name", ["head-patterns", "meaning"])
+@pytest.mark.parametrize("training", [{"objective": {"name": "masked"}, "allow_leak": False}, {"allow_leak": True}])
+def test_runs_that_are_not_of_next_tokens_are_refused(name: str, training: Any, tiny: RunConfig) -> None:
+    from dataclasses import replace
+
+    run = trained(tiny)
+    run = replace(run, run=replace(run.run, config={"training": training}))
+    with pytest.raises(UsageError, match="next token"):
+        probe_named(name).measure(run)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["head-patterns", "meaning", "uses", "copying", "cost-by-length"])
+def test_nothing_measured_shows_nothing(name: str) -> None:
+    for nothing in ({}, {"base": {}}):
+        arms = [SimpleNamespace(arm=SimpleNamespace(name="base", title="the base"), config={})]
+        found = probe_named(name).show(SimpleNamespace(arms=arms), nothing)  # type: ignore[arg-type]
+        assert (found.sections, found.findings) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["head-patterns", "meaning", "uses", "copying", "cost-by-length"])
+def test_every_probe_says_how_long_it_takes(name: str) -> None:
+    assert list(probe_named(name).seconds) == ["quick", "standard", "full"]
 
 
 def test_the_map_shows_every_head_and_uniform_attention() -> None:
@@ -152,11 +248,39 @@ def test_the_study_of_meaning_is_of_tokens_learned_from_its_text() -> None:
     sizes = [MEANING.budgets[budget].changes["corpus"]["tokenizer"]["vocab_size"] for budget in ("quick", "standard")]
     assert sizes == [2048, 4096]
     assert MEANING.arms[1].changes == {"model": {"attention": "none"}}
+    assert MEANING.arms[2].changes == {"corpus": {"source": "machado"}}
+    assert not MEANING.arms[2].compared
+
+
+def test_portuguese_is_asked_at_every_budget_with_as_many_tokens() -> None:
+    from vitral.core.config import merge
+
+    for budget in ("quick", "standard", "full"):
+        study = MEANING.at(budget)
+        assert [arm.name for arm in study.arms] == ["two-layers", "without-attention", "portuguese"]
+        base = merge({"corpus": {"source": "shakespeare"}}, MEANING.budgets[budget].changes)
+        corpus = merge(base, study.arms[2].changes)["corpus"]
+        assert corpus == {"source": "machado", "tokenizer": base["corpus"]["tokenizer"]}
 
 
 def test_the_language_is_told_by_its_small_words() -> None:
     assert language_of("The king and the queen of that land.") == "en"
     assert language_of("Os olhos que não viam uma luz com os seus.") == "pt"
+    french = "Il dit que la nuit est belle, et la mer chante au loin sous le ciel noir, sans vent ni voile ici et là."
+    assert language_of(french) is None
+    assert language_of("") is None
+
+
+def test_a_text_in_another_language_is_refused_with_the_reason(tiny: RunConfig, tmp_path: Path) -> None:
+    path = tmp_path / "french.txt"
+    line = (
+        "Il dit que la nuit est belle et la mer chante au loin sous le ciel noir, sans vent ni voile ici et encore.\n"
+    )
+    path.write_text(line * 200, encoding="utf-8", newline="\n")
+    french = tiny.model_copy(update={"corpus": CorpusConfig.parse({"source": str(path), "tokenizer": "char"})})
+    run = trained(french, {"context_length": 64})
+    with pytest.raises(UsageError, match=r"none of the languages .*\(en, pt\)"):
+        probe_named("meaning").measure(run)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["en", "pt"])
@@ -170,6 +294,11 @@ def test_every_language_has_words_sentences_and_pairs(name: str) -> None:
             # What tells the sense stands before the word, since nothing after it is seen.
             assert place > len(sense.word.encode()) + 8
             assert bytes(tokens[1 : place + 1].tolist()).decode().endswith(sense.word)
+        # The word before the target is the same in both senses, so copying it tells nothing.
+        sentences = (*sense.first_sentences, *sense.second_sentences)
+        before = {re.split(rf"\b{sense.word}\b", sentence)[0].split()[-1] for sentence in sentences}
+        assert len(before) == 1
+        assert len(set(sentences)) == 6
     pairs = [
         pair for kind in language.pairs for pair in fill(kind.templates, kind.subjects, kind.elements, kind.between)
     ]
@@ -208,7 +337,9 @@ def test_the_passage_before_a_sentence_ends_a_line() -> None:
     assert torch.equal(passage(tokenizer, part, 11), torch.full((11,), 10))
 
 
-def a_reading(correlation: float, apart: float, preferences: list[float | None]) -> dict[str, Any]:
+def a_reading(
+    correlation: float, apart: float, preferences: Sequence[float | None], step: float = 1 / 500
+) -> dict[str, Any]:
     """A run with a listed word, four words of two senses that come apart after the block, and pairs of one kind."""
     near = [{"word": "queen", "cosine": 0.5}]
     return {
@@ -226,7 +357,7 @@ def a_reading(correlation: float, apart: float, preferences: list[float | None])
                 "first": "one",
                 "second": "two",
                 "within": [1.0, 0.9],
-                "across": [1.0, 0.9 - apart - index / 500],
+                "across": [1.0, 0.9 - apart - index * step],
             }
             for index, word in enumerate(("bank", "light", "still", "lie"))
         ],
@@ -237,15 +368,15 @@ def a_reading(correlation: float, apart: float, preferences: list[float | None])
 
 
 def readings(*args: Any) -> str:
-    """All findings about one arm over two seeds."""
-    exhibit = shown("meaning", {"base": {seed: a_reading(*args) for seed in (1, 2)}})
+    """All findings about one arm over three seeds."""
+    exhibit = shown("meaning", {"base": {seed: a_reading(*args) for seed in (1, 2, 3)}})
     return " ".join(f"{finding.holds} {finding.text}" for finding in exhibit.findings)
 
 
 def test_findings_about_meaning_follow_the_numbers() -> None:
     text = readings(0.4, 0.1, [1.0] * 19 + [-1.0])
     assert "True The arm base: words with like vectors stand in like contexts (rank correlation +0.400" in text
-    assert "True The arm base: the blocks set two senses of a word apart (+0.103 from the embedding" in text
+    assert "True The arm base: the blocks set contexts of two senses of a word apart (+0.103 from the embedding" in text
     assert (
         "True The arm base: the right sentence is the more probable in 95% (76% to 99%) of 20 pairs, above chance"
         in text
@@ -262,8 +393,12 @@ def test_other_numbers_give_other_findings_about_meaning() -> None:
     assert "moves it the right way for 0%" in text
     assert "nearer to one another" in readings(0.4, -0.1, [1.0, 1.0])
     assert "below chance: agreement (0%)" in readings(0.4, 0.1, [-1.0] * 20)
-    rounding = readings(0.4, -0.003, [1e-6] * 20)
-    assert "both senses of a word have the same vector" in rounding
+    rounding = readings(0.4, 0.0, [1e-6] * 20, 1e-4)
+    assert "every word has the same vector in contexts of both senses" in rounding
+    # Words that come apart and words that come together may have a mean of nothing: that is not one vector.
+    cancelled = readings(0.4, -0.003, [1.0, 1.0])
+    assert "no separation of the contexts of two senses told from chance" in cancelled
+    assert "same vector" not in cancelled
     assert "in 50% (30% to 70%) of 20 pairs" in rounding
 
 
@@ -272,7 +407,7 @@ def test_what_cannot_be_scored_is_left_out() -> None:
     assert "of 3 pairs" in exhibit.findings[2].text
     assert "100% (21% to 100%) of the subjects" in exhibit.findings[2].text
     half = shown("meaning", {"base": {1: a_reading(0.4, 0.1, [1.0, None])}})
-    assert "for none of the subjects" in half.findings[2].text
+    assert "of the subjects" not in half.findings[2].text
     nothing = a_reading(0.4, 0.1, [None, None]) | {"neighbours": None, "senses": []}
     assert shown("meaning", {"base": {1: nothing}}).findings == ()
 
@@ -287,3 +422,55 @@ def test_tables_of_meaning_have_examples() -> None:
         "senses-by-layer",
         "senses-apart",
     ]
+
+
+def comparisons(measured: Mapping[str, Mapping[int, Any]]) -> list[Any]:
+    return [finding for finding in shown("meaning", measured).findings if " against the arm " in finding.text]
+
+
+def test_with_and_without_attention_are_compared_seed_by_seed() -> None:
+    def arm(apart: float, right: int, seeds: int = 3) -> dict[int, Any]:
+        return {
+            seed: a_reading(
+                0.4, apart * (1 + seed / 1000), [1.0] * (right - seed % 2) + [-1.0] * (20 - right + seed % 2)
+            )
+            for seed in range(1, 1 + seeds)
+        }
+
+    less = comparisons({"with": arm(0.1, 18), "without": arm(0.0, 10)})
+    assert [(finding.arm, finding.holds) for finding in less] == [("without", True), ("without", True)]
+    assert "more probable, \N{MINUS SIGN}0.400 against the arm with: less" in less[0].text
+    assert "against the arm with: less" in less[1].text
+    assert all("after Holm's correction over 2 comparisons" in finding.text for finding in less)
+    same = comparisons({"with": arm(0.1, 18), "without": arm(0.1, 18)})
+    assert [finding.holds for finding in same] == [False, False]
+    assert "no difference seen at this budget" in same[0].text
+    few = comparisons({"with": arm(0.1, 18, 2), "without": arm(0.0, 10, 2)})
+    assert [finding.holds for finding in few] == [None, None]
+    assert "2 of the 3 seeds a verdict needs" in few[0].text
+
+
+def test_languages_stand_apart_and_are_not_compared() -> None:
+    english = {seed: a_reading(0.4, 0.1, [1.0, -1.0]) for seed in (1, 2, 3)}
+    concord = {"kind": "concord", "good": "Eu sou.", "bad": "Eu és.", "preference": 1.0}
+    portuguese = {seed: reading | {"language": "pt", "pairs": [concord] * 2} for seed, reading in english.items()}
+    measured = {"base": english, "other": portuguese}
+    exhibit = shown("meaning", measured)
+    assert not comparisons(measured)
+    tables = [each for each in exhibit.sections if isinstance(each, Table) and "right sentence" in str(each)]
+    assert [table.rows[0][0] for table in tables] == ["agreement", "concord"]
+    names = [section.name for section in exhibit.sections if isinstance(section, Plot)]
+    assert names == ["senses-by-layer", "senses-apart", "senses-by-layer-pt", "senses-apart-pt"]
+
+
+def test_an_arm_without_a_scored_pair_gets_a_dash() -> None:
+    scored = [a_reading(0.4, 0.1, [1.0, 1.0]), a_reading(0.4, 0.1, [1.0, 1.0])]
+    scored[1]["pairs"] = [pair | {"kind": "coreference", "preference": None} for pair in scored[1]["pairs"]]
+    scored[1]["pairs"] += [{"kind": "agreement", "good": "A", "bad": "B", "preference": 1.0}] * 2
+    scored[0]["pairs"] += [pair | {"preference": 1.0} for pair in scored[1]["pairs"][:2]]
+    exhibit = shown("meaning", {"base": {1: scored[0]}, "other": {1: scored[1]}})
+    table = next(each for each in exhibit.sections if isinstance(each, Table) and "Share of pairs" in str(each))
+    cells = {row[0]: row[3:] for row in table.rows}
+    assert cells["coreference"][1] == "\N{EN DASH}"
+    assert cells["coreference"][0] == cells["agreement"][0] == "100% (28% to 100%)"
+    assert cells["agreement"][1] == "100% (34% to 100%)"  # one kind alone needs no correction

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
@@ -18,7 +20,7 @@ from vitral.studies.catalogue.mask import MASK
 from vitral.studies.probes import copying_distance, cost_by_length, cost_shown, uses, uses_shown
 from vitral.studies.probes.flow import Asked, answers, continuing, filling, leak, pooled, spread_windows
 from vitral.studies.probes.linear import PENALTIES, Sample, fit, frequencies, probe, wilson
-from vitral.studies.probes.protocol import Trained
+from vitral.studies.probes.protocol import Plot, Trained
 from vitral.studies.probes.works import labelled, stretches_of, works_of
 from vitral.training import RunConfig, train
 
@@ -57,6 +59,10 @@ class TestLeak:
         assert (inside["visible"], last["visible"], behind["visible"]) == (True, False, False)
         assert inside["moved"] > 1e-3 > 1e-6 > max(last["moved"], behind["moved"])
 
+    def test_a_single_window_has_no_other_token_to_take(self) -> None:
+        with pytest.raises(UsageError, match="there are 1 windows"):
+            leak(asked("bidirectional"), some_windows(1), 4)
+
     def test_windows_whose_token_stays_the_same_do_not_count(self) -> None:
         same = torch.ones(3, TIME, dtype=torch.int64)
         assert leak(asked("bidirectional"), same, 4)["moved"] == 0.0
@@ -94,6 +100,10 @@ class TestFilling:
 
     def test_a_model_that_sees_its_answer_can_say_nothing(self) -> None:
         assert filling(asked("bidirectional"), some_windows(), 7) is None
+
+    def test_no_window_is_told(self) -> None:
+        with pytest.raises(UsageError, match="no window"):
+            filling(asked("causal"), some_windows(0), 7)
 
     def test_continuing_reads_the_last_place_or_a_blank_after_it(self) -> None:
         contexts = some_windows()[:, :6]
@@ -242,7 +252,13 @@ class TestCopying:
         assert texts["Causal, window of 16"].holds
         assert "no better than chance (0.125) at 64" in texts["Causal, window of 16"].text
         assert texts["Prefix"].holds is False
-        assert "nothing hides the answer at 64" in texts["Prefix"].text
+        assert "the mask does not hide the answer at 64, yet it was not found in 100 steps" in texts["Prefix"].text
+
+    def test_it_says_that_each_model_was_trained_once(self) -> None:
+        found = copying_distance.show(SimpleNamespace(), self.measured())  # pyright: ignore[reportArgumentType]
+        about, plot = found.sections[1:3]
+        assert "is trained once, from seed 1" in str(about)
+        assert "One training each" in str(plot)
 
     def test_copying_from_out_of_sight_is_a_leak(self) -> None:
         found = copying_distance.show(SimpleNamespace(), self.measured(window=[1.0, 1.0, 1.0]))  # pyright: ignore[reportArgumentType]
@@ -332,13 +348,44 @@ class TestCost:
         assert all(finding.holds for finding in findings if "counted operations" in finding.text)
         assert any("the time of one with it" in finding.text for finding in findings)
 
-    @pytest.mark.parametrize(("factor", "why"), [(1.3, "no longer fits"), (0.75, "does not grow with n")])
+    @pytest.mark.parametrize(
+        ("factor", "why"),
+        [(1.3, "would if what is read no longer fitted"), (0.75, "would if a part of the time did not grow with n")],
+    )
     def test_times_that_do_not_are_told_with_how_much_and_why(self, factor: float, why: str) -> None:
         findings = cost_shown.show(SimpleNamespace(), self.measured(factor)).findings  # pyright: ignore[reportArgumentType]
         cached = next(finding for finding in findings if finding.text.startswith("One more token, cached"))
         assert cached.holds is False
         assert f"off by {'+' if factor > 1 else chr(0x2212)}0." in cached.text
         assert why in cached.text
+
+    def test_the_axis_says_whose_time_it_is(self) -> None:
+        found = cost_shown.show(SimpleNamespace(), self.measured())  # pyright: ignore[reportArgumentType]
+        plot = next(section for section in found.sections if isinstance(section, Plot))
+        assert plot.figure.axes[0].get_ylabel() == "processor time of one token (µs)"
+
+    def test_what_a_step_without_a_cache_holds_is_shown_where_it_was_counted(self) -> None:
+        old = self.measured()
+        new = {**old, "memory": {**old["memory"], "recomputed_counted": [1792 * n for n in old["lengths"]]}}
+        for measured, there in ((old, False), (new, True)):
+            found = cost_shown.show(SimpleNamespace(), measured)  # pyright: ignore[reportArgumentType]
+            assert ("held by a step without a cache" in str(found.sections)) is there
+            assert ("holds 1,792 bytes for each token" in found.findings[-1].text) is there
+
+    @pytest.mark.parametrize("mask", ["causal", "bidirectional"])
+    def test_bytes_held_are_those_the_formula_tells(self, mask: str) -> None:
+        """Every allocation and release of a pass over a window, in order: the most held at once."""
+        from torch.profiler import ProfilerActivity, profile
+
+        config = cost_by_length.model_config(512, mask)
+        model, window = Transformer(config, cost_by_length.VOCAB).eval(), torch.arange(512)[None] % 16
+        with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+            model(window)
+        assert found.profiler is not None
+        assert found.profiler.kineto_results is not None
+        events: list[Any] = [each for each in found.profiler.kineto_results.events() if each.name() == "[memory]"]
+        held = np.cumsum([each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())])
+        assert held.max() == pytest.approx(cost_by_length.held_bytes(config), rel=0.05)
 
     def test_everything_is_timed_at_every_length(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cost_by_length, "LEAST_SECONDS", 1e-5)
@@ -396,7 +443,10 @@ class TestUses:
         assert [(finding.arm, finding.holds) for finding in better] == [("bidirectional", True), ("prefix", False)]
         assert "better" in better[0].text
         assert "no difference seen" in better[1].text
-        assert any("less than the 0.50 that counts of tokens alone give" in text for text in texts)
+        assert any("4 works apart" in text for text in texts)
+        less = [text for text in texts if "counts of tokens alone give 0.50: activations give less" in text]
+        assert len(less) == 3
+        assert all("after Holm's correction" in text for text in less)
         assert all(finding.holds for finding in exhibit.findings if "the mask" in finding.text)
 
     def test_a_causal_mask_that_leaks_is_told(self) -> None:
@@ -404,6 +454,67 @@ class TestUses:
         leaks = [f for f in uses_shown.show(result_of(measured), measured).findings if f.arm == "causal"]
         assert leaks[0].holds is False
         assert "hides the next token, changing it moves what is said there by 0.20" in leaks[0].text
+
+    def test_stretches_are_not_called_works(self) -> None:
+        measured = made(3)
+        for by_seed in measured.values():
+            for run in by_seed.values():
+                run["classifying"]["works"] = False
+        exhibit = uses_shown.show(result_of(measured), measured)
+        assert any("tells 4 stretches apart" in finding.text for finding in exhibit.findings)
+        plot = next(section for section in exhibit.sections if isinstance(section, Plot))
+        words = " ".join([*(finding.text for finding in exhibit.findings), plot.caption, str(exhibit.sections)])
+        assert not re.search(r"\bworks\b", words)
+
+    def test_two_seeds_compare_nothing(self) -> None:
+        measured = made(2)
+        findings = uses_shown.show(result_of(measured), measured).findings
+        apart = [finding.text for finding in findings if "a linear probe tells" in finding.text]
+        assert all("counts of tokens alone give 0.50 (too few seeds to compare)" in text for text in apart)
+        assert [finding.holds for finding in findings if "right side is worth" in finding.text] == [None] * 3
+
+    def test_as_much_as_counts_give_is_no_difference(self) -> None:
+        measured = made(3)
+        for by_seed in measured.values():
+            for seed, run in by_seed.items():
+                run["classifying"]["frequencies"]["accuracy"] = 0.4 + (0.1 if seed % 2 else -0.2)
+        texts = [finding.text for finding in uses_shown.show(result_of(measured), measured).findings]
+        assert sum("counts of tokens alone give 0.40: no difference seen" in text for text in texts) == 3
+
+    @pytest.mark.parametrize(
+        ("model", "text", "why"),
+        [
+            ({"context_length": 4}, None, "a context of 4 tokens"),
+            ({"attention": {"mask": {"name": "prefix", "length": 11}}}, None, "leaves no room for a gap"),
+            ({"context_length": 11}, 10, "has 0 whole windows of 11 tokens"),
+            ({"context_length": 11}, 21, "has 1 whole windows of 11 tokens"),
+        ],
+    )
+    def test_a_run_that_cannot_be_asked_is_refused_with_the_reason(
+        self, model: dict[str, Any], text: int | None, why: str, tiny: RunConfig
+    ) -> None:
+        from dataclasses import replace
+
+        from vitral.core.config import merge
+        from vitral.data import Part
+        from vitral.runs import LoadedRun, RunFolder
+
+        config = RunConfig.parse(merge(tiny.plain(), {"model": model}))
+        dataset = prepare(config.corpus)
+        if text is not None:
+            part = Part(np.ones(text, dtype=np.uint16), np.array([[0, text]]))
+            dataset = replace(dataset, parts={**dataset.parts, "test": part})
+        fresh = Transformer(config.model, dataset.tokenizer.vocab_size, seed=1).eval()
+        run = LoadedRun(RunFolder(Path("no-folder-is-read")), fresh, dataset.tokenizer, config.plain(), 0)
+        with pytest.raises(UsageError, match=why):
+            uses.measure(Trained("base", 1, run, dataset, "quick"))
+
+    def test_the_longer_training_says_how_long_it_is(self) -> None:
+        longer = next(arm for arm in MASK.arms if arm.name == "bidirectional-long")
+        assert longer.changes["training"]["steps"] == 1600
+        assert "1,600 steps" in longer.title
+        assert MASK.budgets["standard"].changes == {"model": {"positions": "rotary"}}
+        assert MASK.budgets["full"].changes["training"] == {"steps": 1000, "evaluate_every": 500}
 
     def test_one_seed_gives_no_verdict(self) -> None:
         measured = made(1)

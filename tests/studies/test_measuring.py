@@ -7,7 +7,7 @@ import pytest
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Paragraph
-from vitral.studies import Study, StudyResult, exhibits, measuring, run_study, write_report
+from vitral.studies import Study, StudyResult, exhibits, measuring, run_study, running, write_report
 from vitral.studies.probes import Exhibit, Plot, RunProbe, Setting, StudyProbe, Trained
 from vitral.studies.verdict import Finding
 from vitral.training import RunConfig
@@ -35,8 +35,8 @@ class Counting:
 
     def of_study(self, setting: Setting) -> dict:
         """A number of the study."""
-        self.asked.append(setting.seeds)
-        return {"sum": sum(setting.seeds)}
+        self.asked.append(setting.seed)
+        return {"sum": 7 * setting.seed}
 
     def show(self, result: StudyResult, found) -> Exhibit:
         """A figure and a sentence."""
@@ -49,7 +49,7 @@ class Counting:
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """Probes of the test's own in the place of Vitral's."""
     made = Counting()
-    for module in (measuring, exhibits):
+    for module in (measuring, exhibits, running):
         monkeypatch.setattr(module, "probe_named", made.probes.__getitem__)
     return made
 
@@ -71,7 +71,7 @@ STUDY = Study.parse(
 def test_what_was_measured_is_kept_and_not_measured_again(tiny: RunConfig, tmp_path: Path, counting: Counting) -> None:
     first = run_study(STUDY, tiny, tmp_path, seeds=[5, 7], budget="quick")
     runs = [(arm, seed) for arm in ("pre", "post") for seed in (5, 7)]
-    assert counting.asked == [*runs, (5, 7)]
+    assert counting.asked == [*runs, 5]
     kept = json.loads((tmp_path / "measures" / "size" / "post-seed-7.json").read_text(encoding="utf-8"))
     assert kept == first.measured["size"]["post"][7]
     counting.asked.clear()
@@ -79,7 +79,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tiny: RunConfig, tmp_p
     assert counting.asked == []
     (tmp_path / "measures" / "size" / "pre-seed-5.json").write_text("{", encoding="utf-8")
     added = run_study(STUDY, tiny, tmp_path, seeds=[5, 7, 11], budget="quick")
-    assert counting.asked == [("pre", 5), ("pre", 11), ("post", 11), (5, 7, 11)]  # damaged, and new
+    assert counting.asked == [("pre", 5), ("pre", 11), ("post", 11)]  # damaged, and new
     assert added.measured["size"]["pre"][5] == first.measured["size"]["pre"][5]
 
 
@@ -91,7 +91,7 @@ def test_what_probes_show_stands_in_the_report_and_their_findings_in_the_verdict
     assert report.findings[-1] == Finding("size", "", "pair has 2 arms.")
     text = report.markdown.read_text(encoding="utf-8")
     assert "![They differ.](figures/norms.svg)" in text
-    assert "12 in all" in text
+    assert "35 in all" in text
     assert "- pair has 2 arms." in text
     figure = tmp_path / "report" / "figures" / "norms.svg"
     before = figure.read_bytes()

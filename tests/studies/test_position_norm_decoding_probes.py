@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, Part, prepare, windows
+from vitral.data.tokenizers import ByteTokenizer, CharTokenizer
 from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
 from vitral.evaluation import WittenBell, evaluate_part, longest_copy, training_text
 from vitral.model import ModelConfig, Transformer, next_token_loss
@@ -149,6 +151,24 @@ class TestByPosition:
         assert beyond["nats"] is None
         assert beyond["why"] == "it takes 31 test tokens in a row, and there are 30"
 
+    def test_a_text_without_a_whole_window_says_so(self, trained: Trained) -> None:
+        short = replace(trained.dataset, parts=dict(trained.dataset.parts) | {"test": part(CONTEXT)})
+        with pytest.raises(UsageError, match="the test part has no 9 tokens in a row"):
+            by_position.measure(replace(trained, dataset=short))
+
+    def test_quarters_whose_targets_a_prefix_has_shown_are_not_scored(self) -> None:
+        """A prefix of 4 leaves the target at position 3, in the second of four quarters of 2, as the first to score."""
+        model = Transformer(config(positions="none", attention={"mask": {"name": "prefix", "length": 4}}), 7).eval()
+        beyond = by_position._beyond(model, part(500), 2, 10_000)
+        assert [value is None for value in beyond["nats"]] == [True] * 2 + [False] * 6
+
+    @pytest.mark.parametrize("probe", [by_position, gradient_by_layer])
+    def test_a_run_that_does_not_tell_next_tokens_is_refused(self, trained: Trained, probe: Any) -> None:
+        config = dict(trained.run.config)
+        config["training"] = config["training"] | {"allow_leak": True}
+        with pytest.raises(UsageError, match="full is not trained to tell the next token"):
+            probe.measure(replace(trained, run=replace(trained.run, config=config)))
+
     def test_groups_are_two_to_a_doubling_and_miss_nothing(self) -> None:
         for length in (1, 2, 5, 11, 64, 100):
             groups = positions_shown.half_doublings(length)
@@ -171,7 +191,7 @@ def by_position_data(inside: float, beyond: float, why: str = "") -> dict[str, A
         ((2.51, 2.52, 2.53), "loses beyond its trained length: +0.520", False),
         ((2.01, 2.00, 1.99), "keeps its loss beyond its trained length", True),
         ((1.5, 1.51, 1.52), "gains beyond its trained length: \N{MINUS SIGN}0.490", True),
-        ((2.0, 2.1, 2.2), "does not say", None),
+        ((2.0, 2.1, 2.2), "not told whether it keeps its loss within 0.05 nats", None),
         ((2.5, 2.5), "from 2 seeds: too few", None),
     ],
 )
@@ -188,6 +208,80 @@ def test_what_is_said_beyond_the_trained_length_follows_the_numbers(
     text, held = found["no-attention"][-1]
     assert said in text
     assert held is holds
+
+
+def test_what_is_said_beyond_the_trained_length_is_corrected_for_how_many_arms_there_are(made: Made) -> None:
+    """Losses of 0.2, 0.4 and 0.6 nats are p = 0.081 against the limit; 0.3, 0.4 and 0.5 are 0.027, twice that 0.053."""
+    result = made({"full": [2.0] * 3, "no-attention": [2.0] * 3})
+    rows = {seed: by_position_data(2.0, beyond) for seed, beyond in ((1, 2.3), (2, 2.4), (3, 2.5))}
+    (alone,) = findings(positions_shown.show(result, {"full": rows}))["full"]
+    assert "loses beyond" in alone[0]
+    assert alone[1] is False
+    both = findings(positions_shown.show(result, {"full": rows, "no-attention": rows}))
+    assert "not told" in both["full"][0][0]
+    assert both["full"][0][1] is None
+
+
+def with_prefix(run: dict[str, Any], first: int) -> dict[str, Any]:
+    """Measures of one run whose first positions are not scored, neither inside nor beyond."""
+    copy = json.loads(json.dumps(run))
+    copy["inside"]["nats"][:first] = [None] * first
+    copy["beyond"]["nats"][: -(-first // 2)] = [None] * -(-first // 2)
+    return copy
+
+
+def test_windows_are_compared_where_both_are_scored(made: Made) -> None:
+    """Of eight positions five are scored: the last quarter of them is the last two."""
+    result = made({"full": [2.0] * 3, "no-attention": [2.0] * 3, "no-feed-forward": [2.0] * 3})
+    base = {seed: by_position_data(2.0, 2.0 + seed / 100) for seed in (1, 2, 3)}
+    other: dict[int, dict[str, Any]] = {seed: json.loads(json.dumps(run)) for seed, run in base.items()}
+    for seed, run in other.items():
+        run["inside"]["nats"] = [value + 0.1 * place + seed / 1e3 for place, value in enumerate(run["inside"]["nats"])]
+    measured = {
+        "full": base,
+        "no-attention": {seed: with_prefix(run, 3) for seed, run in other.items()},
+        "no-feed-forward": {seed: with_prefix(run, 7) for seed, run in other.items()},
+    }
+    exhibit = positions_shown.show(result, measured)
+    found = findings(exhibit)
+    assert "+0.302 nats in the first quarter of the positions that are scored and +0.652" in found["no-attention"][0][0]
+    assert "too few positions are scored to compare it with the full model" in found["no-feed-forward"][0][0]
+    assert "keeps its loss" in found["no-attention"][1][0]
+    assert "nothing beyond 8 tokens, since not all quarters have a loss" in found["no-feed-forward"][1][0]
+
+
+def test_arms_without_any_scored_position_are_named_and_not_drawn(made: Made) -> None:
+    result = made({"full": [2.0] * 3, "no-attention": [2.0] * 3})
+    runs = {seed: with_prefix(by_position_data(2.0, 2.0), CONTEXT) for seed in (1, 2, 3)}
+    for run in runs.values():
+        run["beyond"]["nats"] = [None] * 8
+    exhibit = positions_shown.show(result, {"full": runs, "no-attention": runs})
+    assert not [section for section in exhibit.sections if isinstance(section, Plot)]
+    assert all(held is None for said in findings(exhibit).values() for _, held in said)
+    assert positions_shown.show(result, {}) == Exhibit()
+
+
+def many(result: StudyResult, num: int) -> StudyResult:
+    """The result with its first arm so many times over, each under a name of its own."""
+    first = result.arms[0]
+    arms = [replace(first, arm=first.arm.model_copy(update={"name": f"a{k}", "title": f"arm {k}"})) for k in range(num)]
+    return replace(result, arms=tuple(arms))
+
+
+def test_arms_that_cannot_be_told_apart_in_a_figure_are_left_out_of_it_by_name(made: Made) -> None:
+    result = many(made({"full": [2.0] * 3}), 10)
+    positions = {arm.arm.name: {1: by_position_data(2.0, 2.1)} for arm in result.arms}
+    run = {"positions": 5, "fresh": state([1.0, 1.0]), "trained": state([2.0, 1.0])}
+    gradients = {arm.arm.name: {1: run} for arm in result.arms}
+    plots = [
+        section
+        for exhibit in (positions_shown.show(result, positions), gradients_shown.show(result, gradients))
+        for section in exhibit.sections
+        if isinstance(section, Plot)
+    ]
+    told = [plot.name for plot in plots if "Drawn are the first 8; left out: arm 8, arm 9." in plot.caption]
+    assert set(told) >= {"loss-by-position", "loss-beyond-the-trained-length"}
+    assert any(name.startswith("gradient-of-the-stream") for name in told)
 
 
 def test_a_gap_that_changes_along_the_window_is_told_from_one_that_does_not(made: Made) -> None:
@@ -272,6 +366,11 @@ class TestGradients:
         assert measured["positions"] == 16 * CONTEXT
         assert all(parameter.grad is None for parameter in model.parameters())
 
+    def test_a_model_without_blocks_is_refused(self, trained: Trained) -> None:
+        model = Transformer(config(num_layers=0), trained.run.model.vocab_size)
+        with pytest.raises(UsageError, match="a model without blocks"):
+            gradient_by_layer.measure(replace(trained, run=replace(trained.run, model=model)))
+
 
 def state(stream: list[float | None], scale: list[float] | None = None) -> dict[str, Any]:
     """Measures of one state."""
@@ -319,20 +418,48 @@ class TestStrategies:
     """Every strategy on the same prompts."""
 
     def test_pieces_are_fixed_apart_and_within_their_stretches(self) -> None:
-        text = Part(np.arange(200, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
-        rows = decoding.cut(text, 13, 9)
-        assert rows.tolist() == decoding.cut(text, 13, 9).tolist()
+        text = Part(np.arange(1, 201, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
+        tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
+        rows = decoding.cut(text, tokenizer, 5, 8, 9)
+        assert rows.tolist() == decoding.cut(text, tokenizer, 5, 8, 9).tolist()
         assert len(set(rows.ravel().tolist())) == 9 * 13
-        assert len(decoding.cut(text, 13, 100)) == 14
-        with pytest.raises(UsageError, match="no 101 tokens in a row"):
-            decoding.cut(text, 101, 1)
-        assert all(row[0] // 100 == row[-1] // 100 and row[-1] - row[0] == 12 for row in rows)
+        assert len(decoding.cut(text, tokenizer, 5, 8, 100)) == 14
+        assert all((row[0] - 1) // 100 == (row[-1] - 1) // 100 and row[-1] - row[0] == 12 for row in rows)
+
+    def test_continuations_are_as_long_as_the_longest_stretch_allows(self) -> None:
+        text = Part(np.arange(1, 51, dtype=np.uint8), np.array([[0, 20], [20, 50]]))
+        tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
+        assert decoding.cut(text, tokenizer, 5, 800, 9).tolist() == [list(range(21, 51))]
+        assert decoding.cut(text, tokenizer, 29, 800, 9).shape == (1, 30)
+        with pytest.raises(UsageError, match="no prompt of 30 tokens with one after it"):
+            decoding.cut(text, tokenizer, 30, 1, 1)
+
+    def test_no_prompt_begins_or_ends_inside_a_character(self) -> None:
+        tokenizer = ByteTokenizer()
+        tokens = tokenizer.encode("aé" * 50)[1:-2].astype(np.uint8)
+        text = Part(tokens, np.array([[1, len(tokens)]]))  # begins with the second byte of é
+        rows = decoding.cut(text, tokenizer, 4, 7, 100)
+        assert len(rows) > 5
+        for row in rows:
+            assert tokenizer.encode(tokenizer.decode(row[:4])).tolist() == row[:4].tolist()
+        places = [row.tobytes() for row in rows]
+        assert all(place in tokens.astype(np.int64).tobytes() for place in places)
+
+    def test_runs_that_cannot_write_say_why(self, trained: Trained) -> None:
+        shown = replace(
+            trained.run, config=trained.run.config | {"training": trained.run.config["training"] | {"allow_leak": True}}
+        )
+        with pytest.raises(UsageError, match="full is not trained to tell the next token"):
+            decoding.measure(replace(trained, run=shown))
+        model = Transformer(config(attention={"mask": {"name": "prefix", "length": 3}}), trained.run.model.vocab_size)
+        with pytest.raises(UsageError, match="sees ahead under its mask"):
+            decoding.measure(replace(trained, run=replace(trained.run, model=model.eval())))
 
     @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, repetition_penalty=1.2)])
     def test_the_text_of_a_prompt_is_what_generate_gives_for_its_number(
         self, run: LoadedRun, dataset: Dataset, sampling: Sampling
     ) -> None:
-        prompts = decoding.cut(dataset.parts["test"], 5, 3)
+        prompts = decoding.cut(dataset.parts["test"], run.tokenizer, 5, 19, 3)[:, :5]
         written = decoding.sampled(run.model, run.tokenizer, prompts, 19, sampling, 7)
         for number, row in enumerate(prompts):
             options = GenerateOptions(first_sample=number)
@@ -376,6 +503,8 @@ class TestStrategies:
         exhibit = strategies_shown.show(result, {"full": {1: strategies}})
         assert [section.name for section in exhibit.sections if isinstance(section, Plot)] == [
             "strategies-repeated",
+            "strategies-distinct-pairs-of-words",
+            "strategies-longest-copy",
             "strategies-under-the-model",
             f"strategies-under-the-{strategies_shown.ORDER}-gram",
         ]

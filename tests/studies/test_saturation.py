@@ -20,7 +20,7 @@ from vitral.runs import load_run
 from vitral.studies.catalogue.scale import SCALE
 from vitral.studies.design import resolve
 from vitral.studies.probes import saturation, saturation_found
-from vitral.studies.probes.protocol import Plain, Plot, Trained
+from vitral.studies.probes.protocol import Exhibit, Plain, Plot, Trained
 from vitral.training import RunConfig
 from vitral.training.train import train
 
@@ -119,13 +119,25 @@ class TestModels:
         assert torch.equal(inputs + 1, targets)
         borders = torch.tensor([8, 59])
         assert not torch.isin(inputs, borders).any()
-        with pytest.raises(UsageError, match="test: a window"):
+        with pytest.raises(UsageError, match="of the test part, a window of context_length = 53 needs 54"):
             saturation.whole_windows(part, 53, 5)
 
     def test_gradient_norms_by_hand(self) -> None:
-        events = [{"gradient_norm": norm} for norm in (3.0, 1.0, 8.0, math.inf, 2.0)]
-        assert saturation.gradient_norms(events) == {"mean": 3.5, "median": 2.5, "largest": 8.0, "num": 4}
-        assert saturation.gradient_norms([])["mean"] is None
+        events = [{"step": at, "gradient_norm": norm} for at, norm in enumerate((3.0, 1.0, 8.0, math.inf, 2.0), 1)]
+        assert saturation.gradient_norms(events, 1) == {"mean": 3.5, "median": 2.5, "largest": 8.0, "num": 4}
+        assert saturation.gradient_norms([], 1)["mean"] is None
+
+    def test_gradient_norms_are_the_same_however_often_a_run_was_interrupted(self) -> None:
+        whole = [{"step": step, "gradient_norm": float(step)} for step in (5, 10, 13)]
+        extra = [{"step": step, "gradient_norm": 100.0} for step in (1, 7)]
+        assert saturation.gradient_norms(whole + extra, 5) == saturation.gradient_norms(whole, 5)
+        assert saturation.gradient_norms(whole, 5)["num"] == 3
+
+    def test_a_model_without_blocks_is_refused(self) -> None:
+        model = Transformer(ModelConfig.parse(MODEL | {"num_layers": 0}), 13)
+        ids = tokens(2, 13)
+        with pytest.raises(UsageError, match="without blocks"):
+            saturation.state_of(model, ids[:, :-1], ids[:, 1:])
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +174,13 @@ class TestRunProbe:
         assert one["fresh"]["layers"][0]["factors"] == pytest.approx([1, 1])
         assert one["trained"]["layers"][0]["factors"] != pytest.approx([1, 1])
         assert one["gradient_norms"]["num"] == 6
+
+    @pytest.mark.parametrize("training", [{"allow_leak": True}, {"objective": "masked"}])
+    def test_a_run_that_does_not_tell_next_tokens_is_refused(self, training: Plain) -> None:
+        config = {"training": {"allow_leak": False} | training}
+        run = Trained("other", 5, SimpleNamespace(config=config), None, "quick")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match="other is not trained to tell the next token"):
+            saturation.measure(run)
 
 
 def multiplied(run: Plain, by: Mapping[str, float]) -> Plain:
@@ -227,7 +246,33 @@ class TestShown:
         learned = exhibit.findings[-1]
         assert learned.arm == "learned-per-head"
         assert learned.holds is True
-        assert learned.text.endswith("above where they began.")
+        assert learned.text.endswith("after Holm's correction): above where they began.")
+
+    def test_learned_scales_are_judged_over_all_arms_from_enough_seeds(
+        self, arms: list, by_run: dict[str, dict[int, Plain]]
+    ) -> None:
+        two = by_run | {"learned-per-head": {seed: by_run["learned-per-head"][seed] for seed in (1, 2)}}
+        (few,) = saturation_found.learned_findings(arms, two)
+        assert few.holds is None
+        assert few.text.endswith("from 2 seeds: too few for a verdict.")
+        # Ends 1.02, 1.05 and 1.04 times the start: p = 0.055 alone; 1.3, 1.4, 1.5: p = 0.020 alone, 0.041 of two.
+        one = by_run["learned-per-head"][1]
+        start = saturation_found.layers_mean("trained", "factors")(one) or 1.0
+
+        def ended(*means: float) -> dict[int, Plain]:
+            return {seed: multiplied(one, {"factors": mean / start}) for seed, mean in enumerate(means, 1)}
+
+        both = saturation_found.learned_findings(
+            arms, by_run | {"none": ended(1.02, 1.05, 1.04), "learned-per-head": ended(1.3, 1.4, 1.5)}
+        )
+        assert {finding.arm: finding.holds for finding in both} == {"none": False, "learned-per-head": True}
+        three = saturation_found.learned_findings(
+            arms,
+            by_run
+            | {"none": ended(1.3, 1.4, 1.5), "learned-per-head": ended(1.3, 1.4, 1.5), "d64": ended(1.3, 1.4, 1.5)},
+        )
+        assert [finding.holds for finding in three] == [False] * 3
+        assert all("not seen to differ from where they began" in finding.text for finding in three)
 
     def test_holm_is_over_the_arms_of_a_quantity(self, arms: list, by_run: dict[str, dict[int, Plain]]) -> None:
         pairs = {pair.arm.arm.name: pair for pair in saturation_found.compared_pairs(arms, by_run)}
@@ -255,7 +300,20 @@ class TestShown:
 
     def test_nothing_finished(self, arms: list) -> None:
         exhibit = saturation.show(SimpleNamespace(arms=arms), {})  # pyright: ignore[reportArgumentType]
-        assert exhibit.findings == ()
+        assert exhibit == Exhibit()
+
+    def test_one_width_of_a_head_has_no_table_of_what_widths_cost(
+        self, arms: list, by_run: dict[str, dict[int, Plain]]
+    ) -> None:
+        some = [arm for arm in arms if not arm.arm.name.startswith("d64")]
+        sections = saturation.show(SimpleNamespace(arms=some), by_run).sections  # pyright: ignore[reportArgumentType]
+        assert not any("What d_k costs" in getattr(section, "text", "") for section in sections)
+        assert not any("What d_k cost" in section.caption for section in sections if isinstance(section, Table))
+
+    def test_gradient_norms_have_their_unit(self, arms: list, by_run: dict[str, dict[int, Plain]]) -> None:
+        sections = saturation.show(SimpleNamespace(arms=arms), by_run).sections  # pyright: ignore[reportArgumentType]
+        plot = next(section for section in sections if isinstance(section, Plot) and section.name == "gradient-norms")
+        assert "nats per unit of parameter" in plot.figure.axes[0].get_xlabel()
 
     def test_saturated_share_growing_with_d_k(self, arms: list, by_run: dict[str, dict[int, Plain]]) -> None:
         def with_share(share: float, spread: float = 0.001) -> dict[int, Plain]:
@@ -268,10 +326,17 @@ class TestShown:
         grown = by_run | {"none": with_share(0.1), "d64-none": with_share(0.3)}
         (finding,) = saturation_found.growth_findings(arms, grown)
         assert finding.holds is True
-        assert "grows with d_k: 10.20% at d_k 32, 30.20% at d_k 64" in finding.text
+        assert "the share of saturated rows grows from d_k 32 to 64: 10.20% at d_k 32, 30.20% at" in finding.text
         unsure = by_run | {"none": with_share(0.1), "d64-none": with_share(0.1, spread=0.04)}
         (finding,) = saturation_found.growth_findings(arms, unsure)
         assert finding.holds is False
-        assert finding.text.endswith("which holds zero: no difference seen at this budget.")
+        assert "no difference in the share of saturated rows seen from d_k 32 to 64 at this budget" in finding.text
+        assert "grows" not in finding.text
         shrunk = by_run | {"none": with_share(0.3), "d64-none": with_share(0.1)}
-        assert saturation_found.growth_findings(arms, shrunk)[0].holds is False
+        (finding,) = saturation_found.growth_findings(arms, shrunk)
+        assert finding.holds is False
+        assert "the share of saturated rows shrinks from d_k 32 to 64" in finding.text
+        two = {name: {seed: runs[seed] for seed in list(runs)[:2]} for name, runs in grown.items()}
+        (finding,) = saturation_found.growth_findings(arms, two)
+        assert finding.holds is None
+        assert "grows" not in finding.text

@@ -12,7 +12,7 @@ from vitral.core.streams import torch_stream
 from vitral.model import ModelConfig, count_parameters
 from vitral.studies.catalogue.scale import SCALE
 from vitral.studies.design import resolve
-from vitral.studies.probes import scores, sharpness
+from vitral.studies.probes import scores, scores_found, sharpness
 from vitral.studies.probes.protocol import Plain, Plot
 from vitral.training import RunConfig
 
@@ -22,7 +22,7 @@ def few() -> Plain:
     """The direct measurement with few pairs and rows, at all four widths."""
     base = RunConfig.parse({"model": {"context_length": 7, "d_model": 64, "num_heads": 4, "num_kv_heads": 2}})
     dataset = SimpleNamespace(tokenizer=SimpleNamespace(vocab_size=31))
-    setting = SimpleNamespace(base=base, dataset=dataset, seeds=(1,), budget="quick")
+    setting = SimpleNamespace(base=base, dataset=dataset, seed=1, budget="quick")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scores, "PAIRS", {"quick": 30_000})
         patch.setattr(scores, "ROWS", {"quick": 150})
@@ -85,12 +85,12 @@ class TestIndependentScores:
 
     def test_every_budget_draws_enough_pairs_for_two_per_cent(self) -> None:
         assert min(scores.PAIRS.values()) >= 100_000
-        assert 5 * math.sqrt((2 + 6 / 16) / min(scores.PAIRS.values())) < scores.TOLERANCE
+        assert 5 * math.sqrt((2 + 6 / 16) / min(scores.PAIRS.values())) < scores_found.TOLERANCE
 
     def test_a_hundred_thousand_pairs_are_within_two_per_cent(self) -> None:
         found = scores.pair_variances(16, 100_003, seed=5)
         for scale in scores.FIXED:
-            assert abs(found[scale]["variance"] / scores.theory(scale, 16) - 1) < scores.TOLERANCE
+            assert abs(found[scale]["variance"] / scores.theory(scale, 16) - 1) < scores_found.TOLERANCE
 
     def test_every_pair_is_drawn_once_whatever_the_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scores, "CHUNK", 16 * 101)
@@ -141,6 +141,59 @@ class TestIndependentScores:
         assert [finding.holds for finding in changed] == [False, False, True, False]
         assert "does not lie within 2% of theory everywhere: under 1/d_k it is off at d_k 256" in changed[0].text
         assert "shows no change, at 20.0%" in changed[1].text
+        assert "least under no scale and 1/√d_k" not in changed[3].text
+
+    @pytest.mark.parametrize(
+        ("sqrt", "error", "named", "holds"),
+        [
+            (2.0, 0.001, ["sqrt"], True),
+            (16.0, 0.001, ["linear"], False),
+            # 4 may be as much as 5.2 and 5 as little as 3.5; 4 up to 4.12 and 5 from 4.85 on are apart.
+            (4.0, 0.1, ["sqrt", "linear"], None),
+            (4.0, 0.01, ["sqrt"], True),
+            (5.5, 0.1, ["linear", "sqrt"], None),
+        ],
+    )
+    def test_the_least_change_is_named_only_where_it_is_told_from_the_next(
+        self, few: Plain, sqrt: float, error: float, named: list[str], holds: bool | None
+    ) -> None:
+        other = json.loads(json.dumps(few))
+        for scale, ratio in (("none", 1e6), ("sqrt", sqrt), ("linear", 5.0)):
+            other["scales"][scale] |= {
+                "sensitivity_median": [1.0, 1.0, 1.0, ratio],
+                "sensitivity_median_error": [0.0, 0.0, 0.0, ratio * error],
+            }
+        assert scores_found.least_changed(other) == named
+        finding = scores_found.sensitivity_finding(other)
+        assert finding.holds is holds
+        titles = " and ".join(scores_found.TITLES[scale] for scale in named)
+        end = "." if len(named) == 1 else ", not told apart within 3 standard errors."
+        assert finding.text.endswith(f"least under {titles}{end}")
+
+    def test_a_measurement_without_errors_of_medians_is_judged_by_those_of_means(self, few: Plain) -> None:
+        other = json.loads(json.dumps(few))
+        for scale in scores_found.FIXED:
+            del other["scales"][scale]["sensitivity_median_error"]
+        assert scores_found.least_changed(other) == ["sqrt", "none"]
+        other["scales"]["none"]["sensitivity_error"] = [0.1 * e for e in few["scales"]["none"]["sensitivity_error"]]
+        assert scores_found.least_changed(other) == ["sqrt"]
+        other["scales"]["sqrt"]["sensitivity_error"] = list(other["scales"]["sqrt"]["sensitivity"])
+        assert scores_found.least_changed(other) == ["sqrt", "none", "linear"]
+
+    def test_the_range_of_a_change_by_hand(self) -> None:
+        """From 2 ± 3 · 0.1 to 1 ± 3 · 0.1 it is between 1.3 / 1.7 and 0.7 / 2.3."""
+        low, high = scores_found.change_range([2.0, 9.0, 1.0], [0.1, 9.0, 0.1])
+        assert (low, high) == pytest.approx((math.log(1.7 / 1.3), math.log(2.3 / 0.7)))
+        assert scores_found.change_range([2.0, 1.5], [0.1, 0.1])[0] == 0.0
+        assert scores_found.change_range([2.0, 0.001], [0.1, 0.01])[0] == pytest.approx(math.log(1.7 / 0.031))
+
+    def test_a_median_and_its_error_by_hand(self) -> None:
+        """Of 0 … 24 the ranks 12 ± 2.5, widened to whole ones, are 9 and 15."""
+        values = torch.arange(25.0)[torch.randperm(25, generator=torch_stream(1, "order"))]
+        assert scores.median_of(values) == (12.0, 3.0)
+        normal = torch.randn(40_001, dtype=torch.float64, generator=torch_stream(1, "normal"))
+        usual = math.sqrt(math.pi / 2) * float(normal.std()) / math.sqrt(len(normal))
+        assert scores.median_of(normal)[1] == pytest.approx(usual, rel=0.2)
 
 
 def test_every_arm_of_every_budget_is_a_model() -> None:

@@ -1,6 +1,7 @@
 """Scaling laws: known constants found again, intervals that hold as often as they say, predictions and their report."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +17,11 @@ from vitral.model.counts import parameter_table
 from vitral.studies import ArmResult, RunResult, StudyResult
 from vitral.studies.catalogue.scaling import SCALING, TEN_TIMES
 from vitral.studies.design import resolve
+from vitral.studies.optimum import contrast, cost_law, optimal_exponents, optimum
+from vitral.studies.probes import scaling_runs
 from vitral.studies.probes.protocol import Plot
 from vitral.studies.probes.scaling_fit import SCALING_FIT
-from vitral.studies.scaling import (
-    Estimate,
-    cost_law,
-    envelope,
-    fit_law,
-    optimal_exponents,
-    optimum,
-    slope,
-)
+from vitral.studies.scaling import Estimate, envelope, exponential, fit_law, slope
 from vitral.training import RunConfig
 
 E, A, ALPHA, B, BETA = 1.2, 30.0, 0.40, 120.0, 0.42
@@ -54,8 +49,8 @@ def test_without_noise_the_constants_are_found_exactly():
     fit = fit_law(GRID, noisy(added, 0.0))
     assert fit.exponent("N").value == pytest.approx(ALPHA, rel=1e-4)
     assert fit.exponent("D").value == pytest.approx(BETA, rel=1e-4)
-    assert fit.coefficient("N") == pytest.approx(A, rel=1e-3)
-    assert fit.coefficient("D") == pytest.approx(B, rel=1e-3)
+    assert fit.coefficient("N").value == pytest.approx(A, rel=1e-3)
+    assert fit.coefficient("D").value == pytest.approx(B, rel=1e-3)
     floor = fit.irreducible
     assert floor is not None
     assert floor.value == pytest.approx(E, rel=1e-4)
@@ -144,14 +139,14 @@ def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
     for price in ((6.0, 1.0), (40.0, 0.8)):
         compute = 5e12
         best = optimum(fit, compute, price)
-        assert price[0] * best.parameters ** price[1] * best.tokens == pytest.approx(compute)
+        assert price[0] * best.parameters.value ** price[1] * best.tokens == pytest.approx(compute)
         sizes = np.geomspace(1e2, 1e8, 20_001)
         losses = [fit.loss({"N": n, "D": compute / (price[0] * n ** price[1])}) for n in sizes.tolist()]
-        assert best.parameters == pytest.approx(sizes[int(np.argmin(losses))], rel=2e-3)
+        assert best.parameters.value == pytest.approx(sizes[int(np.argmin(losses))], rel=2e-3)
         assert best.loss == pytest.approx(min(losses), rel=1e-8)
         size, amount = optimal_exponents(fit, price)
         larger = optimum(fit, 10 * compute, price)
-        assert math.log10(larger.parameters / best.parameters) == pytest.approx(size.value)
+        assert math.log10(larger.parameters.value / best.parameters.value) == pytest.approx(size.value)
         assert math.log10(larger.tokens / best.tokens) == pytest.approx(amount.value)
 
 
@@ -188,6 +183,52 @@ def test_ten_times_is_ten_times_the_largest_of_the_grid():
     assert blocks(max(widths)) / blocks(min(widths)) > 10
 
 
+def test_the_interval_of_the_optimum_is_the_delta_methods():
+    """The analytic derivative of log N_opt against one taken by small steps of the fitted numbers."""
+    fit, compute, price = fit_law(GRID, noisy(added, 0.002)), 5e12, (40.0, 0.8)
+    best = optimum(fit, compute, price).parameters
+
+    def log_size(theta):
+        return math.log(optimum(replace(fit, theta=theta), compute, price).parameters.value)
+
+    step = 1e-5
+    slopes = [
+        (log_size(fit.theta + step * one) - log_size(fit.theta - step * one)) / (2 * step)
+        for one in np.eye(len(fit.theta))
+    ]
+    expected = exponential(fit.linear(math.log(best.value), np.array(slopes)))
+    assert (best.low, best.high) == pytest.approx((expected.low, expected.high), rel=1e-4)
+    assert best.low < best.value < best.high
+
+
+def test_what_doubling_the_size_is_worth():
+    fit = fit_law(GRID, [40 * n**-0.2 * d**-0.1 for n, d in zip(GRID["N"], GRID["D"], strict=True)], product=True)
+    assert fit.worth("N", "D").value == pytest.approx(4.0, rel=1e-3)
+    # An exponent at the edge of the search: a number all the same, not an overflow.
+    edge = replace(fit, theta=np.array([*fit.theta[:-2], 6.0, 1e-4]))
+    assert math.isfinite(edge.worth("N", "D").value)
+
+
+def test_a_contrast_by_hand():
+    """Two fits with 7 freedoms and errors of 0.3 and 0.4: an error of 0.5 and 1 / (0.6⁴/7 + 0.8⁴/7) freedoms."""
+    from scipy import stats
+
+    t = float(stats.t.ppf(0.975, 7))
+    one, two = Estimate(1.0, 1.0 - 0.3 * t, 1.0 + 0.3 * t), Estimate(2.0, 2.0 - 0.4 * t, 2.0 + 0.4 * t)
+    gap, p = contrast(one, two, (7, 7))
+    freedom = 7 / (0.6**4 + 0.8**4)
+    assert gap.value == pytest.approx(1.0)
+    assert gap.high == pytest.approx(1 + 0.5 * stats.t.ppf(0.975, freedom))
+    assert p == pytest.approx(2 * stats.t.sf(2.0, freedom))
+
+
+def test_the_constants_of_a_sum_have_intervals_that_hold_them():
+    fit = fit_law(GRID, noisy(added, 0.002))
+    for name, truth in (("N", A), ("D", B)):
+        found = fit.coefficient(name)
+        assert found.low < truth < found.high < 100 * truth
+
+
 def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tuple[StudyResult, dict]:
     """The study's result if the loss in bits per character followed a law of N and D, and its probe's measurements."""
     study = SCALING.at(budget)
@@ -219,7 +260,7 @@ def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tupl
         plain = resolved.config.plain()
         arms.append(ArmResult(resolved.arm, plain, resolved.num_parameters, resolved.flops_per_token, runs))
     lines = NgramLines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
-    result = StudyResult(study, arms[0].config, seeds, seeds, tuple(arms), lines, {}, {}, tmp_path, budget)
+    result = StudyResult(study, arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, tmp_path, budget)
     return result, measured
 
 
@@ -231,7 +272,7 @@ def test_the_exhibit_says_what_the_numbers_say(tmp_path):
     result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
     exhibit = SCALING_FIT.show(result, measured)
     names = [section.name for section in exhibit.sections if isinstance(section, Plot)]
-    assert names == ["scaling-size", "scaling-compute", "scaling-prediction"]
+    assert names == ["scaling-size", "scaling-compute", "scaling-optimum", "scaling-prediction"]
     (laws, residuals, line, predictions, tokens) = [s for s in exhibit.sections if isinstance(s, Table)]
     assert [row[0] for row in laws.rows] == [
         "L(N)",
@@ -241,14 +282,22 @@ def test_the_exhibit_says_what_the_numbers_say(tmp_path):
         *["E + A/(N^α D^β)"] * 2,
     ]
     assert len(residuals.rows) == 25
+    # L(N) knows the five places of the largest D, L(D) those of the largest N, the joint laws all.
+    offs = [[row[column] for row in residuals.rows if row[column] != "\N{EN DASH}"] for column in range(4, 9)]
+    assert [len(off) for off in offs[:2] + offs[3:]] == [5, 5, 25, 25]
     assert "compute-optimal" in line.caption
+    assert line.rows[0][1] == "within"
+    assert line.rows[-1][1] == "beyond"
     assert len(predictions.rows) == 4
-    assert len(tokens.rows) == 12 + 2
+    assert tokens.columns[1:3] == ("characters", "byte pairs (512)")
+    assert len(tokens.rows) == 12 + 2 * 2 + 2 * 2 + 2
     by_sum = next(f for f in exhibit.findings if f.arm == "ten-times" and "E + A/N^α + B/D^β" in f.text)
     assert by_sum.holds is True
     assert "held all of 2" in by_sum.text
     assert any("E + A/N^α + B/D^β fits as well as seeds repeat" in f.text for f in exhibit.findings)
-    assert all(f.holds is False for f in exhibit.findings if "no difference seen" in f.text)
+    alike = [f for f in exhibit.findings if "no difference is seen" in f.text]
+    assert [f.holds for f in alike] == [False]
+    assert not any("the tokens move it" in f.text for f in exhibit.findings)
 
 
 def test_a_model_that_does_not_obey_is_told_so(tmp_path):
@@ -281,3 +330,76 @@ def test_a_grid_of_one_size_shows_nothing(tmp_path):
     result, measured = made(tmp_path, added, "quick", 0.01)
     few = {name: found for name, found in measured.items() if name.startswith("d64")}
     assert SCALING_FIT.show(result, few).sections == ()
+
+
+def test_as_many_places_as_numbers_leave_no_misfit_to_test(tmp_path):
+    """Four places and two seeds: the sum of four numbers goes through the means, the product of three need not."""
+    result, measured = made(tmp_path, added, "quick", 0.01, seeds=(1, 2))
+    few = {name: measured[name] for name in ("d16-60", "d16-240", "d64-60", "d64-240")}
+    text = [f.text for f in findings(result, few) if "seeds repeat" in f.text or "misses systematically" in f.text]
+    assert len(text) == 1
+    assert text[0].startswith("E + A/(N^α D^β)")
+
+
+def test_a_lucky_run_does_not_stand_for_its_place():
+    """One seed of the second place beats the third: by single runs the third would never be on the front."""
+
+    def run(arm, compute, loss):
+        return scaling_runs.Run(arm, arm, "characters", compute, compute, compute, loss)
+
+    grid = [run("one", 1.0, 3.0), run("two", 2.0, 2.8), run("two", 2.0, 2.0), run("three", 3.0, 2.2)]
+    assert [(point.arm, point.loss) for point in scaling_runs.front(grid)] == [
+        ("one", 3.0),
+        ("two", 2.4),
+        ("three", 2.2),
+    ]
+
+
+def test_vocabularies_are_different_tokens(tmp_path):
+    """With byte pairs as the base's tokens too, a larger vocabulary of them is other tokens."""
+    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+
+    def tokens(arm):
+        size = 1024 if arm.arm.name.startswith("bpe") else 512
+        corpus = arm.config["corpus"] | {"tokenizer": {"name": "bpe", "vocab_size": size}}
+        return replace(arm, config=dict(arm.config) | {"corpus": corpus})
+
+    pairs = replace(result, arms=tuple(tokens(arm) for arm in result.arms))
+    exhibit = SCALING_FIT.show(pairs, measured)
+    *_, last = [section for section in exhibit.sections if isinstance(section, Table)]
+    assert last.columns[1:3] == ("byte pairs (512)", "byte pairs (1,024)")
+    assert any("Between byte pairs (1,024) and byte pairs (512) no difference" in f.text for f in exhibit.findings)
+    grid = [run for run in scaling_runs.gather(pairs, measured) if run.tokens == "byte pairs (512)"]
+    assert len(grid) == 2 * (25 + 2)
+
+
+def test_tokens_that_move_an_exponent_are_seen_to(tmp_path):
+    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    arms = []
+    for arm in result.arms:
+        runs = arm.runs
+        if arm.arm.name.startswith("bpe"):
+            # A loss that falls more slowly with the size.
+            size = measured[arm.arm.name][1]["size"]
+            runs = tuple(replace(run, test_loss=(run.test_loss or 0.0) * (size / 1e4) ** 0.05) for run in runs)
+        arms.append(replace(arm, runs=runs))
+    found = findings(replace(result, arms=tuple(arms)), measured)
+    moved = [f.text for f in found if "the tokens move it" in f.text]
+    assert any(text.startswith("α of the product without a floor is") for text in moved)
+    assert not any(text.startswith("β of the product without a floor") for text in moved)
+    alike = next(f for f in found if "no difference is seen" in f.text)
+    assert alike.holds is False
+    assert "β of the product without a floor (" in alike.text
+    assert all(any(name in f.text for f in found) for name in ("N_c of L(N)", "D_c of L(D)", "A of the sum"))
+
+
+def test_nothing_measured_shows_nothing(tmp_path):
+    result, _ = made(tmp_path, added, "quick", 0.01)
+    assert SCALING_FIT.show(result, {}).sections == ()
+
+
+def test_runs_of_which_one_quantity_says_nothing_have_no_worth(tmp_path):
+    result, measured = made(tmp_path, lambda n, d: 1 + 30 * n**-0.3, "quick", 0.002)
+    text = " ".join(getattr(section, "text", "") for section in SCALING_FIT.show(result, measured).sections)
+    assert "so none is given" in text
+    assert "doubling N" not in text

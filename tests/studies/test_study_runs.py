@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import math
+import shutil
 import signal
 from collections import defaultdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.studies.conftest import FOUR
 from vitral.core.errors import UsageError
 from vitral.data.batches import Batches
 from vitral.runs import RunFolder
+from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
@@ -181,3 +183,40 @@ def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tm
 def test_a_run_of_each_seed_lies_where_it_is_looked_for(trained: StudyResult) -> None:
     assert (run_path(trained.folder, "no-attention", 7) / "config.toml").is_file()
     assert run_path(Path("out"), "a", 3) == Path("out") / "arms" / "a" / "seed-3"
+
+
+def test_a_run_killed_between_its_last_loss_and_its_last_weights_is_resumed(tiny: RunConfig, tmp_path: Path) -> None:
+    straight = run_study(PAIR, tiny, tmp_path / "straight", seeds=[2])
+    run_study(PAIR, tiny, tmp_path / "killed", seeds=[2])
+    folder = RunFolder.open(run_path(tmp_path / "killed", "post", 2))
+    shutil.rmtree(sorted(folder.steps.iterdir())[-1])
+    lines = [line for line in (folder.path / "metrics.jsonl").read_text().splitlines() if '"end"' not in line]
+    (folder.path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    assert '"evaluation"' in lines[-1]
+    (folder.path / "last").write_text(sorted(folder.steps.iterdir())[-1].name + "\n")
+    log = Log()
+    again = run_study(PAIR, tiny, tmp_path / "killed", seeds=[2], reporter=log)
+    assert log.states == [("pre", 2, "found"), ("post", 2, "resume")]
+    assert [arm.losses for arm in again.arms] == [arm.losses for arm in straight.arms]
+
+
+def test_losses_are_of_the_whole_test_part_though_less_is_measured_while_training(
+    tiny: RunConfig, tmp_path: Path
+) -> None:
+    few = RunConfig.parse(tiny.plain() | {"training": tiny.training.plain() | {"evaluation_tokens": 97}})
+    result = run_study(PAIR, few, tmp_path / "few", seeds=[2])
+    whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
+    assert [arm.losses for arm in result.arms] == [arm.losses for arm in whole.arms]
+    assert result.arms[0].runs[0].curve[-1][1] != whole.arms[0].runs[0].curve[-1][1]
+    assert result.lines == whole.lines == whole.curve_lines
+    assert result.curve_lines != result.lines
+
+
+def test_what_a_kill_left_of_a_record_is_no_hindrance(tiny: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / ".study.json.77.tmp").write_text('{"form', encoding="utf-8")
+    assert run_study(PAIR, tiny, tmp_path, seeds=[2]).seeds == (2,)
+
+
+def test_a_study_has_one_writer(tiny: RunConfig, trained: StudyResult) -> None:
+    with only_writer(trained.folder), pytest.raises(UsageError, match="is writing to it"):
+        run_study(FOUR, tiny, trained.folder, seeds=[5, 7])

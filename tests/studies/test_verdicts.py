@@ -1,5 +1,7 @@
 """The verdict follows from the numbers: other numbers, another verdict."""
 
+from dataclasses import replace
+
 import pytest
 
 from vitral.studies import StudyResult, verdict
@@ -119,3 +121,50 @@ def test_every_p_value_is_corrected_for_all_comparisons(made) -> None:
     adjusted = sorted([first.adjusted_p or 0, second.adjusted_p or 0])
     assert adjusted[0] == pytest.approx(2 * raw[0])
     assert adjusted[1] == pytest.approx(max(2 * raw[0], raw[1]))
+
+
+def rearranged(result: StudyResult, arm: str, **changes) -> StudyResult:
+    """The result with one arm designed otherwise."""
+    arms = tuple(
+        replace(one, arm=one.arm.model_copy(update=changes)) if one.arm.name == arm else one for one in result.arms
+    )
+    return replace(result, arms=arms)
+
+
+def test_an_arm_is_compared_with_the_rival_it_names(made) -> None:
+    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
+    against = rearranged(result, "no-feed-forward", against="no-attention")
+    paired = compare(against)[2].paired
+    assert paired is not None
+    assert paired.difference.mean == pytest.approx(sum(LINEAR) / 3 - sum(WITHOUT) / 3)
+    text = found(against, "difference", "no-feed-forward").text
+    assert "against without attention" in text
+    assert "better" in text
+
+
+def test_an_arm_of_another_task_is_given_no_difference(made) -> None:
+    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
+    apart = rearranged(result, "no-feed-forward", compared=False)
+    assert compare(apart)[2].paired is None
+    assert not [one for one in verdict(apart) if one.arm == "no-feed-forward"]
+    assert "comparisons" not in found(apart, "difference").text  # one is left, which needs no correction
+
+
+def test_an_arm_above_the_trigram_line_gets_no_verdict_however_far_it_is(made) -> None:
+    result = made({"full": FULL, "no-feed-forward": [2.31, 2.32, 2.33]})
+    difference = found(result, "difference", "no-feed-forward")
+    assert difference.holds is None
+    assert "without feed-forward has not passed the trigram line (1.949)" in difference.text
+
+
+def test_survivors_are_said_to_be_some(made) -> None:
+    result = made({"full": [*FULL, 1.74, 1.73], "no-attention": [2.53, None, 2.53, None, 2.54]})
+    assert "over the 3 of 5 seeds both finished" in found(result, "difference").text
+
+
+def test_a_hurried_reader_sees_the_largest_difference_that_was_shown(made) -> None:
+    better = [loss - 0.1 + bit for loss, bit in zip(FULL, (0.001, 0.0, -0.001), strict=True)]
+    result = made({"full": FULL, "no-feed-forward": better})
+    assert [one.rule for one in headline(verdict(result))] == ["standing", "difference"]
+    probed = Finding("a-probe", "", "Something else was seen.", holds=True)
+    assert headline((*verdict(result), probed))[-1] == probed

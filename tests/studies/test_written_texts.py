@@ -1,5 +1,6 @@
 """Written texts: how much they repeat, how varied they are, what they copy, and what is said of the strategies."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.evaluation import longest_copy, novel_share
+from vitral.figures.sections import Table
 from vitral.studies import StudyResult
 from vitral.studies.probes import decoding_shown as strategies_shown
+from vitral.studies.probes.protocol import Plot
 from vitral.studies.probes.written_texts import copied, distinct, longest_loop, repeated_share, words
+from vitral.studies.statistics import paired_difference
 
 Made = Callable[..., StudyResult]
 
@@ -105,3 +109,77 @@ def test_seeds_of_one_prompt_are_averaged_and_prompts_are_the_sample(made: Made)
     assert values == {"one": [4.0] * 4}
     text = strategies_shown.show(result, {"full": runs}).findings[-1].text
     assert "one, +2.000 nats per token (95% interval +2.000 to +2.000" in text
+    assert "Every other strategy is shown to be further" in text
+
+
+def nearest(made: Made, by_strategy: Mapping[str, list[float]]) -> tuple[str, bool | None]:
+    """What is said of the nearest strategy, from nats for each prompt."""
+    data = strategies_data({name: [(0.0, value) for value in values] for name, values in by_strategy.items()})
+    finding = strategies_shown.show(made({"full": [2.0]}), {"full": {1: data}}).findings[-1]
+    return finding.text, finding.holds
+
+
+def test_strategies_that_are_as_near_share_the_place(made: Made) -> None:
+    truth = [2.0 + 0.1 * i for i in range(6)]
+
+    def off(mean: float, own: int) -> list[float]:
+        return [value + mean + 0.02 * math.sin(1 + own * i) for i, value in enumerate(truth)]
+
+    by_strategy = {strategies_shown.TRUTH: truth, "one": off(0.10, 2), "two": off(0.11, 3), "far": off(0.9, 5)}
+    text, alone = nearest(made, by_strategy)
+    assert "Nearest to the text itself under the 5-gram model: one" in text or "model: two" in text
+    assert "Not shown to be further from it" in text
+    assert "far" not in text
+    assert alone is False
+    # As far off on the other side is as near.
+    text, alone = nearest(made, by_strategy | {"two": off(-0.11, 3)})
+    assert "Not shown to be further from it" in text
+    assert alone is False
+    text, alone = nearest(made, by_strategy | {"two": off(0.5, 3)})
+    assert "model: one" in text
+    assert "Every other strategy is shown to be further" in text
+    assert alone is True
+    few = {name: values[:2] for name, values in by_strategy.items()}
+    text, alone = nearest(made, few)
+    assert "from 2 prompts: too few to tell it from the others" in text
+    assert alone is None
+
+
+def test_perplexities_stand_beside_nats(made: Made) -> None:
+    data = strategies_data({strategies_shown.TRUTH: [(0.0, 1.0), (0.0, 2.0)], "one": [(0.0, 3.0), (0.0, 1.0)]})
+    sections = strategies_shown.show(made({"full": [2.0]}), {"full": {1: data}}).sections
+    table = next(section for section in sections if isinstance(section, Table))
+    place = table.columns.index("perplexity under the 5-gram")
+    assert [row[place] for row in table.rows] == [f"{math.exp(1.5):.2f}", f"{math.exp(2.0):.2f}"]
+    assert table.columns[place - 1] == "nats under the 5-gram"
+
+
+def test_every_arm_that_was_measured_is_shown(made: Made) -> None:
+    result = made({"full": [2.0], "no-attention": [2.0], "no-feed-forward": [2.0]})
+    data = strategies_data({strategies_shown.TRUTH: [(0.0, 2.0)] * 4, "one": [(0.1, 2.5)] * 4})
+    exhibit = strategies_shown.show(result, {"full": {1: data}, "no-feed-forward": {1: data}})
+    names = [section.name for section in exhibit.sections if isinstance(section, Plot)]
+    assert len(names) == len(set(names)) == 2 * len(strategies_shown.DRAWN)
+    assert {finding.arm for finding in exhibit.findings} == {"full", "no-feed-forward"}
+    assert strategies_shown.show(result, {}).sections == ()
+
+
+def test_texts_without_two_words_have_no_figure_of_pairs(made: Made) -> None:
+    data = strategies_data({strategies_shown.TRUTH: [(0.0, 2.0)] * 4, "one": [(0.1, 2.5)] * 4})
+    for rows in data["strategies"].values():
+        for row in rows:
+            row["words"] = [1.0, None, None, None]
+    exhibit = strategies_shown.show(made({"full": [2.0]}), {"full": {1: data}})
+    names = [section.name for section in exhibit.sections if isinstance(section, Plot)]
+    assert "strategies-repeated" in names
+    assert "strategies-distinct-pairs-of-words" not in names
+
+
+def test_p_values_are_corrected_over_all_measures(made: Made) -> None:
+    """One difference at p = 0.02 among many comparisons is no finding."""
+    truth = [(0.0, 2.0)] * 5
+    one = [(value, 2.0) for value in (0.1, 0.2, 0.05, 0.25, 0.02)]
+    data = strategies_data({strategies_shown.TRUTH: truth, "one": one})
+    assert 0.01 < (paired_difference([value for value, _ in one], [0.0] * 5).p_value or 0.0) < 0.05
+    exhibit = strategies_shown.show(made({"full": [2.0]}), {"full": {1: data}})
+    assert not any(finding.text.startswith("Texts that repeat") for finding in exhibit.findings)

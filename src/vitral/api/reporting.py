@@ -13,6 +13,7 @@ from vitral.runs import RunFolder
 from vitral.runs.files import replace_durably
 
 LINES_SHOWN = (1, 2, 3, 4, 5, 6)
+GRAY = " Gray lines: what counting n-grams alone achieves."
 
 
 def write_run_report(path: Path) -> Path:
@@ -50,10 +51,12 @@ def loss_sections(folder: RunFolder, lines: NgramLines | None) -> list[Section]:
         Curve(label, steps, [event[key] for event in evaluations])
         for label, key in (("training", "train_loss"), ("validation", "validation_loss"), ("test", "test_loss"))
     ]
-    references = [Reference(line_name(order), lines.orders[order]) for order in LINES_SHOWN if order in lines.orders]
+    foretells = folder.config["training"].get("objective", "next-token") == "next-token"
+    orders = [order for order in LINES_SHOWN if order in lines.orders] if foretells else []
+    references = [Reference(line_name(order), lines.orders[order]) for order in orders]
     drawn = loss_curves(curves, references=references, title="Loss while training")
     saved = save(drawn, folder.report, "losses")
-    where = standing(last["test_loss"], lines)
+    where = standing(last["test_loss"], lines) if foretells else "of hidden tokens, which no n-gram line speaks of"
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
@@ -63,7 +66,7 @@ def loss_sections(folder: RunFolder, lines: NgramLines | None) -> list[Section]:
         Figure(
             saved.svg.read_text(encoding="utf-8"),
             "Loss in nats per token against steps. Training: mean over the batches since the evaluation before, "
-            "dropout on. Validation and test: full passes. Gray lines: what counting n-grams alone achieves.",
+            f"dropout on. Validation and test: full passes.{GRAY if foretells else ''}",
             f"The test loss falls to {last['test_loss']:.3f}, {where}.",
             saved.svg.name,
         ),

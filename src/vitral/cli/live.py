@@ -47,6 +47,8 @@ class View:
             self.start, self.first_step = dict(event), event["step"]
         elif kind == "lines":
             self.lines = NgramLines.from_plain(event["ngrams"])
+        elif kind == "run":
+            self.start, self.step, self.evaluation = {}, {}, {}
         elif kind == "step":
             self.step = dict(event)
             self.losses.append(event["loss"])
@@ -87,7 +89,8 @@ class View:
         """How far a study's trainings are, and the time left for them; empty where it is not a study's."""
         if not self.run.get("in_all") or self.study_began is None:
             return ""
-        share = self.step.get("step", 0) / self.start["steps"] if self.start else 0.0
+        to_do = self.start["steps"] - self.first_step if self.start else 0
+        share = (self.step.get("step", self.first_step) - self.first_step) / to_do if to_do else 0.0
         before, during, in_all = (self.run[key] for key in WORK)
         done = (before + share * during) / in_all
         parts = [f"run {self.run['run']} of {self.run['runs']}", f"{100 * done:.0f}% of all training"]

@@ -23,6 +23,8 @@ _BUILT_IN = {
     "sample": "The Window of Aldermere, an original play in five acts, bundled with Vitral",
     "python": "the source of this Python's standard library: a large text without a download",
 }
+COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
+"""Name -> the texts it stands for, one after the other."""
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _SURELY_TEXT = {".txt", ".md"}
@@ -54,7 +56,8 @@ def corpus_names() -> dict[str, str]:
     own = {}
     if folder := _own_folder():
         own = {path.stem: f"your own {shown(path)}" for path in sorted(folder.glob("*.txt")) if path.is_file()}
-    return {**own, **_BUILT_IN, **{name: source.description for name, source in SOURCES.items()}}
+    collections = {name: f"{' and '.join(parts)}, one after the other" for name, parts in COLLECTIONS.items()}
+    return {**own, **_BUILT_IN, **collections, **{name: source.description for name, source in SOURCES.items()}}
 
 
 def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES, cache: Path | None = None) -> Corpus:
@@ -89,12 +92,14 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
         return _python(config)
     if name in sources:
         return _from_file(name, fetch(name, sources[name], cache_folder(cache) / "corpora"), config, told=True)
+    if name in COLLECTIONS:
+        return _collection(name, config, sources, cache)
     path = Path(os.path.expanduser(name))
     if os.path.isdir(path):
         return _from_folder(path.resolve().name or shown(path), path, config, _user_files(path))
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
-    known = {*corpus_names(), *sources}
+    known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(f"corpus {shown(name)!r}: no such name, file or folder; {nearest(name, known)}")
 
 
@@ -170,6 +175,19 @@ def _walk(root: Path, enter: Callable[[str], bool]) -> list[Path]:
 
 def _refuse(error: OSError) -> None:
     raise error
+
+
+def _collection(name: str, config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
+    """Several named texts as one."""
+    texts = [_find(config.model_copy(update={"source": part}), sources, cache) for part in COLLECTIONS[name]]
+    listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
+    return Corpus(
+        name=name,
+        text=config.separator.join("".join(pieces(corpus.text)) for corpus in texts),
+        num_bytes=sum(corpus.num_bytes for corpus in texts),
+        sha256=hashlib.sha256(listing.encode()).hexdigest(),
+        notes=tuple(note for corpus in texts for note in corpus.notes),
+    )
 
 
 def _from_folder(name: str, root: Path, config: CorpusConfig, files: list[Path]) -> Corpus:

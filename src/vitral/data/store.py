@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from vitral.core.errors import StorageError
 from vitral.data.reading import shown
@@ -56,12 +57,25 @@ def thinned(part: Part, most_tokens: int | None) -> Part:
     if most_tokens is None or lengths.sum() <= most_tokens:
         return part
     size = max(1, min(_THIN, most_tokens // 8))
-    ends = np.cumsum(-(-lengths // size))
-    count = int(ends[-1])
-    chosen = np.linspace(0, count, max(1, most_tokens // size), endpoint=False).astype(np.int64)
+    pieces = -(-lengths // size)
+    wanted = max(1, most_tokens * int(pieces.sum()) // int(lengths.sum()))  # where stretches are short, so are pieces
+    while True:
+        stretches = _spread(part.stretches, pieces, size, wanted)
+        taken = int((stretches[:, 1] - stretches[:, 0]).sum())
+        if taken <= most_tokens:
+            return Part(part.tokens, stretches)
+        wanted = max(1, min(wanted - 1, wanted * most_tokens // taken))
+
+
+def _spread(
+    stretches: Int[np.ndarray, "stretches 2"], pieces: Int[np.ndarray, " stretches"], size: int, wanted: int
+) -> Int[np.ndarray, "wanted 2"]:
+    """So many of the pieces into which the stretches are cut, evenly spread."""
+    ends = np.cumsum(pieces)
+    chosen = np.linspace(0, int(ends[-1]), wanted, endpoint=False).astype(np.int64)
     stretch = np.searchsorted(ends, chosen, side="right")
-    begins = part.stretches[stretch, 0] + (chosen - (ends - -(-lengths // size))[stretch]) * size
-    return Part(part.tokens, np.stack([begins, np.minimum(begins + size, part.stretches[stretch, 1])], axis=1))
+    begins = stretches[stretch, 0] + (chosen - (ends - pieces)[stretch]) * size
+    return np.stack([begins, np.minimum(begins + size, stretches[stretch, 1])], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

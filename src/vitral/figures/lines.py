@@ -16,6 +16,8 @@ from vitral.figures.text import drawable
 
 PLOT_WIDTH, PLOT_HEIGHT = 6.2, 4.2
 BESIDE_TICKS, BOTTOM, TOP = 0.6, 0.75, 0.55
+MOST_LINES = 8
+"""More measured lines than looks that can be told apart are refused."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,15 @@ def line_plot(
         title: above the plot; empty for none.
 
     Raises:
-        UsageError: no line has a point that can be drawn, or a logarithmic axis has one that is not positive.
+        UsageError: no line has a point that can be drawn, more than `MOST_LINES` measured ones have, or a logarithmic
+            axis has one that is not positive.
     """
     shown = [line for line in (_drawable(line, x, y) for line in lines) if line.x]
     if not shown:
         raise UsageError("no line has a point that can be drawn")
     measured = [line for line in shown if not line.theory]
+    if len(measured) > MOST_LINES:
+        raise UsageError(f"{len(measured)} lines cannot be told apart, at most {MOST_LINES} can; draw fewer")
     looks = {id(line): look(index) for index, line in enumerate(measured)}
     colours = [looks[id(line)].colour if id(line) in looks else MUTED for line in shown]
     names = [
@@ -112,6 +117,18 @@ def line_plot(
     axes.set_position((left / width, BOTTOM / height, PLOT_WIDTH / width, PLOT_HEIGHT / height))
     label_right(axes, [_placed(name, axes, y) for name in names], height=PLOT_HEIGHT, width=PLOT_WIDTH)
     return figure
+
+
+def left_out(labels: Sequence[str]) -> str:
+    """What a caption adds where only the first `MOST_LINES` of these are drawn; nothing where all are.
+
+    >>> left_out(["a", "b"])
+    ''
+    >>> left_out(list("abcdefghij"))
+    ' Drawn are the first 8; left out: i, j.'
+    """
+    rest = ", ".join(labels[MOST_LINES:])
+    return f" Drawn are the first {MOST_LINES}; left out: {rest}." if rest else ""
 
 
 def _points(line: Line) -> tuple[list[float], list[float]]:

@@ -1,7 +1,15 @@
 """Looking inside a trained model: what heads attend to, what each is worth, what its vectors know of words."""
 
 from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
-from vitral.inspection.knockout import Effect, loss_by_window, loss_increase, mean_of_z, remove_heads
+from vitral.inspection.knockout import (
+    MOST_BYTES,
+    Effect,
+    RunningMean,
+    loss_by_window,
+    loss_increase,
+    mean_of_z,
+    remove_heads,
+)
 from vitral.inspection.neighbours import Neighbour, cosines, nearest
 from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference, wilson
 from vitral.inspection.patterns import (
@@ -18,6 +26,7 @@ from vitral.inspection.patterns import (
     name_of,
     overlap,
     patient_queries,
+    seeing_queries,
     uniform_weights,
 )
 
@@ -25,12 +34,14 @@ __all__ = [
     "BROAD",
     "KINDS",
     "LEAST_KEYS",
+    "MOST_BYTES",
     "NAMED_FROM",
     "Effect",
     "Forms",
     "Landmarks",
     "MinimalPair",
     "Neighbour",
+    "RunningMean",
     "attended_distance",
     "attended_share",
     "co_occurrences",
@@ -51,6 +62,7 @@ __all__ = [
     "positive_pmi",
     "preference",
     "remove_heads",
+    "seeing_queries",
     "spearman",
     "uniform_weights",
     "whole_words",

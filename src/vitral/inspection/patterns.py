@@ -118,6 +118,11 @@ def attended_share(
     return (on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum()
 
 
+def seeing_queries(keys: Bool[Tensor, "batch time time"], queries: Bool[Tensor, " time"]) -> int:
+    """How many of the chosen queries see at least one of these keys: those `attended_share` is the mean over."""
+    return int((keys.any(dim=-1) & queries).sum())
+
+
 def attended_distance(
     weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]
 ) -> Float[Tensor, " heads"]:

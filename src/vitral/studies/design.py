@@ -19,6 +19,8 @@ from vitral.training import RunConfig
 
 SHARED = ("seed", "corpus")
 """What arms may not change: they are paired by the seed, and losses of different tokens cannot be compared."""
+TESTED = ("source", "split", "newlines", "separator")
+"""What even arms that vary the text share: which characters they are tested on."""
 WIDEST = 2**24
 BudgetName = Literal["quick", "standard", "full"]
 BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
@@ -54,17 +56,18 @@ class Budget(Config):
     """How much a study may cost.
 
     Attributes:
-        seeds: of the runs.
+        seeds: of the runs; left out: the study's.
         changes: nested configuration values laid over the study's base: its steps and sizes at this budget.
     """
 
-    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3)
+    seeds: Annotated[tuple[int, ...], Field(strict=False)] | None = None
     changes: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("seeds")
     @classmethod
-    def _can_be_drawn(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        check_seeds(seeds)
+    def _can_be_drawn(cls, seeds: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if seeds is not None:
+            check_seeds(seeds)
         return seeds
 
 
@@ -109,18 +112,35 @@ class Study(Config):
         if len(set(names)) < len(names):
             raise ValueError(f"arms: two arms are called {_repeated(names)!r}")
         base, *others = self.arms
-        if base.changes or base.match:
-            raise ValueError(f"arms: the first arm, {base.name!r}, is the base and changes nothing")
+        if base.changes or base.match or base.against or base.budget != BUDGETS[0]:
+            raise ValueError(
+                f"arms: the first arm, {base.name!r}, is the base: it changes nothing, takes part at every budget, and "
+                "is compared with nothing"
+            )
         for arm in others:
             if not arm.changes:
                 raise ValueError(f"arms: {arm.name!r} changes nothing, so there is nothing to compare")
             for key in SHARED if not self.varies_text else ("seed",):
                 if key in arm.changes:
                     raise ValueError(f"arms: {arm.name!r} cannot change {key!r}: all arms of a study share it")
-            if arm.against is not None and arm.against not in names[: names.index(arm.name)]:
-                raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which is no arm before it")
+            self._check_rival(arm)
+        for budget in self.budgets:
+            if len(self.at(budget).arms) < (1 if self.probes else 2):
+                raise ValueError(f"budgets: {budget!r} leaves only the base, so there is nothing to compare")
         check_seeds(self.seeds)
         return self
+
+    def _check_rival(self, arm: Arm) -> None:
+        if arm.against is None:
+            return
+        before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
+        rival = before.get(arm.against)
+        if rival is None:
+            raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which is no arm before it")
+        if BUDGETS.index(rival.budget) > BUDGETS.index(arm.budget):
+            raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which needs a larger budget")
+        if not rival.compared:
+            raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, whose loss is not compared")
 
     def at(self, budget: BudgetName) -> "Study":
         """The study as a budget allows it: fewer arms, other seeds.
@@ -133,7 +153,7 @@ class Study(Config):
             raise UsageError(f"study {self.name}: no budget is called {budget!r}; known: {known}")
         reached = BUDGETS.index(budget)
         arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
-        return self.model_copy(update={"arms": arms, "seeds": self.budgets[budget].seeds})
+        return self.model_copy(update={"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds})
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -146,6 +166,8 @@ def check_seeds(seeds: Sequence[int]) -> None:
         raise UsageError("seeds: at least one is needed, three or more for an interval worth having")
     if min(seeds) < 0:
         raise UsageError(f"seeds: {min(seeds)} is negative")
+    if max(seeds) >= 2**63:
+        raise UsageError(f"seeds: {max(seeds)} is too large; seeds are below 2^63")
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"seeds: {_repeated(seeds)} is there twice; the same run twice is not two runs")
 
@@ -197,6 +219,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
     resolved: list[ResolvedArm] = []
     for arm in study.arms:
         config = RunConfig.parse(merge(base.plain(), arm.changes), f"study {study.name}, arm {arm.name}")
+        _require_same_test(study, arm, base, config)
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
@@ -214,6 +237,24 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                 )
         resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
     return tuple(resolved)
+
+
+def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfig) -> None:
+    """Refuse an arm whose loss would be of other characters than the base's, or in another unit.
+
+    Raises:
+        UsageError: it says what differs.
+    """
+    if not arm.compared:
+        return
+    one, other = base.corpus.plain(), config.corpus.plain()
+    for key in (*TESTED, *(("tokenizer",) if study.unit == "nats per token" else ())):
+        if one.get(key) != other.get(key):
+            advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
+            raise UsageError(
+                f"study {study.name}, arm {arm.name}: corpus.{key} is not the base's, so losses cannot be compared in "
+                f"{study.unit}; set {advice}"
+            )
 
 
 def _flops(config: RunConfig, vocab_size: int) -> int:

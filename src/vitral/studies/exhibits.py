@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vitral.figures.sections import Figure, Section
+from vitral.figures.sections import Figure, Heading, Listing, Section
 from vitral.figures.style import save
 from vitral.studies.figures import FOLDER
 from vitral.studies.probes import Exhibit, Plot, probe_named
@@ -11,7 +11,16 @@ from vitral.studies.results import StudyResult
 
 def exhibits(result: StudyResult) -> tuple[Exhibit, ...]:
     """What each probe of the study has to show, in the design's order; from what was measured alone."""
-    return tuple(probe_named(name).show(result, result.measured[name]) for name in result.study.probes)
+    return tuple(
+        Exhibit() if result.measured[name] is None else probe_named(name).show(result, result.measured[name])
+        for name in result.study.probes
+    )
+
+
+def left_out(result: StudyResult) -> list[Section]:
+    """What the probes could not measure, and why."""
+    reasons = tuple(f"{name}: {why}." for name in result.study.probes for why in result.unmeasured.get(name, ()))
+    return [Heading("What could not be measured"), Listing(reasons)] if reasons else []
 
 
 def written(exhibit: Exhibit, report: Path) -> list[Section]:

@@ -1,21 +1,22 @@
-"""A study's two figures: test loss while training, and test loss at the end, both with the n-gram lines."""
+"""A study's own figures: test loss while training, and test loss at the end, both with the n-gram lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vitral.evaluation import NgramLines, line_name
 from vitral.figures.curves import Curve, band, loss_curves
 from vitral.figures.intervals import Row, interval_dots
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Figure
 from vitral.figures.style import Saved, save
-from vitral.studies.comparison import compare
+from vitral.studies.comparison import compare, rival_of
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.wording import nats
 
 FOLDER = "figures"
 MOST_CURVES = 8
-"""More can not be told apart; the dots show them all."""
+"""More cannot be told apart."""
 NEAR, NEAR_AT_LEAST = 0.5, 0.25
 
 
@@ -27,36 +28,57 @@ class Drawn:
     section: Figure
 
 
-def references(result: StudyResult) -> list[Reference]:
-    """The n-gram lines, by name."""
-    from vitral.evaluation import line_name
-
-    return [Reference(line_name(order), result.line(order)) for order in sorted(result.lines.orders)]
+def references(result: StudyResult, lines: NgramLines) -> list[Reference]:
+    """N-gram lines in the study's unit, by name."""
+    factor = result.arms[0].factor
+    return [Reference(line_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
 
 
 def draw_figures(result: StudyResult, report: Path) -> list[Drawn]:
-    """Draw and write what can be drawn; arms that finished from no seed are not in the second figure.
+    """Draw and write what can be drawn; arms that finished from no seed are not in the last figure.
 
     Raises:
         StorageError: the disk did not take them.
     """
-    return [drawn for drawn in (_curves(result, report), _intervals(result, report)) if drawn is not None]
+    curves = (_curves(result, arms, number, report) for number, arms in enumerate(_groups(result), start=1))
+    return [drawn for drawn in (*curves, _intervals(result, report)) if drawn is not None]
 
 
-def _curves(result: StudyResult, report: Path) -> Drawn | None:
+def _groups(result: StudyResult) -> list[list[ArmResult]]:
+    """Arms that are compared with one another, so that no figure has more lines than can be told apart.
+
+    Each rival with the arms against it; those of which there are only two, together.
+    """
     compared = [arm for arm in result.arms if arm.arm.compared]
-    curves = [_curve(arm) for arm in compared]
-    if not any(len(curve.steps) > 1 for curve in curves) or len(curves) > MOST_CURVES:
+    if len(compared) <= MOST_CURVES:
+        return [compared]
+    families: dict[str, list[ArmResult]] = {}
+    for arm in compared[1:]:
+        rival = rival_of(result, arm)
+        families.setdefault(rival.arm.name, [rival]).append(arm)
+    groups = [family for family in families.values() if len(family) > 2]
+    pairs = [arm for family in families.values() if len(family) == 2 for arm in family]
+    groups += [pairs] if pairs else []
+    cut = []
+    for first, *others in groups:
+        size = len(others) if len(others) < MOST_CURVES else -(-len(others) // -(-len(others) // (MOST_CURVES - 1)))
+        cut += [[first, *others[begin : begin + size]] for begin in range(0, len(others), size)]
+    return cut
+
+
+def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Drawn | None:
+    curves = [_curve(arm) for arm in arms]
+    if not any(len(curve.steps) > 1 for curve in curves):
         return None
-    figure = loss_curves(
-        curves, references=_near(result, curves), title="Test loss while training", y_label=_loss(result)
-    )
+    lines = _near(references(result, result.curve_lines), curves)
+    figure = loss_curves(curves, references=lines, title="Test loss while training", y_label=_loss(result))
     caption = (
-        f"Test loss against optimizer steps, {_over(result)}. Dotted: what counting n-grams in the training text "
-        "achieves on the same test text."
+        f"Test loss against optimizer steps, {_over(result)}, on so much of the test part as is measured while "
+        "training. Dotted: what counting n-grams in the training text achieves on the same."
     )
     ends = "; ".join(f"{curve.label} ends at {nats(curve.values[-1])}" for curve in curves if curve.steps)
-    return _drawn(save(figure, report / FOLDER, "curves"), caption, f"Loss curves of the arms. {ends}.")
+    name = "curves" if number == 1 else f"curves-{number}"
+    return _drawn(save(figure, report / FOLDER, name), caption, f"Loss curves of the arms. {ends}.")
 
 
 def _curve(arm: ArmResult) -> Curve:
@@ -71,12 +93,12 @@ def _loss(result: StudyResult) -> str:
     return f"test loss ({result.study.unit})"
 
 
-def _near(result: StudyResult, curves: Sequence[Curve]) -> list[Reference]:
+def _near(lines: Sequence[Reference], curves: Sequence[Curve]) -> list[Reference]:
     """The lines that stand among the measured losses or beside them: others would only press these together."""
     values = [value for curve in curves for value in curve.values[-1:]]
     low, high = min(values), max(values)
     room = max(NEAR * (high - low), NEAR_AT_LEAST)
-    return [reference for reference in references(result) if low - room <= reference.value <= high + room]
+    return [reference for reference in lines if low - room <= reference.value <= high + room]
 
 
 def _intervals(result: StudyResult, report: Path) -> Drawn | None:
@@ -89,10 +111,11 @@ def _intervals(result: StudyResult, report: Path) -> Drawn | None:
     if not rows:
         return None
     ends = [Curve(row.label, (0,), (row.mean,)) for row in rows]
-    lines = _near(result, ends)
+    lines = _near(references(result, result.lines), ends)
     figure = interval_dots(rows, references=lines, title="Test loss at the last step", x_label=_loss(result))
     caption = (
-        "Test loss at the last step: small dots are seeds, the large mark is their mean with its 95% t interval"
+        "Test loss at the last step, on the whole test part: small dots are seeds, the large mark is their mean with "
+        "its 95% t interval"
         f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."
     )
     return _drawn(save(figure, report / FOLDER, "intervals"), caption, f"Mean test losses: {'; '.join(told)}.")

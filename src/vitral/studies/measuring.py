@@ -5,15 +5,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from vitral.core.errors import UsageError
 from vitral.data import Dataset
+from vitral.data.store import Part, thinned
+from vitral.evaluation import evaluate_part
 from vitral.runs import load_run
 from vitral.runs.files import as_json, replace_durably, storage
+from vitral.studies.design import BudgetName
 from vitral.studies.probes import probe_named
 from vitral.studies.probes.protocol import Plain, RunProbe, Setting, StudyProbe, Trained
-from vitral.studies.results import StudyResult
-from vitral.training import Reporter, RunConfig
+from vitral.studies.results import ArmResult, RunResult, StudyResult
+from vitral.training import Reporter, RunConfig, TrainingConfig
+from vitral.training.objectives import blanks_of
 
 FOLDER = "measures"
+WHY = "why"
+USUAL: BudgetName = "standard"
+"""The budget at which probes look at a study of one size."""
+FINAL_TOKENS = 5_000_000
+"""Of a longer test part so many tokens are measured at the end."""
 
 
 def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], reporter: Reporter) -> StudyResult:
@@ -29,31 +39,71 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
         UsageError: a run's last checkpoint cannot be loaded.
         StorageError: the disk did not take what was measured.
     """
-    measured = {}
+    measured, unmeasured = {}, {}
     for name in result.study.probes:
         probe = probe_named(name)
         if isinstance(probe, StudyProbe):
-            setting = Setting(base, datasets[result.arms[0].arm.name], result.seeds, result.budget or "full")
-            measured[name] = _of_study(probe, setting, result.folder / FOLDER, reporter)
+            measured[name], unmeasured[name] = _of_study(probe, result, base, datasets, reporter)
         else:
-            measured[name] = _of_runs(probe, result, datasets, reporter)
-    return replace(result, measured=measured)
+            measured[name], unmeasured[name] = _of_runs(probe, result, datasets, reporter)
+    return replace(result, measured=measured, unmeasured=unmeasured)
 
 
-def _of_study(probe: StudyProbe, setting: Setting, folder: Path, reporter: Reporter) -> Plain:
-    # A probe may look at every seed, so another set of seeds is another measurement.
-    seeds = "-".join(map(str, setting.seeds))
-    return _once(
-        folder / probe.name / f"seeds-{seeds}.json",
-        lambda: probe.measure(setting),
-        lambda: reporter({"event": "probe", "name": probe.name, "subject": "the study"}),
-    )
+def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], reporter: Reporter) -> StudyResult:
+    """The result with every run's loss on all of the test part, where only some of it was measured while training.
+
+    Of a test part of more than FINAL_TOKENS so many are measured, evenly spread.
+    """
+    arms = []
+    for arm in result.arms:
+        dataset = datasets[arm.arm.name]
+        most = arm.config["training"].get("evaluation_tokens")
+        whole = thinned(dataset.parts["test"], most) is dataset.parts["test"]
+        runs = arm.runs if whole else tuple(_final(arm, run, dataset, result.folder, reporter) for run in arm.runs)
+        arms.append(replace(arm, runs=runs))
+    return replace(result, arms=tuple(arms))
 
 
-def _of_runs(
-    probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], reporter: Reporter
-) -> dict[str, dict[int, Plain]]:
+def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, reporter: Reporter) -> RunResult:
+    """The run with the loss of its last weights on all of the test part."""
+    if run.test_loss is None:
+        return run
+
+    def look() -> Plain:
+        loaded = load_run(run.path, "last")
+        blanks = blanks_of(TrainingConfig.parse(arm.config["training"]).objective, dataset.tokenizer)
+        return evaluate_part(loaded.model, final_part(dataset), dataset.tokenizer, blanks=blanks).plain()
+
+    name = f"{arm.arm.name}-seed-{run.seed}"
+    found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, _announcing(reporter, "test-loss", name))
+    if WHY in found:
+        return replace(run, test_loss=None, stopped=f"its loss on the whole test part: {found[WHY]}")
+    return replace(run, test_loss=found["loss"])
+
+
+def final_part(dataset: Dataset) -> Part:
+    """So much of the test part as final losses and n-gram lines are of: all, unless it is very long."""
+    return thinned(dataset.parts["test"], FINAL_TOKENS)
+
+
+Found = tuple[Plain | None, tuple[str, ...]]
+FoundInRuns = tuple[dict[str, dict[int, Plain]], tuple[str, ...]]
+
+
+def _of_study(
+    probe: StudyProbe, result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], reporter: Reporter
+) -> Found:
+    """What the probe finds, and why not if it does not."""
+    setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
+    path = result.folder / FOLDER / f"{probe.name}.json"
+    found = _once(path, lambda: probe.measure(setting), _announcing(reporter, probe.name, "the study"))
+    return (None, (found[WHY],)) if WHY in found else (found, ())
+
+
+def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], reporter: Reporter) -> FoundInRuns:
+    """What the probe finds in every finished run, and of the others why not."""
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
+    why: list[str] = []
     for arm in result.arms:
         for run in arm.runs:
             if run.seed not in arm.losses:
@@ -62,24 +112,35 @@ def _of_runs(
 
             def look(name: str = name, seed: int = run.seed, path: Path = path) -> Plain:
                 loaded = load_run(path, "last")
-                return probe.measure(Trained(name, seed, loaded, datasets[name], result.budget or "full"))
+                return probe.measure(Trained(name, seed, loaded, datasets[name], result.budget or USUAL))
 
-            found[name][run.seed] = _once(
-                result.folder / FOLDER / probe.name / f"{name}-seed-{run.seed}.json",
-                look,
-                lambda name=name, seed=run.seed: reporter(
-                    {"event": "probe", "name": probe.name, "subject": f"{name}, seed {seed}"}
-                ),
-            )
-    return found
+            kept = result.folder / FOLDER / probe.name / f"{name}-seed-{run.seed}.json"
+            one = _once(kept, look, _announcing(reporter, probe.name, f"{name}, seed {run.seed}"))
+            if WHY in one:
+                why += [f"{arm.arm.title}: {one[WHY]}"]
+            else:
+                found[name][run.seed] = one
+    return found, tuple(dict.fromkeys(why))
+
+
+def _announcing(reporter: Reporter, name: str, subject: str) -> Callable[[], None]:
+    return lambda: reporter({"event": "probe", "name": name, "subject": subject})
 
 
 def _once(path: Path, look: Callable[[], Plain], announce: Callable[[], None]) -> Plain:
-    """What this file holds, or what is found now and kept there; read back, so that both are the same numbers."""
+    """What this file holds, or what is found now and kept there; read back, so that both are the same numbers.
+
+    What cannot be measured is kept too, as {"why": the reason}, so that it is not tried again and again.
+    """
     kept = _kept(path)
     if kept is None:
         announce()
-        content = as_json(look())
+        try:
+            content = as_json(look())
+        except UsageError as error:
+            content = as_json({WHY: str(error)})
+        except ValueError as error:  # JSON has no word for infinity
+            content = as_json({WHY: f"it is not finite ({error})"})
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_durably(path, content)

@@ -23,9 +23,10 @@ from vitral.figures.sections import (
     Section,
     Table,
 )
+from vitral.runs import RunFolder
 from vitral.runs.files import replace_durably, storage
-from vitral.studies.comparison import compare
-from vitral.studies.exhibits import exhibits, written
+from vitral.studies.comparison import compare, rival_of
+from vitral.studies.exhibits import exhibits, left_out, written
 from vitral.studies.figures import draw_figures, references
 from vitral.studies.probes import Exhibit
 from vitral.studies.results import ArmResult, RunResult, StudyResult
@@ -34,12 +35,14 @@ from vitral.studies.verdict import Finding, headline, verdict
 from vitral.studies.wording import NONE, big, difference_text, interval_text, mean_text, nats, p_text
 
 METHOD = (
-    "Every arm was trained once from each seed. Arms of one seed saw the same batches in the same order, and began "
-    "from the same initial numbers wherever their shapes agree, so arms are compared seed by seed. Intervals are 95% "
+    "Every arm was trained once from each seed. {batches} and began from the same initial numbers wherever their "
+    "shapes agree, so arms are compared seed by seed. Intervals are 95% "
     "Student t intervals of the mean; p values are of the paired two-sided t test, corrected for the number of "
     "comparisons after Holm (1979). Losses are of the test part at the last step; nothing was chosen by looking at "
     "them. Learning rates and the like are the base's: no arm was tuned for itself unless its changes say so."
 )
+SAME_BATCHES = "Arms of one seed saw the same batches in the same order,"
+OTHER_BATCHES = "Arms of one seed saw the same batches in the same order where their texts and tokens are the same,"
 LINES = (
     "The n-gram lines are what counting achieves: Witten-Bell smoothed counts of the training part, scored on the test "
     "part. A model at the bigram line knows which token follows which; one between the trigram and the 4-gram has "
@@ -113,6 +116,7 @@ def study_sections(
         _arms_table(result),
         *(drawn.section for drawn in draw_figures(result, report)),
         *(section for exhibit in shown for section in written(exhibit, report)),
+        *left_out(result),
         *_lines(result),
         *_samples(result),
         *_how(result, command),
@@ -135,7 +139,7 @@ def _verdict(result: StudyResult, findings: tuple[Finding, ...]) -> list[Section
 
 
 def _arms_table(result: StudyResult) -> Table:
-    rows = []
+    rows, rivals = [], any(arm.arm.against is not None for arm in result.arms)
     for arm, comparison in zip(result.arms, compare(result), strict=True):
         rows.append(
             (
@@ -146,6 +150,7 @@ def _arms_table(result: StudyResult) -> Table:
                 mean_text(comparison),
                 interval_text(comparison.mean),
                 difference_text(comparison.paired),
+                *([rival_of(result, arm).arm.title if comparison.paired else NONE] if rivals else []),
                 p_text(comparison.adjusted_p),
             )
         )
@@ -156,30 +161,20 @@ def _arms_table(result: StudyResult) -> Table:
         "seconds",
         "test loss",
         "95% interval",
-        f"paired difference to {_rivals(result)}",
+        *(("paired difference", "to") if rivals else (f"paired difference to {result.arms[0].arm.title}",)),
         "Holm p",
     )
     num = len(result.seeds)
     apart = ", ".join(arm.arm.title for arm in result.arms if not arm.arm.compared)
     caption = (
         f"Means over {num} seed{'s' * (num > 1)}; losses in {result.study.unit}, seconds of training for each run."
-        f"{f' Of another task, and so not compared: {apart}.' if apart else ''}"
+        f"{f' Not compared with the base, being of another task or judged below: {apart}.' if apart else ''}"
     )
     return Table(caption, columns, tuple(rows))
 
 
-def _rivals(result: StudyResult) -> str:
-    """What the differences of the table are to."""
-    others = [arm for arm in result.arms if arm.arm.against is not None]
-    base = result.arms[0].arm.title
-    if not others:
-        return base
-    pairs = "; ".join(f"{arm.arm.title} to {result.arm(arm.arm.against or '').arm.title}" for arm in others)
-    return f"{base} ({pairs})"
-
-
 def _lines(result: StudyResult) -> list[Section]:
-    rows = [(reference.label, nats(reference.value)) for reference in references(result)]
+    rows = [(reference.label, nats(reference.value)) for reference in references(result, result.lines)]
     floor = result.lines.test_bigram_entropy * result.arms[0].factor
     rows.append(("the test text's own bigram entropy", nats(floor)))
     return [
@@ -207,17 +202,37 @@ def _how(result: StudyResult, command: str) -> list[Section]:
     budget = f" Budget: {result.budget}." if result.budget else ""
     changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
     corpus = {key: value for key, value in result.corpus.items() if key != "ngrams"}
-    sections: list[Section] = [Heading("How it was run"), Paragraph(METHOD)]
+    sections: list[Section] = [Heading("How it was run"), Paragraph(_method(result))]
     sections += [Preformatted(command, "Command")] if command else []
     return [
         *sections,
         Paragraph(f"Seeds: {seeds}.{budget} Text: {_text(result)}."),
+        *_other_texts(result),
         Table("What each arm changes in the configuration.", ("arm", "changes"), changes, prose=(1,)),
         Details("Every run", (_runs_table(result),)),
         Details("Configuration of the base", (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
         Details("Text", (Preformatted(_json(corpus), "corpus.json"),)),
         Details("Machine and versions", (Preformatted(_json(result.environment), "environment.json"),)),
     ]
+
+
+def _method(result: StudyResult) -> str:
+    return METHOD.format(batches=OTHER_BATCHES if result.study.varies_text else SAME_BATCHES)
+
+
+def _other_texts(result: StudyResult) -> list[Section]:
+    """What arms with another text or other tokens record of theirs."""
+    rows = []
+    for arm in result.arms:
+        if arm.config["corpus"] == result.base["corpus"]:
+            continue
+        text = RunFolder.open(arm.runs[0].path).document("corpus")
+        trained_on = json.dumps(text["trained_on"], ensure_ascii=False) if "trained_on" in text else NONE
+        sizes = f"{text['split']['tokens']['train']:,}", f"{text['vocab_size']:,}"
+        rows.append((arm.arm.title, text["tokenizer"], *sizes, trained_on, text["sha256"]))
+    columns = ("arm", "tokenizer", "training tokens", "vocabulary", "trained on", "SHA-256 of the text")
+    told = Table("Arms that have another text than the base, or other tokens.", columns, tuple(rows), prose=(1, 4, 5))
+    return [Details("Texts of the arms", (told,))] if rows else []
 
 
 def _json(document: Mapping[str, Any]) -> str:

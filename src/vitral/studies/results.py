@@ -18,10 +18,12 @@ class RunResult:
     Attributes:
         seed: of the run.
         path: the run folder.
-        curve: (step, test loss in nats per token) of every evaluation.
+        curve: (step, test loss in nats per token) of every evaluation, on so much of the test part as is measured
+            while training.
         train_loss: mean over the batches before the last evaluation, with dropout; None if there was none.
         validation_loss: at the last evaluation; None if there was none.
-        test_loss: at the last step; None if the run did not get there, or to no finite one.
+        test_loss: of the last step's weights, on all of the test part; None if the run did not get there, or to no
+            finite one.
         seconds: spent in training steps, evaluations not counted.
         stopped: why there is no result, or None.
     """
@@ -85,11 +87,13 @@ class StudyResult:
         first_seeds: those the study began with; the others were added when these results were there to be seen.
         arms: the base first.
         lines: what counting n-grams achieves on the same test part.
+        curve_lines: the same on so much of it as is measured while training.
         corpus: what the runs record of the text.
         environment: what the runs record of the machine.
         folder: where everything lies.
         budget: it was run at; None for a study of one size.
-        measured: by probe, what it found: of a run probe arm -> seed -> data, of a study probe the data.
+        measured: by probe, what it found: of a run probe arm -> seed -> data, of a study probe the data, None if none.
+        unmeasured: by probe, what it could not measure and why.
     """
 
     study: Study
@@ -98,11 +102,13 @@ class StudyResult:
     first_seeds: tuple[int, ...]
     arms: tuple[ArmResult, ...]
     lines: NgramLines
+    curve_lines: NgramLines
     corpus: Mapping[str, Any]
     environment: Mapping[str, Any]
     folder: Path
     budget: BudgetName | None = None
     measured: Mapping[str, Any] = field(default_factory=dict)
+    unmeasured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:
         """The arm of this name."""
@@ -124,7 +130,9 @@ def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
     evaluations = [event for event in metrics if event["event"] == "evaluation"]
     curve = tuple((event["step"], event["test_loss"]) for event in evaluations if event.get("test_loss") is not None)
     last = evaluations[-1] if evaluations else {}
-    test_loss = last.get("test_loss") if last.get("step") == resolved.config.training.steps else None
+    # A run that was killed after it had measured and before it had saved has no weights to go with its last loss.
+    finished = any(event["event"] == "end" and event["finished"] for event in metrics)
+    test_loss = last.get("test_loss") if finished else None
     stopped = next((event["reason"] for event in metrics if event["event"] == "stopped"), None)
     if test_loss is not None and not math.isfinite(test_loss):
         test_loss, stopped = None, f"the test loss at the last step is {test_loss}"

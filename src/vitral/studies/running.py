@@ -16,21 +16,26 @@ from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches
 from vitral.data.config import CorpusConfig
-from vitral.data.store import thinned
+from vitral.data.store import Part, thinned
 from vitral.evaluation import NgramLines, ngram_lines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.files import as_json, replace_durably, storage
+from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
-from vitral.studies.measuring import measure
+from vitral.studies.measuring import final_losses, final_part, measure
+from vitral.studies.probes import probe_named
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
 from vitral.training import Event, Reporter, RunConfig, resume, silent, train
+from vitral.training.objectives import blanks_of
 from vitral.training.plans import settle
 from vitral.training.train import build_model
 
 RECORD = "study.json"
-FORMAT = 1
+FORMAT = 2
+BEGINNINGS = (LOCK, f".{RECORD}.")
+"""What a study that was killed in its first moment leaves in its folder."""
 BYTES_PER_PARAMETER = 12
 """Of a checkpoint in float32: the weight and the optimizer's two averages."""
 MOST_CHECKPOINTS = 3
@@ -57,14 +62,17 @@ class Texts:
         """Tokens of its vocabulary."""
         return self.of(config).tokenizer.vocab_size
 
-    def lines(self, config: RunConfig) -> NgramLines:
-        """What counting n-grams achieves on the tokens that a run is tested on."""
-        dataset, most = self.of(config.corpus), config.training.evaluation_tokens
-        key = f"{dataset.fingerprint} {most}"
+    def lines(self, dataset: Dataset, test: Part) -> NgramLines:
+        """What counting n-grams in a text achieves on so much of its test part."""
+        key = f"{dataset.fingerprint} {len(test.stretches)} {test.stretches.tobytes().hex()[:64]}"
         if key not in self._lines:
-            train, test = dataset.parts["train"], thinned(dataset.parts["test"], most)
-            self._lines[key] = ngram_lines(train, test, dataset.tokenizer.vocab_size)
+            self._lines[key] = ngram_lines(dataset.parts["train"], test, dataset.tokenizer.vocab_size)
         return self._lines[key]
+
+    def curve_lines(self, config: RunConfig) -> NgramLines:
+        """The same on so much of it as a run measures while it is trained."""
+        dataset = self.of(config.corpus)
+        return self.lines(dataset, thinned(dataset.parts["test"], config.training.evaluation_tokens))
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,8 @@ def run_study(
     """
     seeds = tuple(study.seeds if seeds is None else seeds)
     check_seeds(seeds)
+    for probe in study.probes:
+        probe_named(probe)
     texts = Texts(dataset)
     dataset = texts.of(base.corpus)
     base = _settled(base, out, dataset)
@@ -127,29 +137,35 @@ def run_study(
     shared = _without_seed(base.plain())
     jobs = [Job(arm, seed, run_path(out, arm.arm.name, seed)) for seed in seeds for arm in arms]
     _require_room(out, jobs)
-    first_seeds = _record(out, study, shared, seeds, dataset, budget)
-    runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
-    for job, told in _with_progress(jobs, reporter):
-        runs[job.arm.arm.name].append(_run(job, texts, told))
-    any_run = RunFolder.open(jobs[0].path)
-    result = StudyResult(
-        study=study,
-        base=shared,
-        seeds=seeds,
-        first_seeds=first_seeds,
-        arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
-        lines=texts.lines(base),
-        corpus=any_run.document("corpus"),
-        environment=any_run.document("environment"),
-        folder=out,
-        budget=budget,
-    )
-    return measure(result, base, {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}, reporter)
+    fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
+    with storage(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with only_writer(out):
+        first_seeds = _record(out, study, shared, seeds, fingerprints, budget)
+        runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
+        for job, told in _with_progress(jobs, reporter):
+            runs[job.arm.arm.name].append(_run(job, texts, told))
+        any_run = RunFolder.open(jobs[0].path)
+        result = StudyResult(
+            study=study,
+            base=shared,
+            seeds=seeds,
+            first_seeds=first_seeds,
+            arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
+            lines=texts.lines(dataset, final_part(dataset)),
+            curve_lines=NgramLines.from_plain(any_run.document("corpus")["ngrams"]),
+            corpus=any_run.document("corpus"),
+            environment=any_run.document("environment"),
+            folder=out,
+            budget=budget,
+        )
+        datasets = {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}
+        return measure(final_losses(result, datasets, reporter), base, datasets, reporter)
 
 
 def _with_progress(jobs: Sequence[Job], reporter: Reporter) -> Iterator[tuple[Job, Reporter]]:
     """Each job with a reporter that says which run an event belongs to, and how much of all work lies before it."""
-    work = [0 if job.begun and _finished(job) else job.arm.flops for job in jobs]
+    work = [_left(job) for job in jobs]
     for number, job in enumerate(jobs, start=1):
         label = {
             "arm": job.arm.arm.name,
@@ -163,9 +179,17 @@ def _with_progress(jobs: Sequence[Job], reporter: Reporter) -> Iterator[tuple[Jo
         yield job, _labelled(reporter, label)
 
 
-def _finished(job: Job) -> bool:
+def _left(job: Job) -> int:
+    """Floating-point operations that are still to be done for it."""
+    if not job.begun:
+        return job.arm.flops
     found = read_run(job.path, job.seed, job.arm)
-    return found.test_loss is not None or found.stopped is not None
+    if found.test_loss is not None or found.stopped is not None:
+        return 0
+    saved = list_checkpoints(RunFolder(job.path).steps)
+    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    steps = job.arm.config.training.steps
+    return job.arm.flops * (steps - done) // steps
 
 
 def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
@@ -180,11 +204,18 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
         try:
             Batches(data.parts["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
             for part in ("validation", "test"):
-                bits_per_nat(data.parts[part], length, data.tokenizer)
+                bits_per_nat(thinned(data.parts[part], config.training.evaluation_tokens), length, data.tokenizer)
+            blanks_of(config.training.objective, data.tokenizer)
         except UsageError as error:
             raise UsageError(
                 f"study {study.name}, arm {arm.arm.name}: the text cannot feed this budget: {error}"
             ) from None
+        same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
+        if not same and arm.arm.compared and study.unit == "nats per token":
+            raise UsageError(
+                f"study {study.name}, arm {arm.arm.name}: its text makes other tokens than the base's, so losses per "
+                'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"'
+            )
 
 
 def _require_room(out: Path, jobs: Sequence[Job]) -> None:
@@ -223,7 +254,7 @@ def _run(job: Job, texts: Texts, reporter: Reporter) -> RunResult:
         else:
             _clear(path)
             dataset = texts.of(job.arm.config.corpus)
-            lines = texts.lines(job.arm.config)
+            lines = texts.curve_lines(job.arm.config)
             train(_seeded(job.arm.config, job.seed), path, reporter=reporter, dataset=dataset, lines=lines)
     result = read_run(path, job.seed, job.arm)
     if result.test_loss is None and result.stopped is None:
@@ -259,8 +290,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
     config, factor = resolved.config, 1.0
     if study.unit == "bits per character":
         dataset = texts.of(config.corpus)
-        test = thinned(dataset.parts["test"], config.training.evaluation_tokens)
-        factor = bits_per_nat(test, config.model.context_length, dataset.tokenizer)
+        factor = bits_per_nat(final_part(dataset), config.model.context_length, dataset.tokenizer)
     return ArmResult(
         arm=resolved.arm,
         config=_without_seed(config.plain()),
@@ -290,7 +320,7 @@ def _record(
     study: Study,
     base: Mapping[str, Any],
     seeds: tuple[int, ...],
-    dataset: Dataset,
+    fingerprints: Mapping[str, str],
     budget: BudgetName | None,
 ) -> tuple[int, ...]:
     """Write study.json, or hold a new call against the one that is there; gives the seeds the study began with.
@@ -298,7 +328,7 @@ def _record(
     Raises:
         UsageError: the folder is another study's, or not a study's, or has seeds that are not asked for now.
     """
-    given = {"format": FORMAT, "study": study.plain(), "base": dict(base), "corpus": dataset.fingerprint}
+    given = {"format": FORMAT, "study": study.plain(), "base": dict(base), "texts": dict(fingerprints)}
     given |= {} if budget is None else {"budget": budget}
     found = _read_record(out)
     if found is not None:
@@ -312,22 +342,22 @@ def _record(
     first_seeds = tuple(found["first_seeds"]) if found is not None else seeds
     record = {**given, "seeds": list(seeds), "first_seeds": list(first_seeds)}
     if found != record:
-        with storage(out):
-            out.mkdir(parents=True, exist_ok=True)
         replace_durably(out / RECORD, as_json(record))
     return first_seeds
 
 
 def _essence(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What two calls must agree on to be the same study: not its wording, not its seeds."""
-    arms = {arm["name"]: {key: arm.get(key) for key in ("changes", "match")} for arm in record["study"]["arms"]}
+    """What two calls must agree on to be the same study: not its wording, its seeds, or what probes look at."""
+    keys = ("changes", "match", "against", "compared")
+    arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
     design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
-    return {"study": design, **{key: record.get(key) for key in ("format", "base", "corpus", "budget")}}
+    design["unit"] = record["study"].get("unit")
+    return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}
 
 
 def _read_record(out: Path) -> dict[str, Any] | None:
     """The study.json of a folder; None if nothing is there yet."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if not out.exists() or (out.is_dir() and all(path.name.startswith(BEGINNINGS) for path in out.iterdir())):
         return None
     try:
         found = json.loads((out / RECORD).read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 from vitral.decoding import Sampling, generate
 from vitral.runs import load_run
+from vitral.studies.probes.protocol import foretells
 from vitral.studies.results import ArmResult, StudyResult
 
 CHARACTERS = 300
@@ -22,15 +23,9 @@ def arm_samples(result: StudyResult) -> dict[str, str]:
     return samples
 
 
-def _writes(arm: ArmResult) -> bool:
-    """Whether the arm was trained to tell the next token, and from what stands before it."""
-    training = arm.config["training"]
-    return training["objective"] == "next-token" and not training["allow_leak"]
-
-
 def _sample(arm: ArmResult) -> str | None:
     finished = [run for run in arm.runs if run.seed in arm.losses]
-    if not finished or not _writes(arm):
+    if not finished or not foretells(arm.config):
         return None
     run = load_run(finished[0].path, "last")
     sampling = Sampling(temperature=TEMPERATURE)

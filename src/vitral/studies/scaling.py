@@ -76,28 +76,52 @@ class Fit:
 
     def exponent(self, name: str) -> Estimate:
         """The exponent of one quantity; without bounds where the fit ended at the edge of what was searched."""
-        place = self._place(name)
+        place = self.place(name)
         value = float(self.theta[place])
         if not 2 * _BOUNDS[0] < value < _BOUNDS[1] / 2:
             return Estimate(value, -math.inf, math.inf)
         gradient = np.zeros(len(self.theta))
         gradient[place] = 1
-        return self._linear(value, gradient)
+        return self.linear(value, gradient)
 
     def constant(self, name: str) -> Estimate:
-        """x_c of (x_c/x)^a, the value at which this term of a sum would be one nat, on a logarithmic scale."""
-        place = self._place(name)
+        """x_c of (x_c/x)^a, the value at which this term of a sum would be one of the unit the losses are in.
+
+        The interval is symmetric on a logarithmic scale.
+        """
+        return exponential(self.log_constant(name))
+
+    def log_constant(self, name: str) -> Estimate:
+        """Log x_c of (x_c/x)^a."""
+        place = self.place(name)
         log_term, exponent = float(self.theta[place - 1]), float(self.theta[place])
         gradient = np.zeros(len(self.theta))
         gradient[place - 1], gradient[place] = 1 / exponent, -log_term / exponent**2
         centre = math.log(self.centres[self.names.index(name)])
-        return _exponential(self._linear(log_term / exponent + centre, gradient))
+        return self.linear(log_term / exponent + centre, gradient)
 
-    def coefficient(self, name: str) -> float:
-        """A of A/x^a, a term of a sum."""
-        place = self._place(name)
+    def coefficient(self, name: str) -> Estimate:
+        """A of A/x^a, a term of a sum; the interval is symmetric on a logarithmic scale."""
+        return exponential(self.log_coefficient(name))
+
+    def log_coefficient(self, name: str) -> Estimate:
+        """Log A of A/x^a, a term of a sum."""
+        place = self.place(name)
         centre = math.log(self.centres[self.names.index(name)])
-        return _exp(float(self.theta[place - 1] + self.theta[place] * centre))
+        gradient = np.zeros(len(self.theta))
+        gradient[place - 1], gradient[place] = 1, centre
+        return self.linear(float(self.theta[place - 1] + self.theta[place] * centre), gradient)
+
+    def worth(self, name: str, other: str) -> Estimate:
+        """By how much `other` must be multiplied to do what doubling `name` does, in a product: 2^(a/b).
+
+        The interval is symmetric on a logarithmic scale (delta method).
+        """
+        place, below = self.place(name), self.place(other)
+        ratio = float(self.theta[place] / self.theta[below])
+        gradient = np.zeros(len(self.theta))
+        gradient[place], gradient[below] = 1 / self.theta[below], -ratio / self.theta[below]
+        return exponential(self.linear(ratio * math.log(2), gradient * math.log(2)))
 
     @property
     def irreducible(self) -> Estimate | None:
@@ -106,11 +130,11 @@ class Fit:
             return None
         gradient = np.zeros(len(self.theta))
         gradient[0] = 1
-        return _exponential(self._linear(float(self.theta[0]), gradient))
+        return exponential(self.linear(float(self.theta[0]), gradient))
 
     def loss(self, quantities: Mapping[str, float]) -> float:
         """The fitted loss at one place."""
-        return _exp(float(self._at(quantities)[0][0]))
+        return bounded_exp(float(self._at(quantities)[0][0]))
 
     def predict(self, quantities: Mapping[str, float], confidence: float = CONFIDENCE) -> Estimate:
         """The loss of one new run, and the interval that would hold it so often if the law holds there.
@@ -121,14 +145,15 @@ class Fit:
         variance = self.spread**2 + float(jacobian[0] @ self.covariance @ jacobian[0])
         half = _quantile(self.freedom, confidence) * math.sqrt(variance)
         middle = float(logs[0])
-        return Estimate(_exp(middle), _exp(middle - half), _exp(middle + half))
+        return Estimate(bounded_exp(middle), bounded_exp(middle - half), bounded_exp(middle + half))
 
-    def _linear(self, value: float, gradient: Float[np.ndarray, " parameters"]) -> Estimate:
+    def linear(self, value: float, gradient: Float[np.ndarray, " parameters"]) -> Estimate:
+        """A number made of theta with Student's interval, from its derivative by theta."""
         variance = max(0.0, float(gradient @ self.covariance @ gradient))
         half = _quantile(self.freedom, CONFIDENCE) * math.sqrt(variance)
         return Estimate(value, value - half, value + half)
 
-    def _place(self, name: str) -> int:
+    def place(self, name: str) -> int:
         """Where in theta the exponent of a quantity stands."""
         index = self.names.index(name)
         return int(self.floor) + 1 + (index if self.product else 2 * index)
@@ -140,21 +165,6 @@ class Fit:
         pairs = zip(self.names, self.centres, strict=True)
         logs = np.array([[math.log(quantities[name] / centre) for name, centre in pairs]])
         return _log_loss(self.theta, logs, self.floor, self.product)
-
-
-@dataclass(frozen=True)
-class Optimum:
-    """How to spend compute, by a law in N and D.
-
-    Attributes:
-        parameters: N_opt.
-        tokens: D_opt.
-        loss: predicted there.
-    """
-
-    parameters: float
-    tokens: float
-    loss: float
 
 
 def fit_law(
@@ -213,53 +223,6 @@ def envelope(compute: Sequence[float], losses: Sequence[float]) -> list[int]:
             best = losses[index]
             found.append(index)
     return found
-
-
-def cost_law(parameters: Sequence[float], flops_per_token: Sequence[float]) -> tuple[float, float]:
-    """κ and γ of FLOPs per token = κ N^γ, by least squares on logarithms.
-
-    Large models have κ = 6 and γ = 1 (Kaplan et al. 2020, equation 2.2); in small ones head and attention weigh more.
-
-    Raises:
-        UsageError: fewer than two sizes.
-    """
-    if len(set(parameters)) < 2:
-        raise UsageError("the cost of a token can be fitted to two sizes or more, not to one")
-    slope, level = np.polyfit(np.log(parameters), np.log(flops_per_token), 1).tolist()
-    return math.exp(level), slope
-
-
-def optimum(fit: Fit, compute: float, cost: tuple[float, float] = (6.0, 1.0)) -> Optimum:
-    """N and D of the least fitted loss for so many FLOPs, C = κ N^γ D.
-
-    With E + A/N^α + B/D^β the derivative is zero at N^(α + γβ) = αA/(γβB) · (C/κ)^β; κ = 6 and γ = 1 give Hoffmann
-    et al. 2022, equation 4.
-
-    Args:
-        fit: a law in "N" and "D".
-        compute: FLOPs in all.
-        cost: κ and γ, see `cost_law`.
-    """
-    kappa, gamma = cost
-    alpha, beta = fit.exponent("N").value, fit.exponent("D").value
-    ratio = alpha * fit.coefficient("N") / (gamma * beta * fit.coefficient("D"))
-    log_n = (math.log(ratio) + beta * math.log(compute / kappa)) / (alpha + gamma * beta)
-    parameters = _exp(log_n)
-    tokens = _exp(math.log(compute / kappa) - gamma * log_n)
-    return Optimum(parameters, tokens, fit.loss({"N": parameters, "D": tokens}))
-
-
-def optimal_exponents(fit: Fit, cost: tuple[float, float] = (6.0, 1.0)) -> tuple[Estimate, Estimate]:
-    """The a and b of N_opt ∝ C^a and D_opt ∝ C^b: β/(α + γβ) and α/(α + γβ), intervals by the delta method."""
-    gamma = cost[1]
-    alpha, beta = fit.exponent("N").value, fit.exponent("D").value
-    total = alpha + gamma * beta
-    by_alpha, by_beta = np.zeros(len(fit.theta)), np.zeros(len(fit.theta))
-    by_alpha[fit._place("N")] = 1
-    by_beta[fit._place("D")] = 1
-    size = fit._linear(beta / total, (-beta * by_alpha + alpha * by_beta) / total**2)
-    tokens = fit._linear(alpha / total, gamma * (beta * by_alpha - alpha * by_beta) / total**2)
-    return size, tokens
 
 
 def slope(low: tuple[float, float], high: tuple[float, float]) -> float:
@@ -366,10 +329,11 @@ def _quantile(freedom: int, confidence: float) -> float:
     return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
-def _exponential(estimate: Estimate) -> Estimate:
-    return Estimate(_exp(estimate.value), _exp(estimate.low), _exp(estimate.high))
+def exponential(estimate: Estimate) -> Estimate:
+    """The estimate of a logarithm as one of the number itself."""
+    return Estimate(bounded_exp(estimate.value), bounded_exp(estimate.low), bounded_exp(estimate.high))
 
 
-def _exp(value: float) -> float:
+def bounded_exp(value: float) -> float:
     """The exponential, kept inside the numbers a file can hold."""
     return math.exp(min(700.0, max(-700.0, value)))

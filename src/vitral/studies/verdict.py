@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from vitral.evaluation import standing
 from vitral.studies.comparison import Comparison, compare, rival_of
+from vitral.studies.probes.protocol import foretells
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.wording import nats, p_clause, signed, word_of
 
@@ -21,6 +22,7 @@ SMALL = 0.05
 ENOUGH_SEEDS = 3
 LEVEL = 0.05
 BIGRAM, TRIGRAM = 2, 3
+RULES = ("standing", "floor", "difference", "stopped", "seeds")
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,14 @@ class Finding:
         text: what was found, with its numbers.
         holds: whether what theory says was seen (rule "floor"), or a difference was shown (rule "difference");
             None where the numbers do not allow to say.
+        size: of a difference, in the study's unit.
     """
 
     rule: str
     arm: str
     text: str
     holds: bool | None = None
+    size: float = 0.0
 
 
 def verdict(result: StudyResult) -> tuple[Finding, ...]:
@@ -46,16 +50,28 @@ def verdict(result: StudyResult) -> tuple[Finding, ...]:
     comparisons = compare(result)
     arms = list(zip(result.arms, comparisons, strict=True))
     findings = [_standing(result, *arms[0])]
-    findings += _floors(result, [(arm, comparison) for arm, comparison in arms if arm.sees_one_token])
-    findings += [_difference(result, arm, comparisons, index) for index, arm in enumerate(result.arms) if index]
+    findings += _floors(result, [(arm, comparison) for arm, comparison in arms if _has_the_floor(result, arm)])
+    findings += [
+        _difference(result, arm, comparisons, index)
+        for index, arm in enumerate(result.arms)
+        if index and arm.arm.compared
+    ]
     findings += [_stopped(arm) for arm in result.arms if any(run.stopped for run in arm.runs)]
     return (*findings, *_seeds(result))
 
 
 def headline(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The standing of the base and the first finding about the floor: what a hurried reader should see."""
-    firsts = (next((finding for finding in findings if finding.rule == rule), None) for rule in ("standing", "floor"))
-    return tuple(finding for finding in firsts if finding is not None)
+    """What a hurried reader should see.
+
+    The standing of the base; the first finding about the floor, or else the surest and then the largest difference that
+    was shown; and the first that a probe could decide.
+    """
+    standings = [finding for finding in findings if finding.rule == "standing"]
+    floors = [finding for finding in findings if finding.rule == "floor"]
+    shown = [finding for finding in findings if finding.rule == "difference" and finding.holds]
+    probed = [finding for finding in findings if finding.rule not in RULES and finding.holds is not None]
+    largest = sorted(shown, key=lambda finding: -abs(finding.size))
+    return (*standings[:1], *(floors or largest)[:1], *probed[:1])
 
 
 def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> Finding:
@@ -63,8 +79,14 @@ def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> F
     if comparison.mean is None:
         return Finding("standing", base.arm.name, f"{title} finished from no seed, so nothing can be compared.")
     loss = comparison.mean.mean
-    where = standing(loss / base.factor, result.lines)
-    return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} {result.study.unit}, {where}.")
+    where = f", {standing(loss / base.factor, result.lines)}" if foretells(base.config) else ", of another task"
+    return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} {result.study.unit}{where}.")
+
+
+def _has_the_floor(result: StudyResult, arm: ArmResult) -> bool:
+    """Whether the bigram entropy of the base's tokens is a floor under this arm's loss."""
+    same_text = arm.config["corpus"] == result.arms[0].config["corpus"]
+    return arm.sees_one_token and same_text and foretells(arm.config)
 
 
 def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -> list[Finding]:
@@ -111,11 +133,9 @@ def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparis
     """What the paired seeds say about an arm against its rival."""
     rival, title, comparison = rival_of(result, arm), _capital(arm.arm.title), comparisons[index]
 
-    def found(text: str, holds: bool | None = None) -> Finding:
-        return Finding("difference", arm.arm.name, f"{title}: {text}", holds)
+    def found(text: str, holds: bool | None = None, size: float = 0.0) -> Finding:
+        return Finding("difference", arm.arm.name, f"{title}: {text}", holds, size)
 
-    if not arm.arm.compared:
-        return found("its loss is of another task, so it is not compared.")
     paired = comparison.paired
     if paired is None:
         return found(f"no seed was finished by both this arm and {rival.arm.title}, so there is no comparison.")
@@ -123,7 +143,7 @@ def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparis
     size = f"{signed(between.mean)} {word_of(result.study.unit)} against {rival.arm.title}"
     if between.low is None or between.high is None or comparison.adjusted_p is None:
         return found(f"{size}, from one seed: there is no interval, so no verdict.")
-    ends = f"95% interval {signed(between.low)} to {signed(between.high)}"
+    ends = f"95% interval {signed(between.low)} to {signed(between.high)}{_of_seeds(between.num, result)}"
     if between.num < ENOUGH_SEEDS:
         return found(f"{size} ({ends}), from {between.num} seeds: too few for a verdict, {ENOUGH_SEEDS} are needed.")
     unlearned = _unlearned(result, (rival, arm))
@@ -142,7 +162,12 @@ def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparis
             holds=False,
         )
     way = "worse" if between.mean > 0 else "better"
-    return found(f"{way}, {size} ({ends}; {signed(paired.percent, 1)}%), {corrected}.", holds=True)
+    return found(f"{way}, {size} ({ends}; {signed(paired.percent, 1)}%), {corrected}.", holds=True, size=between.mean)
+
+
+def _of_seeds(finished: int, result: StudyResult) -> str:
+    """A word about seeds that one of the two did not finish."""
+    return "" if finished == len(result.seeds) else f" over the {finished} of {len(result.seeds)} seeds both finished"
 
 
 def _unlearned(result: StudyResult, arms: Sequence[ArmResult]) -> str:

@@ -2,11 +2,11 @@
 
 from vitral.studies.design import Arm, Budget, BudgetName, Study
 
-ONE_PLAY = (("KING RICHARD THE THIRD", "THE TRAGEDY OF ROMEO AND JULIET"),)
-HISTORIES = (
-    ("THE FIRST PART OF KING HENRY THE FOURTH", "THE TRAGEDY OF JULIUS CAESAR"),
-    ("KING RICHARD THE SECOND", "THE TRAGEDY OF ROMEO AND JULIET"),
-)
+ONE_PLAY = [["KING RICHARD THE THIRD", "THE TRAGEDY OF ROMEO AND JULIET"]]
+HISTORIES = [
+    ["THE FIRST PART OF KING HENRY THE FOURTH", "THE TRAGEDY OF JULIUS CAESAR"],
+    ["KING RICHARD THE SECOND", "THE TRAGEDY OF ROMEO AND JULIET"],
+]
 """The ten history plays of the First Folio stand together in the collection, but for the two Richards."""
 ONE_PLAY_SHARE = 0.857
 HISTORIES_SHARE = 0.107
@@ -34,7 +34,7 @@ DATA = Study(
     ),
     arms=(
         Arm(name="all", title="all of the text"),
-        _amount(2, "half"),
+        _amount(2, "half", "standard"),
         _amount(4, "quarter", "standard"),
         _amount(8, "eighth"),
         _amount(16, "sixteenth", "standard"),

@@ -18,7 +18,9 @@ DECODING = Study(
     ),
     arms=(Arm(name="base", title="the model"),),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3), changes={"training": {"steps": 600, "evaluate_every": 300}}),
+        "quick": Budget(
+            seeds=(1, 2, 3), changes={"training": {"steps": 600, "evaluate_every": 300, "evaluation_tokens": 50_000}}
+        ),
         "standard": Budget(seeds=(1, 2, 3), changes={"training": {"steps": 2000, "evaluate_every": 1000}}),
         "full": Budget(seeds=(1, 2, 3, 4, 5), changes={"training": {"steps": 5000, "evaluate_every": 1000}}),
     },

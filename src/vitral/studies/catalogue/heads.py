@@ -27,7 +27,7 @@ HEADS = Study(
         Arm(name="heads-16", title="16 heads", changes={"model": {"num_heads": 16}}),
     ),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3)),
+        "quick": Budget(seeds=(1, 2, 3), changes={"training": {"evaluation_tokens": 50_000}}),
         "standard": Budget(seeds=(1, 2, 3), changes={"training": {"steps": 400, "evaluate_every": 200}}),
         "full": Budget(seeds=(1, 2, 3, 4, 5), changes={"training": {"steps": 3000, "evaluate_every": 500}}),
     },

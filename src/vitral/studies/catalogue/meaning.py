@@ -18,11 +18,18 @@ MEANING = Study(
     design=(
         "A model whose tokens are pieces of words learned from the same text, with attention and without it: what the "
         "second lacks can come only from context. Likeness by counted contexts, shuffled words and pairs balanced so "
-        "that chance is a half say what the numbers mean."
+        "that chance is a half say what the numbers mean. The same model trained on Machado de Assis is asked in "
+        "Portuguese; its words and pairs are others, so its numbers are not compared with the English ones."
     ),
     arms=(
         Arm(name="two-layers", title="two layers"),
         Arm(name="without-attention", title="without attention", changes={"model": {"attention": "none"}}),
+        Arm(
+            name="portuguese",
+            title="two layers, on Machado de Assis (Portuguese)",
+            changes={"corpus": {"source": "machado"}},
+            compared=False,
+        ),
     ),
     budgets={
         "quick": Budget(seeds=(1, 2, 3), changes={"corpus": {"tokenizer": {"name": "bpe", "vocab_size": 2048}}}),
@@ -42,4 +49,5 @@ MEANING = Study(
         ),
     },
     probes=("meaning",),
+    varies_text=True,
 )

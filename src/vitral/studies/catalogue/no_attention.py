@@ -27,11 +27,17 @@ NO_ATTENTION = Study(
             title="without attention, as many parameters",
             changes={"model": {"attention": "none"}},
             match="parameters",
+            budget="standard",
         ),
         Arm(name="no-feed-forward", title="without feed-forward", changes={"model": {"feed_forward": "none"}}),
         Arm(name="no-residual", title="without residual", changes={"model": {"residual": False}}),
         Arm(name="no-norm", title="without norms", changes={"model": {"norm": "none"}}),
-        Arm(name="no-positions", title="without positions", changes={"model": {"positions": "none"}}),
+        Arm(
+            name="no-positions",
+            title="without positions",
+            changes={"model": {"positions": "none"}},
+            budget="standard",
+        ),
         Arm(
             name="no-feed-forward-deeper",
             title="without feed-forward, six blocks",
@@ -40,7 +46,7 @@ NO_ATTENTION = Study(
         ),
     ),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3)),
+        "quick": Budget(seeds=(1, 2, 3), changes={"training": {"evaluation_tokens": 50_000}}),
         "standard": Budget(seeds=(1, 2, 3), changes={"training": {"steps": 400, "evaluate_every": 100}}),
         "full": Budget(seeds=(1, 2, 3, 4, 5), changes={"training": {"steps": 3000, "evaluate_every": 500}}),
     },

@@ -13,11 +13,11 @@ def _deep(**model: Any) -> dict[str, Any]:
     return {"model": {"num_layers": DEEP, **model}}
 
 
-def _base(steps: int) -> dict[str, Any]:
+def _base(steps: int, **training: int) -> dict[str, Any]:
     """What the whole study changes: narrow and few windows a step, so that twelve blocks can be afforded."""
     return {
         "model": {"d_model": 64, "num_heads": 4},
-        "training": {"steps": steps, "batch_size": 16, "evaluate_every": steps // 2},
+        "training": {"steps": steps, "batch_size": 16, "evaluate_every": steps // 2, **training},
     }
 
 
@@ -33,8 +33,11 @@ NORM = Study(
         "Course notes, documents 002 to 004: pre-norm with a final norm, post-norm; the residual keeps gradients alive."
     ),
     design=(
-        "The same narrow model (d_model 64, so that twelve blocks can be afforded) with 2 and with 12 blocks: "
-        "pre-norm, post-norm, none, RMSNorm; with and without the learning rate's warm-up; with and without residual. "
+        "The same model, narrow so that twelve blocks can be afforded, with 2 and with 12 blocks: pre-norm, post-norm, "
+        "none, RMSNorm; with and without the learning rate's warm-up; with and without residual. The claim about "
+        "warm-up was made of Adam and of warm-ups of thousands of steps. Unless another base is given, the optimizer "
+        "here is Muon, whose steps do not grow with the gradient, and the warm-up is short. So that claim is hardly "
+        "tested: no difference here would not refute it, nor would one confirm it. "
         "The norm of the loss's gradient is measured at every block, before the first step and after the last. Arms "
         "are compared with pre-norm of the same depth, arms without warm-up with the same arm with it."
     ),
@@ -109,7 +112,7 @@ NORM = Study(
         ),
     ),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3), changes=_base(400)),
+        "quick": Budget(seeds=(1, 2, 3), changes=_base(400, evaluation_tokens=50_000)),
         "standard": Budget(seeds=(1, 2, 3), changes=_base(400)),
         "full": Budget(seeds=(1, 2, 3, 4, 5), changes=_base(3000)),
     },

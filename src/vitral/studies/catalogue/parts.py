@@ -25,7 +25,7 @@ PARTS = Study(
             changes={"model": {"feed_forward": "squared_relu"}},
             budget="standard",
         ),
-        Arm(name="swiglu", title="SwiGLU", changes={"model": {"feed_forward": "swiglu"}}),
+        Arm(name="swiglu", title="SwiGLU", changes={"model": {"feed_forward": "swiglu"}}, budget="standard"),
         Arm(name="dropout", title="dropout 0.2", changes={"model": {"dropout": 0.2}}),
         Arm(
             name="adamw",
@@ -35,7 +35,7 @@ PARTS = Study(
         Arm(name="no-biases", title="no biases", changes={"model": {"bias": False}}, budget="standard"),
     ),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3)),
+        "quick": Budget(seeds=(1, 2, 3), changes={"training": {"evaluation_tokens": 50_000}}),
         "standard": Budget(seeds=(1, 2, 3), changes={"training": {"steps": 400, "evaluate_every": 200}}),
         "full": Budget(seeds=(1, 2, 3, 4, 5), changes={"training": {"steps": 3000, "evaluate_every": 500}}),
     },

@@ -25,12 +25,15 @@ SCALE = Study(
     ),
     design=(
         "Scores are measured directly on independent N(0, 1) queries and keys at d_k 16, 64, 256 and 1024, and in "
-        "every model of the study, fresh and trained. All scales are compared at the base's d_k. At fixed d_model "
-        "the width of a head is set by the number of heads (d_k 16 and 64): parameters and counted operations stay "
-        "what they are, so those arms are fair rivals. A head wider than the model cannot be had that way: at d_k "
-        "256 and 1024 the model is one head wide and has many times the parameters, and its recipe is the base's, "
-        "which was not tuned for it; those arms are there to be compared with and without a scale. Learned scales "
-        "begin at 1/√d_k."
+        "every model of the study, fresh and trained. Trained at quick: the base's d_k alone, under 1/√d_k, no scale, "
+        "1/d_k, a learned scale for each head and the adaptive one. At standard also one learned scale a layer, and "
+        "d_k 16, 64 and 256, each under 1/√d_k and without a scale; at full also d_k 1024, under these two. 1/d_k, "
+        "learned and adaptive scales are trained at the base's d_k only. For d_k 16 and 64 the number of heads "
+        "changes and d_model does not: parameters and counted operations stay what they are, so those arms are fair "
+        "rivals. A head wider than the model cannot be had that way: at d_k 256 and 1024 the model is one head wide "
+        "and has many times the parameters, and its recipe is the base's, which was not tuned for it; those arms are "
+        "there to be compared with and without a scale. What each arm cost in time stands in the table of arms. "
+        "Learned scales begin at 1/√d_k."
     ),
     arms=(
         Arm(name="sqrt", title="1/√d_k"),
@@ -38,7 +41,7 @@ SCALE = Study(
         Arm(name="linear", title="1/d_k", changes={"model": _scaled("linear")}),
         Arm(name="learned", title="learned, one a layer", changes={"model": _scaled("learned")}, budget="standard"),
         Arm(name="learned-per-head", title="learned, one a head", changes={"model": _scaled("learned-per-head")}),
-        Arm(name="adaptive", title="adaptive", changes={"model": _scaled("adaptive")}),
+        Arm(name="adaptive", title="adaptive", changes={"model": _scaled("adaptive")}, budget="standard"),
         Arm(name="d16", title="1/√d_k, d_k 16", changes={"model": {"num_heads": 8}}, budget="standard"),
         Arm(name="d64", title="1/√d_k, d_k 64", changes={"model": {"num_heads": 2}}, budget="standard"),
         Arm(
@@ -83,7 +86,7 @@ SCALE = Study(
         ),
     ),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3)),
+        "quick": Budget(seeds=(1, 2, 3), changes={"training": {"evaluation_tokens": 50_000}}),
         "standard": Budget(seeds=(1, 2, 3)),
         "full": Budget(seeds=(1, 2, 3, 4, 5), changes={"training": {"steps": 1000, "evaluate_every": 500}}),
     },

@@ -72,7 +72,8 @@ SCALING = Study(
         "have two layers of four heads and differ in width. The learning rates are the base's for all: the matrices' "
         "updates are orthogonal ones (Muon), whose size does not depend on the width. The laws are fitted to the runs "
         "of this grid alone; the runs of a model ten times larger than its largest are predicted first and compared "
-        "after. Four of the grid's places are trained on byte pairs too, at standard all sizes but one. "
+        "after. Some of the grid's places are trained on byte pairs too: four at quick; from standard on "
+        "twelve, three of the five widths at four of the five numbers of steps."
     ),
     arms=(
         Arm(name=f"d{BASE_WIDTH}-{BASE_STEPS}", title=f"width {BASE_WIDTH}, {BASE_STEPS} steps"),

@@ -23,10 +23,10 @@ TOKENS = Study(
         "seen more rarely."
     ),
     design=(
-        "Losses of different tokens are not comparable, so all are told in bits per character of the same test "
-        "characters. The model inside is the same in all arms; each is trained for as many steps as its own head "
-        "leaves of the base's operations, so an arm with a larger vocabulary makes fewer steps but may still read "
-        "more text. Merges are learned from the training part alone."
+        "Losses of different tokens are not comparable, so all are told in bits per character of the whole test part, "
+        "the same characters for all. The model inside is the same in all arms; each is trained for as many steps as "
+        "its own head leaves of the base's operations, so an arm with a larger vocabulary makes fewer steps but may "
+        "still read more text. Merges are learned from the training part alone."
     ),
     arms=(
         Arm(name="char", title="characters"),

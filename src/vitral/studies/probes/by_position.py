@@ -8,6 +8,8 @@ the targets that stand in every quarter of the long window are scored: what diff
 text lies before a target, and nothing else.
 """
 
+import math
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +19,7 @@ from vitral.core.errors import UsageError
 from vitral.data import Part
 from vitral.model import Transformer
 from vitral.studies.probes.by_position_shown import show
-from vitral.studies.probes.protocol import Plain, RunProbe, Trained
+from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
 
 TOKENS = {"quick": 60_000, "standard": 160_000, "full": 400_000}
 """Tokens read inside, and as many beyond."""
@@ -35,28 +37,34 @@ def measure(trained: Trained) -> Plain:
 
     Returns:
         `context_length`; `inside`: `nats` for every position (None where the mask has shown the target) and `windows`;
-        `beyond`: `length` of the long windows, `nats` for every quarter of a context length, `targets` scored at each;
+        `beyond`: `length` of the long windows, `nats` for every quarter of a context length (None where the mask has
+        shown a target), `targets` scored at each;
         where the model cannot read so far, None for the quarters beyond its own length, and `why`; where the text or
         the context length is too short, no `nats` at all, and `why`.
 
     Raises:
-        UsageError: the test part has no whole window.
+        UsageError: the run is not trained to tell next tokens, or the test part has no whole window.
     """
+    require_next_tokens(trained)
     model, part = trained.run.model, trained.dataset.parts["test"]
     context_length = model.config.context_length
-    first = (0 if model.mask is None else model.mask.first_target()) or 0
     starts = window_starts(part, context_length, TOKENS[trained.budget] // context_length)
     if not len(starts):
-        raise UsageError(f"by-position: the test part has no {context_length + 1} tokens in a row")
+        raise UsageError(f"the test part has no {context_length + 1} tokens in a row")
     inside = window_nats(model, part, starts, context_length).mean(axis=0)
     return {
         "context_length": context_length,
         "inside": {
             "windows": len(starts),
-            "nats": [None if position < first else float(value) for position, value in enumerate(inside)],
+            "nats": _scored(inside, first_target(model), 1),
         },
         "beyond": _beyond(model, part, LONGER[trained.budget], TOKENS[trained.budget]),
     }
+
+
+def first_target(model: Transformer) -> int:
+    """The first position of a window whose target the model has not already seen."""
+    return (0 if model.mask is None else model.mask.first_target()) or 0
 
 
 def window_starts(part: Part, length: int, most: int, stride: int | None = None) -> Int[np.ndarray, " windows"]:
@@ -134,13 +142,20 @@ def _beyond(model: Transformer, part: Part, multiple: int, most_tokens: int) -> 
     losses = [
         same_targets(window_nats(model, part, run + width * np.arange(windows), read), width, places) for run in runs
     ]
-    nats = np.mean(losses, axis=0).tolist()
+    nats = _scored(np.mean(losses, axis=0), first_target(model), width)
     return {
         "length": length,
         "nats": nats + [None] * (places - len(nats)),
         "targets": len(runs) * (windows - places + 1) * width,
         **({"why": why} if why else {}),
     }
+
+
+def _scored(nats: Float[np.ndarray, " places"], first: int, width: int) -> list[float | None]:
+    """The losses of places of `width` positions; None where one lies before the first target, or it is not finite."""
+    return [
+        float(value) if place * width >= first and math.isfinite(value) else None for place, value in enumerate(nats)
+    ]
 
 
 def _refusal(model: Transformer, length: int) -> str:
@@ -153,4 +168,4 @@ def _refusal(model: Transformer, length: int) -> str:
     return ""
 
 
-BY_POSITION = RunProbe(name="by-position", measure=measure, show=show)
+BY_POSITION = RunProbe("by-position", measure, show, seconds={"quick": 3, "standard": 8, "full": 10})

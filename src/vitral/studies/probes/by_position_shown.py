@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.results import StudyResult
@@ -19,7 +19,7 @@ from vitral.studies.wording import NONE, SPACE, nats, p_clause, signed
 RULE = "by-position"
 KEEPS = 0.05
 """Nats within which a loss counts as kept beyond the trained length."""
-MOST_LINES = 8
+NOT_SCORED = "not all quarters have a loss that could be compared"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ class _Arm:
     multiple: int
     beyond: Float[np.ndarray, "seeds places"]
     why: str
+
+    @property
+    def scored(self) -> Int[np.ndarray, " scored"]:
+        """The positions inside at which every seed has a loss."""
+        return np.flatnonzero(np.isfinite(self.inside).all(axis=0))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it was measured beyond the trained length, and just before it."""
+        return not self.why and bool(np.isfinite(self.past(1, self.multiple)).all())
 
     def between(self, begin: int, end: int) -> Float[np.ndarray, " seeds"]:
         """The mean loss inside at positions begin + 1 … end."""
@@ -50,17 +60,19 @@ class _Arm:
 def show(result: StudyResult, measured: ByRun) -> Exhibit:
     """Figures of the loss by position and beyond the trained length, tables, findings.
 
-    An arm "keeps" its loss beyond the trained length where the 95 % interval of its difference to the last quarter of
-    the trained length lies within `KEEPS` nats of zero, "loses" (or "gains") where all of it lies outside on one side.
+    An arm "keeps" its loss beyond the trained length where the difference to the last quarter of the trained length
+    lies within `KEEPS` nats of zero, "loses" (or "gains") where it lies outside. Either is said where a paired t test
+    of the difference against the nearer of the two limits is significant after Holm's correction over the arms.
     """
     named = [(arm.arm.name, arm.arm.title) for arm in result.arms]
     arms = [_gathered(name, title, measured[name]) for name, title in named if measured.get(name)]
     if not arms:
         return Exhibit()
     sections: list[Section | Plot] = [Heading("Loss by position in the window")]
-    sections += [_inside_figure(arms), _inside_table(arms), Heading("Beyond the trained length")]
+    drawn = [arm for arm in arms if arm.scored.size]
+    sections += [*([_inside_figure(drawn)] if drawn else []), _inside_table(arms), Heading("Beyond the trained length")]
     sections += _beyond_sections(arms)
-    return Exhibit(tuple(sections), (*_inside_findings(arms), *map(_beyond_finding, arms)))
+    return Exhibit(tuple(sections), (*_inside_findings(arms), *_beyond_findings(arms)))
 
 
 def half_doublings(length: int) -> list[tuple[int, int]]:
@@ -114,6 +126,7 @@ def _inside_figure(arms: Sequence[_Arm]) -> Plot:
     caption = (
         "Mean test loss at the positions of a window, in groups two to each doubling; mean over seeds. The first "
         "position knows one token, the last a whole window."
+        f"{left_out([arm.title for arm in arms])}"
     )
     return Plot(figure, "loss-by-position", caption, f"Test loss, first position to last quarter: {ends}.")
 
@@ -144,21 +157,29 @@ def _inside_table(arms: Sequence[_Arm]) -> Table:
 
 def _inside_findings(arms: Sequence[_Arm]) -> list[Finding]:
     """Whether what separates an arm from the base changes along the window."""
-    base, rows = arms[0], []
+    base, rows, findings = arms[0], [], []
     for arm in arms[1:]:
         seeds = [seed for seed in base.seeds if seed in arm.seeds]
         if not seeds or arm.context_length != base.context_length:
             continue
-        gaps = [_gap(arm, base, seeds, part) for part in ("early", "late")]
-        rows.append((arm, len(seeds), *gaps, paired_difference(gaps[1].tolist(), gaps[0].tolist())))
-    tested = [row[4].p_value for row in rows if row[4].p_value is not None]
+        places = np.intersect1d(arm.scored, base.scored)
+        if len(places) < 2:
+            text = (
+                f"{_capital(arm.title)}: too few positions are scored to compare it with {base.title} along the window."
+            )
+            findings.append(Finding(RULE, arm.name, text))
+            continue
+        quarters = places[: max(1, len(places) // 4)], places[3 * len(places) // 4 :]
+        gaps = [_gap(arm, base, seeds, quarter) for quarter in quarters]
+        what = "the window" if len(places) == base.context_length else "the positions that are scored"
+        rows.append((arm, len(seeds), what, *gaps, paired_difference(gaps[1].tolist(), gaps[0].tolist())))
+    tested = [row[5].p_value for row in rows if row[5].p_value is not None]
     adjusted = iter(holm(tested))
-    findings = []
-    for arm, num, early, late, paired in rows:
+    for arm, num, what, early, late, paired in rows:
         p = None if paired.p_value is None else next(adjusted)
         text = (
             f"{_capital(arm.title)}: against {base.title}, {signed(float(early.mean()))} nats in the first quarter of "
-            f"the window and {signed(float(late.mean()))} in the last"
+            f"{what} and {signed(float(late.mean()))} in the last"
         )
         if p is None or num < ENOUGH_SEEDS:
             text, holds = f"{text}, from {num} seed{'s' * (num > 1)}: too few to say whether that changes.", None
@@ -170,21 +191,21 @@ def _inside_findings(arms: Sequence[_Arm]) -> list[Finding]:
     return findings
 
 
-def _gap(arm: _Arm, base: _Arm, seeds: Sequence[int], part: str) -> Float[np.ndarray, " seeds"]:
-    """By seed, arm minus base, in the first or the last quarter of the window."""
-    length = arm.context_length
-    begin, end = (0, max(1, length // 4)) if part == "early" else (3 * length // 4, length)
+def _gap(
+    arm: _Arm, base: _Arm, seeds: Sequence[int], places: Int[np.ndarray, " places"]
+) -> Float[np.ndarray, " seeds"]:
+    """By seed, arm minus base, at these positions."""
 
     def of(one: _Arm) -> Float[np.ndarray, " seeds"]:
-        return one.between(begin, end)[[one.seeds.index(seed) for seed in seeds]]
+        return one.inside[[one.seeds.index(seed) for seed in seeds]][:, places].mean(axis=1)
 
     return of(arm) - of(base)
 
 
 def _beyond_sections(arms: Sequence[_Arm]) -> list[Section | Plot]:
-    measured = [arm for arm in arms if arm.beyond.size]
+    measured = [arm for arm in arms if np.isfinite(arm.beyond).all(axis=0).any()]
     if not measured:
-        return [Paragraph("; ".join(f"{arm.title}: {arm.why}" for arm in arms) + ".")]
+        return [Paragraph("; ".join(f"{arm.title}: {arm.why or NOT_SCORED}" for arm in arms) + ".")]
     return [_beyond_figure(measured), _beyond_table(measured)]
 
 
@@ -194,7 +215,8 @@ def _beyond_figure(arms: Sequence[_Arm]) -> Plot:
         place = arm.multiple * arm.context_length / arm.beyond.shape[1]
         means = arm.beyond.mean(axis=0)
         lines.append(Line(arm.title, [place * (g + 0.5) for g in range(len(means))], means.tolist()))
-        lowest, highest = min(lowest, np.nanmin(means)), max(highest, np.nanmax(means))
+        there = means[np.isfinite(means)]
+        lowest, highest = min(lowest, there.min()), max(highest, there.max())
     borders = sorted({arm.context_length for arm in arms})
     lines += [Line("", (border, border), (float(lowest), float(highest)), theory=True) for border in borders]
     longest, most = max((arm.multiple * arm.context_length, arm.multiple) for arm in arms)
@@ -208,9 +230,9 @@ def _beyond_figure(arms: Sequence[_Arm]) -> Plot:
     caption = (
         "Loss on the same target tokens at every quarter of a context length; mean over seeds. The upright dashed "
         f"line marks the trained length, {' and '.join(map(str, borders))} tokens; a model that cannot read on ends "
-        "there."
+        f"there.{left_out([arm.title for arm in arms])}"
     )
-    reaching = [arm for arm in arms if not arm.why]
+    reaching = [arm for arm in arms if arm.goes_on]
     ends = ", ".join(f"{arm.title} {signed(float(arm.past(1, arm.multiple).mean()))} nats" for arm in reaching)
     return Plot(
         figure,
@@ -227,37 +249,64 @@ def _beyond_table(arms: Sequence[_Arm]) -> Table:
     columns += [f"to {end} lengths, difference" for _, end in reaches]
     rows = []
     for arm in arms:
-        inside = arm.beyond[:, arm.beyond.shape[1] // arm.multiple - 1].mean()
-        if arm.why:
-            rows.append((arm.title, nats(float(inside)), *([NONE] * len(reaches))))
+        inside = _loss(arm.beyond[:, arm.beyond.shape[1] // arm.multiple - 1])
+        if not arm.goes_on:
+            rows.append((arm.title, inside, *([NONE] * len(reaches))))
             continue
         cells = [_difference(mean_interval(arm.past(*reach).tolist())) for reach in reaches]
-        rows.append((arm.title, nats(float(inside)), *cells))
+        rows.append((arm.title, inside, *cells))
     return Table(
         "Loss in the last quarter of the trained length, and by how much it is higher beyond, on the same targets; "
-        f"nats per token, mean over seeds with 95% intervals. {NONE}: the model cannot read that far.",
+        f"nats per token, mean over seeds with 95% intervals. {NONE}: the model cannot read that far, or has no "
+        "loss there.",
         tuple(columns),
         tuple(rows),
     )
 
 
-def _beyond_finding(arm: _Arm) -> Finding:
-    title = _capital(arm.title)
-    if arm.why:
-        return Finding(RULE, arm.name, f"{title}: nothing beyond {arm.context_length} tokens, since {arm.why}.")
-    between = mean_interval(arm.past(1, arm.multiple).tolist())
+def _beyond_findings(arms: Sequence[_Arm]) -> list[Finding]:
+    """Where an arm's loss beyond its trained length lies, or why there is none."""
+    past = {arm.name: arm.past(1, arm.multiple).tolist() for arm in arms if arm.goes_on}
+    raw = {name: _against_limit(values) for name, values in past.items()}
+    tested = {name: p for name, p in raw.items() if p is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    return [
+        _beyond_finding(arm, past[arm.name], adjusted.get(arm.name))
+        if arm.name in past
+        else Finding(
+            RULE,
+            arm.name,
+            f"{_capital(arm.title)}: nothing beyond {arm.context_length} tokens, since {arm.why or NOT_SCORED}.",
+        )
+        for arm in arms
+    ]
+
+
+def _against_limit(past: Sequence[float]) -> float | None:
+    """The p value of a mean on its side of the nearer limit, `KEEPS` above or below zero.
+
+    It is the least level at which the confidence interval has no limit inside.
+    """
+    nearer = KEEPS if math.fsum(past) > 0 else -KEEPS
+    return paired_difference(past, [nearer] * len(past)).p_value
+
+
+def _beyond_finding(arm: _Arm, past: Sequence[float], p: float | None) -> Finding:
+    title, between = _capital(arm.title), mean_interval(past)
     size = f"{_difference(between)} nats from {arm.context_length} to {arm.multiple * arm.context_length} tokens"
-    if between.low is None or between.high is None or between.num < ENOUGH_SEEDS:
+    if p is None or between.num < ENOUGH_SEEDS:
         text = f"{title}: {size}, from {between.num} seed{'s' * (between.num > 1)}: too few for a verdict."
         return Finding(RULE, arm.name, text)
-    if between.low > KEEPS:
-        return Finding(RULE, arm.name, f"{title} loses beyond its trained length: {size}.", holds=False)
-    if between.high < -KEEPS:
-        return Finding(RULE, arm.name, f"{title} gains beyond its trained length: {size}.", holds=True)
-    if between.low >= -KEEPS and between.high <= KEEPS:
-        text = f"{title} keeps its loss beyond its trained length, within {KEEPS} nats: {size}."
+    sure = f"{p_clause(p)} after Holm's correction"
+    if p >= LEVEL:
+        text = f"{title}: {size}; not told whether it keeps its loss within {KEEPS} nats ({sure})."
+        return Finding(RULE, arm.name, text)
+    if abs(between.mean) <= KEEPS:
+        text = f"{title} keeps its loss beyond its trained length, within {KEEPS} nats: {size}; {sure}."
         return Finding(RULE, arm.name, text, holds=True)
-    return Finding(RULE, arm.name, f"{title}: {size}; the interval does not say whether it keeps its loss.")
+    way = "loses" if between.mean > 0 else "gains"
+    text = f"{title} {way} beyond its trained length: {size}, more than {KEEPS} nats; {sure}."
+    return Finding(RULE, arm.name, text, holds=between.mean < 0)
 
 
 def _difference(between: Interval) -> str:

@@ -7,7 +7,8 @@ which the last is the new one:
 - `recomputed`: one more token without a cache, all n computed again, causal;
 - `bidirectional`: the same under the mask that allows no cache;
 - `at-once`: a window of n read whole, per token (the causal time above, divided by n);
-- `one-by-one`: the same window read token by token with a cache, mean over its tokens;
+- `one-by-one`: the same window, every token given, read token by token with a cache: forward passes only, mean over
+  its tokens;
 - `training`: forward and backward pass over a window of n, per token.
 
 Times are of the processor, all threads of this process together, since what else the machine does does not count
@@ -40,6 +41,7 @@ FITTED = 4
 """Longest lengths that exponents are fitted on."""
 CACHED_TOKENS = 1 << 20
 """Tokens in all caches side by side at the longest length: 512 MB, more than a processor's own caches hold."""
+BYTES_FLOAT32, HELD = 4, 7
 POINTS = 4
 """Places in a window at which reading token by token is timed: the midpoints of as many equal stretches."""
 Pair = tuple[float, float]
@@ -182,8 +184,9 @@ def _learn(model: Transformer, window: torch.Tensor) -> None:
 
 
 def memory(lengths: Sequence[int]) -> Plain:
-    """Bytes by length: keys and values of one text, and what a training pass over it keeps, counted and found."""
-    found: dict[str, list[int]] = {"cache": [], "cache_counted": [], "kept": [], "kept_counted": []}
+    """Bytes by length: keys and values of one text, what a training pass keeps, what a step without a cache holds."""
+    names = ("cache", "cache_counted", "kept", "kept_counted", "recomputed_counted")
+    found: dict[str, list[int]] = {name: [] for name in names}
     for length in lengths:
         config = model_config(length)
         model, formula = Transformer(config, VOCAB), cost(config, VOCAB)
@@ -192,7 +195,18 @@ def memory(lengths: Sequence[int]) -> Plain:
         found["cache_counted"].append(formula.cache_bytes)
         found["kept"].append(kept_bytes(model, torch.arange(length)[None] % VOCAB))
         found["kept_counted"].append(formula.activation_bytes)
+        found["recomputed_counted"].append(held_bytes(config))
     return found
+
+
+def held_bytes(config: ModelConfig) -> int:
+    """Bytes a forward pass over a full context holds at once, kept for nothing later, by formula.
+
+    The most is held while attention gives its output: 4 n (7 d_model) bytes in float32 for the stream, its norm,
+    queries, keys, values, z and the output; weights are computed piece by piece, so no n × n matrix is held. That is
+    for heads with keys of their own, d_ff and vocabulary no larger than d_model, and masks that need no table.
+    """
+    return BYTES_FLOAT32 * config.context_length * HELD * config.d_model
 
 
 def kept_bytes(model: Transformer, window: torch.Tensor) -> int:
@@ -213,4 +227,4 @@ def kept_bytes(model: Transformer, window: torch.Tensor) -> int:
     return sum(storages.values())
 
 
-COST_BY_LENGTH = StudyProbe(NAME, measure, show)
+COST_BY_LENGTH = StudyProbe(NAME, measure, show, seconds={"quick": 40, "standard": 150, "full": 400})

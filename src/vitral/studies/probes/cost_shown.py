@@ -19,7 +19,7 @@ WITHIN = 0.15
 BUSY = 1.3
 """Wall-clock time in units of processor time from which the machine was busy with something else."""
 CHANGED = 1.15
-"""Factor by which a rate must change over the fitted lengths to be named as the reason."""
+"""Factor by which a rate must change over the fitted lengths to be spoken of."""
 MICRO, GIGA = 1e6, 1e9
 TITLES = {
     "cached": "one more token, cached",
@@ -41,6 +41,8 @@ SHORT = {
 
 def show(result: "StudyResult", measured: Plain) -> Exhibit:
     """Time per token against length with the predicted lines, tables of exponents and bytes, findings."""
+    if "exponents" not in measured:
+        return Exhibit()
     findings = (*(_exponent(way, measured) for way in TITLES), *_ratios(measured), *_memory(measured))
     caption = (
         "Processor time of one token against length, both axes logarithmic: one more token with a cache, recomputed, "
@@ -69,7 +71,9 @@ def _about(measured: Plain) -> str:
         f"attention outweighs the rest at the longest lengths; threads: {measured['threads']}. One more token with a "
         f"cache is computed for {batch} texts side by side and divided by them, since a single one would cost more in "
         f"calls than in computing. Medians of {measured['rounds']} rounds; processor time, all threads together. "
-        "Predicted exponents are fitted on the counted operations at the same lengths as the measured ones."
+        "Predicted exponents are fitted on the counted operations at the same lengths as the measured ones. What "
+        "training in parallel saves is measured on forward passes: a window read at once against the same window read "
+        "token by token with a cache, every token given (teacher forcing). Training token by token was not timed."
     )
 
 
@@ -84,7 +88,9 @@ def _figure(measured: Plain) -> "Figure":
         course = [MICRO * times[-1] * value / flops[-1] for value in flops]
         lines.append(Line("", lengths[start:], course[start:], theory=True))
     x = Axis("length n (tokens)", log=True, ticks=[length for length in lengths if length & (length - 1) == 0])
-    return line_plot(lines, x, Axis("time of one token (µs)", log=True), title="Time of one token by length")
+    return line_plot(
+        lines, x, Axis("processor time of one token (µs)", log=True), title="Processor time of one token by length"
+    )
 
 
 def _exponent_table(measured: Plain) -> Table:
@@ -126,6 +132,7 @@ def _memory_table(measured: Plain) -> Table:
         "cache_counted": "the same, counted",
         "kept": "kept for a backward pass, found",
         "kept_counted": "the same, counted",
+        "recomputed_counted": "held by a step without a cache, causal or bidirectional, counted",
     }
     rows = tuple(
         (
@@ -136,6 +143,7 @@ def _memory_table(measured: Plain) -> Table:
             ),
         )
         for key, title in names.items()
+        if key in measured["memory"]
     )
     return Table("Bytes per token", ("", *(f"{length:,}" for length in measured["lengths"])), rows)
 
@@ -159,23 +167,23 @@ def _exponent(way: str, measured: Plain) -> "Finding":
 
 
 def _why(way: str, measured: Plain) -> str:
-    """What the numbers themselves tell of why time does not follow operations."""
+    """How fast operations were done, and what would make that so; nothing here tells causes apart."""
     fitted = len(measured["fitted"])
     times, flops, wall = (measured[key][way][-fitted:] for key in ("processor", "flops", "wall"))
     first, last = (flops[index] / times[index] / GIGA for index in (0, -1))
     rate = f"The rate goes from {first:.2f} to {last:.2f} billion operations a second of processor time"
     if last > CHANGED * first:
-        why = f"{rate}: at the shorter of these lengths a part of the time does not grow with n (calls, norms, set-up)."
+        why = f"{rate}, as it would if a part of the time did not grow with n (calls, norms, set-up)."
     elif first > CHANGED * last:
-        why = f"{rate}: what is read no longer fits the processor's own memory at the longer of these lengths."
+        why = f"{rate}, as it would if what is read no longer fitted the processor's own memory at the longer lengths."
     else:
-        why = f"{rate}, which does not tell why."
+        why = f"{rate}."
     if way in ("cached", "one-by-one"):
         bandwidth = _bandwidth(measured)
         why += f" Keys and values are read at {bandwidth[0]:.1f} to {bandwidth[1]:.1f} GB a second."
     busy = max(one / other for one, other in zip(wall, times, strict=True))
     if busy >= BUSY:
-        why += f" The machine was busy with other things: wall-clock times are up to {busy:.1f} times as long."
+        why += f" Wall-clock times are up to {busy:.1f} times as long, as where a machine is busy with other things."
     return why
 
 
@@ -196,7 +204,11 @@ def _ratios(measured: Plain) -> "tuple[Finding, ...]":
     for slow, fast, what in (
         ("recomputed", "cached", "one more token without the cache"),
         ("bidirectional", "cached", "one more token under the bidirectional mask, which allows no cache,"),
-        ("one-by-one", "at-once", "a token of a window read token by token (many texts side by side)"),
+        (
+            "one-by-one",
+            "at-once",
+            "a token of a given window read token by token (forward only, many texts side by side)",
+        ),
     ):
         ratio = times[slow] / times[fast]
         words = f"{ratio:,.2g} times" if ratio < 10 else f"{ratio:,.0f} times"
@@ -225,6 +237,12 @@ def _memory(measured: Plain) -> "tuple[Finding, ...]":
         f"training pass keeps is within {100 * worst:.1f}% of what is counted, {kept[0]:,.0f} bytes per token at "
         f"{lengths[0]:,} tokens and {kept[-1]:,.0f} at {lengths[-1]:,}."
     )
+    if "recomputed_counted" in memory:
+        held, cached = (memory[key][-1] for key in ("recomputed_counted", "cache"))
+        text += (
+            f" One more token without a cache, causal or bidirectional, holds {held / lengths[-1]:,.0f} bytes for each "
+            f"token of the text while it is computed (counted), {held / cached:.1f} times what a cache keeps."
+        )
     return (Finding(NAME, "", text, holds=exact and worst <= WITHIN),)
 
 

@@ -1,7 +1,8 @@
 """Every decoding strategy on the same prompts, measured beside the test text's own continuation.
 
-Prompts are cut from the test part, the same for all strategies and seeds. A sampled text draws from a stream of its own
-for each prompt, the same for all kinds of sampling. Of each continuation of T tokens:
+Prompts are cut from the test part, the same for all strategies and seeds, at places where the tokens of the prompt's
+text are the prompt's own tokens, so that what reads text and what reads tokens continue the same. A sampled text draws
+from a stream of its own for each prompt, the same for all kinds of sampling. Of each continuation of T tokens:
 
     repeated     share of its tokens in a 10-gram of tokens that it has already written
     loop         tokens of the longest stretch that says the same at least twice in a row
@@ -28,13 +29,13 @@ from vitral.evaluation import WittenBell, training_text
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 from vitral.studies.probes.decoding_shown import NOVEL, ORDER, REPEATED, TRUTH, show
-from vitral.studies.probes.protocol import Plain, RunProbe, Trained
+from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
 from vitral.studies.probes.written_texts import copied, distinct, longest_loop, repeated_share, words
 
 PROMPTS = {"quick": 8, "standard": 24, "full": 48}
 """Prompts, where the test part has room for as many."""
 LENGTH = {"quick": 200, "standard": 400, "full": 800}
-"""Tokens of a continuation."""
+"""Tokens of a continuation, where the test part has so many in a row."""
 PROMPT_TOKENS = 32
 PROMPT_SEED = 0
 """The prompts are the same for all runs."""
@@ -65,16 +66,19 @@ def measure(trained: Trained) -> Plain:
         `length` in tokens, `prompts` as text, and by strategy a list with one table for each prompt: the measures
         above and `text`. The strategy "the text itself" is what follows the prompt in the test part.
 
+    Where the test part has no stretch long enough, continuations are as long as the longest allows.
+
     Raises:
-        UsageError: the model sees more than the past, or the test part is too short for one prompt.
+        UsageError: the model cannot write a text and score it in one pass, or the test part has no room for a prompt.
     """
     run, train = trained.run, trained.dataset.parts["train"]
+    require_next_tokens(trained)
     if run.model.mask is not None and run.model.mask.first_target() != 0:
-        raise UsageError("strategies: a text can be scored in one pass only where the past sees no future")
-    length = LENGTH[trained.budget]
+        raise UsageError(f"{trained.arm} sees ahead under its mask, so a text cannot be scored in one pass")
     prompt_tokens = min(PROMPT_TOKENS, run.model.config.context_length)
-    rows = cut(trained.dataset.parts["test"], prompt_tokens + length, PROMPTS[trained.budget])
-    prompts = rows[:, :prompt_tokens]
+    test = trained.dataset.parts["test"]
+    rows = cut(test, run.tokenizer, prompt_tokens, LENGTH[trained.budget], PROMPTS[trained.budget])
+    prompts, length = rows[:, :prompt_tokens], rows.shape[1] - prompt_tokens
     written = {TRUTH: rows[:, prompt_tokens:]}
     for name, sampling in SAMPLINGS.items():
         written[name] = sampled(run.model, run.tokenizer, prompts, length, _within(sampling, run), trained.seed)
@@ -99,22 +103,50 @@ def measure(trained: Trained) -> Plain:
     }
 
 
-def cut(part: Part, length: int, num: int) -> Int[np.ndarray, "pieces length"]:
-    """Pieces of the part, none overlapping another, drawn by a fixed stream; in the order they stand there.
+def cut(
+    part: Part, tokenizer: Tokenizer, prompt_tokens: int, length: int, num: int
+) -> Int[np.ndarray, "pieces prompt_and_rest"]:
+    """Prompts with what follows them, none overlapping another, drawn by a fixed stream; in the order they stand there.
 
-    Where there are fewer, all of them.
+    Encoding a prompt's text gives the prompt's tokens again: none begins or ends inside a character. Where there are
+    fewer pieces, all of them; where no stretch is so long, pieces as long as one in the longest can be.
+
+    Args:
+        part: where they are cut.
+        tokenizer: its.
+        prompt_tokens: of each piece.
+        length: tokens that follow, at most.
+        num: of pieces, at most.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no prompt fits with a token after it.
     """
-    starts = np.concatenate(
-        [np.arange(begin, end - length + 1, length) for begin, end in part.stretches.tolist()] or [np.empty(0, int)]
-    ).astype(np.int64)
-    if not len(starts):
-        raise UsageError(f"strategies: the test part has no {length} tokens in a row; use a longer text")
-    size = min(num, len(starts))
-    drawn = numpy_stream(PROMPT_SEED, "decoding prompts").choice(len(starts), size=size, replace=False)
-    return np.asarray(part.tokens)[np.sort(starts[drawn])[:, None] + np.arange(length)].astype(np.int64)
+    tokens = np.asarray(part.tokens)
+
+    def is_text(begin: int) -> bool:
+        row = tokens[begin : begin + prompt_tokens]
+        return np.array_equal(tokenizer.encode(tokenizer.decode(row)), row)
+
+    stretches = []
+    for begin, end in part.stretches.tolist():
+        first = next((place for place in range(begin, end - prompt_tokens) if is_text(place)), None)
+        if first is not None:
+            stretches.append((first, end))
+    if not stretches:
+        raise UsageError(f"the test part has no prompt of {prompt_tokens} tokens with one after it; use a longer text")
+    size = min(prompt_tokens + length, max(end - first for first, end in stretches))
+    starts = []
+    for first, end in stretches:
+        place = first
+        while place + size <= end:
+            if is_text(place):
+                starts.append(place)
+                place += size
+            else:
+                place += 1
+    few = min(num, len(starts))
+    drawn = numpy_stream(PROMPT_SEED, "decoding prompts").choice(len(starts), size=few, replace=False)
+    return tokens[np.array(starts)[np.sort(drawn)][:, None] + np.arange(size)].astype(np.int64)
 
 
 def sampled(
@@ -179,7 +211,7 @@ def _within(sampling: Sampling, run: LoadedRun) -> Sampling:
 def _beams(
     run: LoadedRun, prompts: Int[np.ndarray, "prompts prompt_time"], length: int
 ) -> Int[np.ndarray, "prompts length"]:
-    """The best continuation of each prompt that beam search finds."""
+    """The best continuation of each prompt that beam search finds; it reads the prompt's text, see `cut`."""
     search = partial(beam_search, run.model, run.tokenizer, max_tokens=length, num_beams=BEAMS)
     return np.array([search(run.tokenizer.decode(row))[0].tokens for row in prompts], dtype=np.int64)
 
@@ -216,4 +248,4 @@ def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[n
     return counted.nats(part)[-1].reshape(len(rows), -1)
 
 
-STRATEGIES = RunProbe(name="strategies", measure=measure, show=show)
+STRATEGIES = RunProbe("strategies", measure, show, seconds={"quick": 12, "standard": 45, "full": 120})

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.errors import UsageError
 from vitral.data import Part
 from vitral.model import Transformer
 from vitral.studies.probes.protocol import Plain
@@ -95,7 +96,12 @@ def leak(asked: Asked, windows: Int[Tensor, "rows time"], position: int) -> Plai
         accuracy, nats, num: of the true next token, read at `position` from the whole window.
         moved: mean total variation, ½ Σ |p - p'|, between the probabilities before and after the change.
         follows: how often the likeliest token after the change is the one that was put there.
+
+    Raises:
+        UsageError: a single window, or none: there is no other to take a token from.
     """
+    if len(windows) < 2:
+        raise UsageError(f"a token is changed to that of another window; there are {len(windows)} windows")
     true = windows[:, position + 1]
     other = true.roll(1)
     changed = windows.clone()
@@ -130,7 +136,12 @@ def filling(asked: Asked, windows: Int[Tensor, "rows time"], gap: int) -> Float[
         p(c | left, right) = p(c | left) p(right | left, c) / Σ_c' p(c' | left) p(right | left, c')
 
     over all tokens c, so each window costs as many passes over its right side as there are tokens.
+
+    Raises:
+        UsageError: there is no window.
     """
+    if not len(windows):
+        raise UsageError("there is no window with a gap to fill")
     if asked.blank is not None:
         hidden = windows.clone()
         hidden[:, gap] = asked.blank

@@ -16,11 +16,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.data import Batches
 from vitral.model import Transformer, next_token_loss
 from vitral.studies.probes.gradient_by_layer_shown import show
-from vitral.studies.probes.protocol import Plain, RunProbe, Trained
+from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
 
 WINDOWS = {"quick": 16, "standard": 32, "full": 64}
 """Windows of the batch."""
@@ -36,9 +37,13 @@ def measure(trained: Trained) -> Plain:
         where it is not finite, and the batch's `loss` in nats per token.
 
     Raises:
-        UsageError: the training part has no window.
+        UsageError: the run is not trained to tell next tokens, its model has no blocks, or the training part has no
+            window.
     """
+    require_next_tokens(trained)
     model = trained.run.model
+    if not len(model.blocks):
+        raise UsageError("a model without blocks has no gradient at any of them")
     weight = model.token_embedding.weight
     fresh = Transformer(model.config, model.vocab_size, seed=trained.seed).to(weight).eval()
     batches = Batches(
@@ -90,4 +95,4 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-GRADIENTS = RunProbe(name="gradients", measure=measure, show=show)
+GRADIENTS = RunProbe("gradients", measure, show, seconds={"quick": 1, "standard": 1, "full": 2})

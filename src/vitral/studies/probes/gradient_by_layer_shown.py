@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
 from vitral.figures.sections import Heading, Section, Table
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.results import ArmResult, StudyResult
@@ -17,7 +17,6 @@ VANISHES = 0.1
 EXPLODES = 10.0
 """Above this it explodes."""
 KEPT = "is kept"
-MOST_LINES = 8
 DEEP = 3
 """Blocks from which on a curve over blocks says more than a ratio."""
 STATES = ("fresh", "trained")
@@ -66,7 +65,7 @@ def show(result: StudyResult, measured: ByRun) -> Exhibit:
     sections += [plot for blocks in _drawn_depths(arms) for plot in _figures(arms, blocks)]
     sections.append(_table(arms))
     findings = [finding for arm in arms for finding in _finding(arm)]
-    missing = [arm for arm in result.arms if not measured.get(arm.arm.name)]
+    missing = [arm for arm in result.arms if not arm.losses]
     findings += [_missing(arm) for arm in missing]
     return Exhibit(tuple(sections), tuple(findings))
 
@@ -97,7 +96,7 @@ def _figures(arms: Sequence[_Measured], blocks: int) -> list[Plot]:
     for kind, (name, label) in KINDS.items():
         for state in STATES:
             shown = _different(same) if state == "fresh" else same
-            lines = [_line(arm, state, kind) for arm in shown[:MOST_LINES]]
+            lines = [_line(arm, state, kind) for arm in shown]
             lines = [line for line in lines if any(value is not None for value in line.y)]
             if lines:
                 plots.append(_figure(lines, f"{name}-{blocks}-blocks-{state}", label, state, blocks))
@@ -105,8 +104,8 @@ def _figures(arms: Sequence[_Measured], blocks: int) -> list[Plot]:
 
 
 def _figure(lines: Sequence[Line], name: str, label: str, state: str, blocks: int) -> Plot:
-    """One figure, its captions and its alternative text."""
-    step = max(1, blocks // 12)
+    """One figure of the first lines, its captions and its alternative text."""
+    step, lines, missing = max(1, blocks // 12), lines[:MOST_LINES], left_out([line.label for line in lines])
     figure = line_plot(
         lines,
         Axis("block", ticks=range(1, blocks + 1, step)),
@@ -122,6 +121,7 @@ def _figure(lines: Sequence[Line], name: str, label: str, state: str, blocks: in
     caption = (
         f"{when}: norm of the {what} at each of {blocks} blocks, the first nearest to the tokens; geometric mean over "
         "seeds. A line that falls to the left is a gradient that becomes smaller on its way to the first block."
+        f"{missing}"
     )
     return Plot(figure, name, caption, f"{when}, {what}: {'; '.join(ends)}.")
 

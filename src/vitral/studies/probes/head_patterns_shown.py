@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from vitral.figures.grid import value_grid
+from vitral.figures.grid import MOST_ROWS, value_grid
 from vitral.figures.intervals import Row, interval_dots
 from vitral.figures.sections import Heading, Listing, Paragraph, Section, Table
 from vitral.inspection import BROAD, KINDS, LEAST_KEYS, NAMED_FROM
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
-from vitral.studies.statistics import Interval, mean_interval
-from vitral.studies.wording import NONE, interval_text, nats, signed
+from vitral.studies.statistics import Interval, PairedDifference, holm, mean_interval, paired_difference
+from vitral.studies.wording import MINUS, NONE, interval_text, nats, p_clause, signed
 
 if TYPE_CHECKING:
     from vitral.studies.results import StudyResult
     from vitral.studies.verdict import Finding
 
 NAME = "head-patterns"
-LEAST_SEEDS = 2
+LEVEL, ENOUGH_SEEDS = 0.05, 3
 SEVERAL = 2
 """Different kinds of position that make heads "see several things"."""
 
@@ -89,6 +89,8 @@ def _heads(run: Plain) -> list[Plain]:
 
 def show(result: "StudyResult", measured: ByRun) -> Exhibit:
     """What heads attend to, how alike they are and what each is worth, by arm in order of the number of heads."""
+    if not any(measured.values()):
+        return Exhibit()
     arms = _arms(result, measured)
     if not arms:
         return Exhibit((Heading("What the heads do"), Paragraph("No finished run of this study has attention.")))
@@ -120,15 +122,16 @@ def _introduction() -> list[Section]:
 
 
 def _map_of(arm: _Arm) -> Plot:
-    """Every head of an arm's first seed, and uniform attention below."""
+    """Every head of an arm's first seed, of its first layers where all are too many to read, and uniform attention."""
     seed, run = next(iter(arm.runs.items()))
-    rows, values, apart = [], [], []
-    for layer, found in enumerate(run["layers"]):
-        apart.append(len(rows))
-        for head, each in enumerate(found["heads"]):
-            rows.append(f"block {layer}, head {head}: {each['name']}")
-            values.append([each["share"][kind] for kind in KINDS])
-    apart.append(len(rows))
+    heads = [
+        (layer, head, each) for layer, found in enumerate(run["layers"]) for head, each in enumerate(found["heads"])
+    ]
+    fitting = max(1, (MOST_ROWS - 1) // arm.num_heads) * arm.num_heads
+    drawn = heads[: min(fitting, MOST_ROWS - 1)]
+    rows = [f"block {layer}, head {head}: {each['name']}" for layer, head, each in drawn]
+    values = [[each["share"][kind] for kind in KINDS] for _, _, each in drawn]
+    apart = [row for row, (_, head, _) in enumerate(drawn) if head == 0] + [len(rows)]
     figure = value_grid(
         [*values, [run["uniform"][kind] for kind in KINDS]],
         [*rows, "uniform attention"],
@@ -137,11 +140,13 @@ def _map_of(arm: _Arm) -> Plot:
         apart=apart[1:],
         title=f"What heads attend to: {arm.title}, seed {seed}",
     )
-    counts = Counter(head["name"] for head in _heads(run))
+    counts = Counter(each["name"] for _, _, each in drawn)
     caption = (
         "Share of each head's weight by kind of key; the row below is what even attention over all visible keys would "
         "give. A blank cell: no position sees such a key."
     )
+    if len(drawn) < len(heads):
+        caption += f" Shown are the first {len(drawn)} of {len(heads)} heads, as many as can be read."
     return Plot(figure, "heads-attend-to", caption, f"{_counted(counts)} among {len(rows)} heads.")
 
 
@@ -223,15 +228,69 @@ def _counted(names: Counter[str]) -> str:
     return ", ".join(f"{names[name]} {name}" for name in [*kinds, *([BROAD] if names[BROAD] else [])])
 
 
+@dataclass(frozen=True)
+class _Question:
+    """Two numbers of each seed, compared pair by pair.
+
+    Attributes:
+        arm: that is spoken of.
+        sizes: what was found, in words.
+        one: by seed.
+        other: by seed.
+        more: what it means where the first is larger.
+        less: where the second is.
+        holds: what the finding then says of the claim, (more, less).
+    """
+
+    arm: _Arm
+    sizes: str
+    one: Mapping[int, float]
+    other: Mapping[int, float]
+    more: str
+    less: str
+    holds: tuple[bool, bool] = (True, True)
+
+    @property
+    def paired(self) -> PairedDifference | None:
+        """The comparison over the seeds that both have; None with fewer than `ENOUGH_SEEDS`."""
+        shared = [seed for seed in self.one if seed in self.other]
+        if len(shared) < ENOUGH_SEEDS:
+            return None
+        return paired_difference([self.one[seed] for seed in shared], [self.other[seed] for seed in shared])
+
+
 def _findings(arms: list[_Arm]) -> "list[Finding]":
-    findings = [_several_things(arm) for arm in arms if arm.num_heads >= SEVERAL]
+    """What heads are named after, and every comparison, p values adjusted for all of them (Holm)."""
     several = [arm for arm in arms if arm.overlaps]
+    questions: list[_Question] = []
     if len(several) > 1:
-        findings.append(_between(several[-1], several[0], "the overlap of a layer's heads", lambda arm: arm.overlaps))
+        questions.append(_between(several[-1], several[0], "the overlap of a layer's heads", lambda arm: arm.overlaps))
     if len(arms) > 1:
         what = "the loss increase without one head (nats per token)"
-        findings.append(_between(arms[-1], arms[0], what, lambda arm: arm.single("zero")))
-    return findings + [_standing_in(arm) for arm in several]
+        questions.append(_between(arms[-1], arms[0], what, lambda arm: arm.single("zero")))
+    questions += [_standing_in(arm) for arm in several]
+    pairs = [question.paired for question in questions]
+    known = [paired.p_value for paired in pairs if paired is not None and paired.p_value is not None]
+    adjusted = iter(holm(known))
+    answers = [
+        _answer(question, paired, None if paired is None or paired.p_value is None else next(adjusted), len(known))
+        for question, paired in zip(questions, pairs, strict=True)
+    ]
+    return [*(_several_things(arm) for arm in arms if arm.num_heads >= SEVERAL), *answers]
+
+
+def _answer(question: _Question, paired: PairedDifference | None, p: float | None, tests: int) -> "Finding":
+    arm, sizes = question.arm, question.sizes
+    if paired is None or p is None:
+        seeds = len(set(question.one) & set(question.other))
+        return _finding(arm, f"{sizes}; {seeds} of the {ENOUGH_SEEDS} seeds that a verdict needs.")
+    corrected = f"{p_clause(p)} after Holm's correction over {tests} comparisons" if tests > 1 else p_clause(p)
+    size = f"{_difference(paired.difference)}, {corrected}"
+    if p >= LEVEL:
+        return _finding(arm, f"{sizes}: no difference seen at this budget ({size}).", False)
+    larger = paired.difference.mean > 0
+    text = f"{sizes}: {question.more if larger else question.less} ({size})."
+    return _finding(arm, text, question.holds[0 if larger else 1])
 
 
 def _several_things(arm: _Arm) -> "Finding":
@@ -239,49 +298,32 @@ def _several_things(arm: _Arm) -> "Finding":
     distinct = list(arm.distinct.values())
     named = sum(count for name, count in arm.names.items() if name != BROAD)
     found = f"{named} of {sum(arm.names.values())} heads of all seeds are named after a kind: {_counted(arm.names)}."
+    every = f"the heads see several things (kinds in a run: {_span(distinct)})."
+    enough = len(distinct) >= ENOUGH_SEEDS
     if min(distinct) >= SEVERAL:
-        return _finding(
-            arm, f"{found} In every run the heads see several things (kinds in a run: {_span(distinct)}).", True
-        )
+        return _finding(arm, f"{found} In every run {every}", True if enough else None)
     if max(distinct) < SEVERAL:
-        return _finding(
-            arm, f"{found} In no run do the heads see several things (kinds in a run: {_span(distinct)}).", False
-        )
-    return _finding(
-        arm, f"{found} In some runs the heads see several things, in others not (kinds in a run: {_span(distinct)})."
-    )
+        none = every.replace("the heads see", "do the heads see", 1)
+        return _finding(arm, f"{found} In no run {none}", False if enough else None)
+    return _finding(arm, f"{found} In some runs {every.replace(' (', ', in others not (', 1)}")
 
 
-def _between(arm: _Arm, other: _Arm, what: str, of: Callable[[_Arm], dict[int, float]]) -> "Finding":
-    """Whether a number differs between two arms, seed by seed."""
+def _between(arm: _Arm, other: _Arm, what: str, of: Callable[[_Arm], dict[int, float]]) -> _Question:
+    """Whether a number differs between two arms."""
     one, two = of(arm), of(other)
-    shared = [seed for seed in one if seed in two]
     sizes = f"{what} is {nats(fmean(one.values()))}, against {nats(fmean(two.values()))} with {other.title}"
-    if len(shared) < LEAST_SEEDS:
-        return _finding(arm, f"{sizes}; with {len(shared)} of {LEAST_SEEDS} seeds there is no interval, so no verdict.")
-    between = mean_interval([one[seed] - two[seed] for seed in shared])
-    if _side(between) is None:
-        return _finding(arm, f"{sizes}: no difference seen at this budget ({_difference(between)}).", False)
-    way = "more" if between.mean > 0 else "less"
-    return _finding(arm, f"{sizes}: {way} ({_difference(between)}).", True)
+    return _Question(arm, sizes, one, two, "more", "less")
 
 
-def _standing_in(arm: _Arm) -> "Finding":
+def _standing_in(arm: _Arm) -> _Question:
     """Whether the heads of a layer cost more together than one by one."""
     added, together = arm.added("zero"), arm.together("zero")
     sizes = (
         f"the heads of a layer cost {nats(fmean(together.values()))} nats per token together and "
         f"{nats(fmean(added.values()))} added one by one"
     )
-    if len(added) < LEAST_SEEDS:
-        return _finding(arm, f"{sizes}; with {len(added)} of {LEAST_SEEDS} seeds there is no interval, so no verdict.")
-    between = mean_interval([together[seed] - added[seed] for seed in added])
-    side = _side(between)
-    if side is None:
-        return _finding(arm, f"{sizes}: no difference seen at this budget ({_difference(between)}).", False)
-    if side > 0:
-        return _finding(arm, f"{sizes}: heads stand in for one another ({_difference(between)}).", True)
-    return _finding(arm, f"{sizes}: heads need one another ({_difference(between)}).", False)
+    replace, need = "heads stand in for one another", "heads need one another"
+    return _Question(arm, sizes, together, added, replace, need, (True, False))
 
 
 def _finding(arm: _Arm, text: str, holds: bool | None = None) -> "Finding":
@@ -290,15 +332,8 @@ def _finding(arm: _Arm, text: str, holds: bool | None = None) -> "Finding":
     return Finding(NAME, arm.name, f"{arm.title[:1].upper()}{arm.title[1:]}: {text}", holds)
 
 
-def _side(interval: Interval) -> int | None:
-    """1 or -1 where the whole interval lies above or below zero."""
-    if interval.low is None or interval.high is None or interval.low <= 0 <= interval.high:
-        return None
-    return 1 if interval.low > 0 else -1
-
-
 def _difference(interval: Interval) -> str:
-    return f"difference {signed(interval.mean)}, 95% interval {interval_text(interval)}".replace("-", "\N{MINUS SIGN}")
+    return f"difference {signed(interval.mean)}, 95% interval {interval_text(interval)}".replace("-", MINUS)
 
 
 def _span(counts: list[float]) -> str:

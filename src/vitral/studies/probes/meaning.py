@@ -29,7 +29,7 @@ from vitral.inspection import (
 )
 from vitral.model import Transformer
 from vitral.studies.probes.meaning_shown import show
-from vitral.studies.probes.protocol import Plain, RunProbe, Trained
+from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
 
 MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
 LEAST_WORDS = 20
@@ -42,6 +42,11 @@ SHUFFLES = 99
 SHOWN_WORDS, SHOWN_NEIGHBOURS = 8, 5
 LOOKED_AT = 200_000
 """Tokens of the training part by which its language is told."""
+LEAST_TOLD = 0.05
+"""Share of a text's words that are telling words of its language: 10% of Shakespeare's, 8% of Machado de Assis's.
+
+One of them that another language has too makes 1 to 4%, as "que" does in French and Spanish.
+"""
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 TwoForms = Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)]
@@ -99,22 +104,35 @@ def languages() -> dict[str, Language]:
     return {language: Language.parse(table, f"{name}: {language}") for language, table in tomllib.loads(text).items()}
 
 
-def language_of(text: str) -> str:
-    """The language whose telling words are most frequent in a text; of equals the first of the file."""
+def language_of(text: str) -> str | None:
+    """The language whose telling words are most frequent in a text; of equals the first of the file.
+
+    None where they are less than `LEAST_TOLD` of its words.
+    """
     words = text.lower().split()
 
     def told(language: Language) -> int:
         return sum(words.count(word) for word in language.telling)
 
     known = languages()
-    return max(known, key=lambda name: told(known[name]))
+    most = max(known, key=lambda name: told(known[name]))
+    return most if told(known[most]) >= LEAST_TOLD * max(1, len(words)) else None
 
 
 def measure(trained: Trained) -> Plain:
-    """Neighbours, senses and minimal pairs of one run."""
+    """Neighbours, senses and minimal pairs of one run.
+
+    Raises:
+        UsageError: the run is not one of next tokens, or its text is in no language there are lists for.
+    """
+    require_next_tokens(trained)
     model, tokenizer = trained.run.model, trained.run.tokenizer
     tokens = np.asarray(trained.dataset.parts["train"].tokens[:LOOKED_AT])
     name = language_of(tokenizer.decode(tokens))
+    if name is None:
+        raise UsageError(
+            f"the text is in none of the languages that there are sentences for ({', '.join(languages())})"
+        )
     language = languages()[name]
     return {
         "language": name,
@@ -227,4 +245,4 @@ def _pairs(model: Transformer, tokenizer: Tokenizer, language: Language) -> Iter
             yield {"kind": kind.kind, "good": pair.good, "bad": pair.bad, "preference": preferred}
 
 
-MEANING = RunProbe("meaning", measure, show)
+MEANING = RunProbe("meaning", measure, show, seconds={"quick": 3, "standard": 5, "full": 10})

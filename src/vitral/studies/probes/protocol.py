@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from vitral.core.errors import UsageError
 from vitral.data import Dataset
 from vitral.runs import LoadedRun
 from vitral.studies.design import BudgetName
@@ -46,6 +47,22 @@ class Trained:
     budget: BudgetName
 
 
+def foretells(config: Mapping[str, Any]) -> bool:
+    """Whether a run of this plain configuration tells next tokens from what stands before them, and nothing else."""
+    training = config["training"]
+    return training.get("objective", "next-token") == "next-token" and not training["allow_leak"]
+
+
+def require_next_tokens(trained: Trained) -> None:
+    """Refuse a run whose loss of next tokens would mean nothing.
+
+    Raises:
+        UsageError: the run fills blanks, or was shown its answers.
+    """
+    if not foretells(trained.run.config):
+        raise UsageError(f"{trained.arm} is not trained to tell the next token from what stands before it")
+
+
 @dataclass(frozen=True)
 class Setting:
     """What a probe that needs no trained model is given.
@@ -53,13 +70,13 @@ class Setting:
     Attributes:
         base: the configuration of the study's base arm.
         dataset: the base arm's text.
-        seeds: of the study.
+        seed: the study's first, for what is drawn.
         budget: of the study.
     """
 
     base: RunConfig
     dataset: Dataset
-    seeds: tuple[int, ...]
+    seed: int
     budget: BudgetName
 
 
@@ -99,7 +116,8 @@ class RunProbe:
 
     Attributes:
         name: small letters and hyphens; its files lie at `measures/NAME/ARM-seed-N.json`.
-        measure: gives plain data; a function of the run alone.
+        measure: gives plain data, a function of the run alone; raises `UsageError`, saying why, for a run that it
+            cannot measure, which is then left out.
         show: from the study and what was measured to what is shown.
         seconds: by budget, about how long one measurement takes where a second holds 1e11 operations of training.
     """

@@ -16,7 +16,7 @@ from vitral.data.batches import too_short
 from vitral.data.store import thinned
 from vitral.model import Transformer, next_token_loss
 from vitral.studies.probes import saturation_shown
-from vitral.studies.probes.protocol import BudgetName, ByRun, Exhibit, Plain, RunProbe, Trained
+from vitral.studies.probes.protocol import BudgetName, ByRun, Exhibit, Plain, RunProbe, Trained, require_next_tokens
 from vitral.studies.probes.sharpness import entropy_share, jacobian_norm, mutual_information, saturated
 
 if TYPE_CHECKING:
@@ -46,8 +46,14 @@ def measure(trained: Trained) -> Plain:
 
     Each state has `loss` and `layers`; a layer has every name of `BY_HEAD` as a list over heads, and `factors`, the
     learned scale times √d_k (one number, or one for each head, or none).
+
+    Raises:
+        UsageError: the run is not trained to tell next tokens, no position of its model chooses between keys, or the
+            test part has no whole window.
     """
+    require_next_tokens(trained)
     model = trained.run.model
+    _mask_of(model, model.config.context_length)
     inputs, targets = whole_windows(trained.dataset.parts["test"], model.config.context_length, WINDOWS[trained.budget])
     seed = int(trained.run.config["seed"])
     fresh = Transformer(model.config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
@@ -59,7 +65,9 @@ def measure(trained: Trained) -> Plain:
         "fresh": state_of(fresh, inputs, targets),
         "trained": state_of(model, inputs, targets),
         "uniform_mutual_information": float(mutual_information(causal / causal.sum(dim=-1, keepdim=True))),
-        "gradient_norms": gradient_norms(trained.run.folder.metrics("step")),
+        "gradient_norms": gradient_norms(
+            trained.run.folder.metrics("step"), int(trained.run.config["training"]["log_every"])
+        ),
     }
 
 
@@ -74,7 +82,7 @@ def whole_windows(
     spread = thinned(part, 16 * most * (context_length + 1))
     pairs = [pair for pair in windows(spread, context_length, 1024) if pair[0].shape[1] == context_length]
     if not pairs:
-        raise UsageError(f"test: {too_short(part, context_length)}")
+        raise UsageError(f"of the test part, {too_short(part, context_length)}")
     inputs, targets = (torch.cat(side) for side in zip(*pairs, strict=True))
     chosen = torch.linspace(0, len(inputs) - 1, min(most, len(inputs)), dtype=torch.float64).round().long()
     return inputs[chosen], targets[chosen]
@@ -150,9 +158,17 @@ def head_sums(
     return found
 
 
-def gradient_norms(events: list[dict[str, Any]]) -> Plain:
-    """Norms of the whole gradient at the logged steps, before clipping: mean, median, largest, number of steps."""
-    norms = sorted(float(event["gradient_norm"]) for event in events if math.isfinite(event["gradient_norm"]))
+def gradient_norms(events: list[dict[str, Any]], log_every: int) -> Plain:
+    """Norms of the whole gradient at the logged steps, before clipping: mean, median, largest, number of steps.
+
+    Of the steps that `log_every` divides, and the last. Others are logged where a run was saved or went on, so with
+    them the numbers would tell how often that was.
+    """
+    by_step = {int(event["step"]): float(event["gradient_norm"]) for event in events}
+    last = max(by_step, default=0)
+    norms = sorted(
+        norm for step, norm in by_step.items() if (step % log_every == 0 or step == last) and math.isfinite(norm)
+    )
     if not norms:
         return {"mean": None, "median": None, "largest": None, "num": 0}
     middle = len(norms) // 2
@@ -169,8 +185,10 @@ def _mask_of(model: Transformer, time: int) -> tuple[Mask, Bool[Tensor, "time so
     """The model's mask and what it allows.
 
     Raises:
-        UsageError: the model has no attention, or none that could choose between two keys.
+        UsageError: the model has no blocks, no attention, or none that could choose between two keys.
     """
+    if not len(model.blocks):
+        raise UsageError("a model without blocks has no attention to look at")
     mask = model.mask
     allowed = None if mask is None else mask.allowed(time, time)
     if mask is None or allowed is None or not bool((allowed.sum(dim=-1) > 1).any()):
@@ -203,4 +221,4 @@ def _factors(model: Transformer, layer: int) -> Plain:
     return {"factors": [] if learned is None else (learned.detach().double().flatten() * root).tolist()}
 
 
-SATURATION = RunProbe(NAME, measure, show)
+SATURATION = RunProbe(NAME, measure, show, seconds={"quick": 2, "standard": 6, "full": 20})

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from vitral.studies.probes.protocol import ByRun, Plain
@@ -186,7 +185,10 @@ def pair_finding(pair: Pair, measured: ByRun) -> "Finding":
 
 
 def growth_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Finding]":
-    """Whether trained models without a scale saturate more as d_k grows, all else alike but the number of heads."""
+    """Whether trained models without a scale saturate more as d_k grows, all else alike but the number of heads.
+
+    One comparison, of the largest d_k with the least, paired over seeds; its interval chooses the verb.
+    """
     from vitral.studies.verdict import Finding
 
     without = sorted((arm for arm in arms if scale_of(arm) == "none" and _shape(arm) == _shape(arms[0])), key=d_k_of)
@@ -195,33 +197,39 @@ def growth_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Findi
     value = layers_mean("trained", "saturated")
     shares = [mean_of(measured[arm.arm.name], value) or 0.0 for arm in without]
     each = ", ".join(f"{share:.2%} at d_k {d_k_of(arm)}" for arm, share in zip(without, shares, strict=True))
-    rises = all(one < other for one, other in pairwise(shares))
-    way = "grows with d_k" if rises else "does not grow with d_k throughout"
+    least, largest = d_k_of(without[0]), d_k_of(without[-1])
     change = paired(measured[without[-1].arm.name], measured[without[0].arm.name], value)
-    text = f"Trained without a scale, the share of saturated rows {way}: {each}"
+
+    def found(way: str, sure: str, holds: bool | None = None) -> "list[Finding]":
+        return [Finding(NAME, "", f"Trained without a scale, {way}: {each}; {sure}.", holds)]
+
     between = None if change is None else change.difference
-    if between is None or between.low is None or between.high is None:
-        return [Finding(NAME, "", f"{text}; one seed, so no verdict.")]
-    differs = between.low > 0 or between.high < 0
+    if between is None:
+        return found("shares of saturated rows", "no seed has both ends, so no verdict")
+    if between.low is None or between.high is None:
+        return found("shares of saturated rows", "one seed, so no verdict")
     ends = f"{signed(100 * between.low, 2)} to {signed(100 * between.high, 2)} points"
-    text = f"{text}; from the least d_k to the largest 95% interval {ends}"
+    sure = f"a change of {signed(100 * between.mean, 2)} points, 95% interval {ends}"
     if between.num < ENOUGH_SEEDS:
-        return [Finding(NAME, "", f"{text}, from {between.num} seeds: too few for a verdict.")]
-    text += "." if differs else ", which holds zero: no difference seen at this budget."
-    return [Finding(NAME, "", text, holds=rises and differs)]
+        return found("shares of saturated rows", f"{sure}, from {between.num} seeds: too few for a verdict")
+    if between.low <= 0 <= between.high:
+        way = f"no difference in the share of saturated rows seen from d_k {least} to {largest} at this budget"
+        return found(way, sure, holds=False)
+    way = "grows" if between.low > 0 else "shrinks"
+    return found(f"the share of saturated rows {way} from d_k {least} to {largest}", sure, holds=between.low > 0)
 
 
 def learned_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Finding]":
-    """Where learned scales ended, in units of 1/√d_k, where they began."""
+    """Where learned scales ended, in units of 1/√d_k, where they began; p after Holm's correction over the arms."""
     from vitral.studies.verdict import Finding
 
     found: list[Finding] = []
     value = layers_mean("trained", "factors")
-    for arm in arms:
+    learned = [(arm, means) for arm in arms if (means := over_seeds(measured[arm.arm.name], value))]
+    raw = [paired_difference(means, [1.0] * len(means)).p_value for _, means in learned]
+    adjusted = iter(holm([p for p in raw if p is not None]))
+    for arm, means in learned:
         runs = measured[arm.arm.name]
-        means = over_seeds(runs, value)
-        if not means:
-            continue
         factors = [factor for run in runs.values() for layer in run["trained"]["layers"] for factor in layer["factors"]]
         interval = mean_interval(means)
         text = (
@@ -231,11 +239,16 @@ def learned_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Find
         if interval.low is None or interval.high is None:
             found.append(Finding(NAME, arm.arm.name, f"{text}; one seed, so no interval."))
             continue
-        away = interval.low > 1 or interval.high < 1
-        where = ("above" if interval.low > 1 else "below") if away else "not seen to differ from"
-        sure = f"95% interval over seeds {interval.low:.2f} to {interval.high:.2f}"
-        holds = None if interval.num < ENOUGH_SEEDS else away
-        found.append(Finding(NAME, arm.arm.name, f"{text} ({sure}): {where} where they began.", holds=holds))
+        p = next(adjusted)
+        ends = f"95% interval over seeds {interval.low:.2f} to {interval.high:.2f}"
+        sure = f"{ends}, {p_clause(p)} after Holm's correction"
+        if interval.num < ENOUGH_SEEDS:
+            few = f"{text} ({sure}); from {interval.num} seeds: too few for a verdict."
+            found.append(Finding(NAME, arm.arm.name, few))
+            continue
+        away = p < LEVEL
+        where = ("above" if interval.mean > 1 else "below") if away else "not seen to differ from"
+        found.append(Finding(NAME, arm.arm.name, f"{text} ({sure}): {where} where they began.", holds=away))
     return found
 
 

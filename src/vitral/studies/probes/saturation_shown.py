@@ -34,7 +34,7 @@ def show(result: "StudyResult", measured: ByRun) -> Exhibit:
     """Fresh and trained models in numbers, gradient norms, learned scales, what d_k cost; findings."""
     arms = [arm for arm in result.arms if measured.get(arm.arm.name)]
     if not arms:
-        return Exhibit((Paragraph("No run finished, so nothing was measured in a model."),))
+        return Exhibit()
     pairs = compared_pairs(arms, measured)
     sections = (
         Heading("Attention in the models, fresh and trained"),
@@ -140,9 +140,9 @@ def _arm_plots(arms: "Sequence[ArmResult]", measured: ByRun) -> list[Plot]:
         (
             training_norm,
             "gradient-norms",
-            "norm of the gradient, mean over training",
-            "Each dot a seed, above it the mean and its 95% interval: norm of the whole gradient before clipping, mean "
-            "over the logged steps.",
+            "norm of the gradient, mean over training (nats per unit of parameter)",
+            "Each dot a seed, above it the mean and its 95% interval: norm of the gradient of the mean loss (nats "
+            "per token) with respect to all parameters together, before clipping; mean over the logged steps.",
         ),
     )
     return [plot for value, *rest in figures if (plot := _interval_plot(arms, measured, value, *rest)) is not None]
@@ -181,8 +181,8 @@ def _gradient_table(arms: "Sequence[ArmResult]", measured: ByRun) -> Table:
         for arm in arms
     )
     return Table(
-        "Gradients: norm of the whole gradient at the logged steps of training, before clipping; and of a single "
-        "query.",
+        "Gradients: norm of the whole gradient at the logged steps of training, before clipping, in nats per unit of "
+        "parameter; and of a single query, in nats per unit of its components.",
         ("arm", "mean", "median", "largest", "‖∂L/∂q‖ fresh", "‖∂L/∂q‖ trained"),
         rows,
     )

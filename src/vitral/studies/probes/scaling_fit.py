@@ -1,32 +1,34 @@
 """The scaling laws of a study's runs, what they predict of a larger model, and what the tokens change about them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from vitral.figures.sections import Heading, Paragraph, Section
 from vitral.model import ModelConfig, cost
 from vitral.model.counts import parameter_table
+from vitral.studies.optimum import contrast
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot, RunProbe, Trained
 from vitral.studies.probes.scaling_fit_shown import (
     HOW,
-    OTHERS,
     compute_plot,
     ends,
     law_table,
     optimum_sections,
+    others_text,
     prediction_plot,
     prediction_table,
     residual_table,
     size_plot,
-    token_table,
     told,
 )
-from vitral.studies.probes.scaling_runs import Laws, Run, at_same_places, fit_grid, gather, joint_laws, product_law
+from vitral.studies.probes.scaling_runs import Laws, Run, fit_grid, gather, joint_laws, token_name
+from vitral.studies.probes.scaling_tokens import constants, token_table
 from vitral.studies.probes.text_units import characters_per_token
 from vitral.studies.results import StudyResult
-from vitral.studies.wording import nats, p_clause, signed
+from vitral.studies.statistics import holm
+from vitral.studies.wording import nats, p_clause
 
 if TYPE_CHECKING:
     from vitral.studies.verdict import Finding
@@ -58,26 +60,28 @@ def measure(trained: Trained) -> Plain:
 def show(result: StudyResult, measured: ByRun) -> Exhibit:
     """Laws with their constants, residuals, predictions, the compute-optimal line, and other tokens beside it."""
     runs = gather(result, measured)
-    own = result.base["corpus"]["tokenizer"]["name"]
+    own = token_name(result.arms[0].config["corpus"]["tokenizer"])
     grid = [run for run in runs if run.tokens == own and not run.arm.startswith(PREDICTED)]
-    later = [run for run in runs if run.arm.startswith(PREDICTED)]
-    others = [run for run in runs if run.tokens != own and not run.arm.startswith(PREDICTED)]
+    later = [run for run in runs if run.tokens == own and run.arm.startswith(PREDICTED)]
+    others: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.tokens != own and not run.arm.startswith(PREDICTED):
+            others.setdefault(run.tokens, []).append(run)
     if len({run.size for run in grid}) < 2 or len({run.amount for run in grid}) < 2:
         return Exhibit()
     laws = fit_grid(grid)
     sections: list[Section | Plot] = [Heading("The laws"), Paragraph(HOW), law_table(laws)]
-    sections += [size_plot(grid, laws), compute_plot(grid, laws)]
-    if laws.added is not None and laws.multiplied is not None:
-        sections.append(residual_table(grid, laws.added, laws.multiplied))
-        sections += optimum_sections(grid, laws.added, laws.multiplied)
-    if later and laws.added is not None:
+    sections += [size_plot(grid, laws), compute_plot(grid, laws), residual_table(grid, laws)]
+    sections += optimum_sections(grid, laws)
+    if later and joint_laws(laws):
         sections += [
             Heading("A model ten times larger", 3),
             prediction_table(later, laws),
             prediction_plot(later, laws),
         ]
     if others:
-        sections += [Heading("Other tokens", 3), Paragraph(OTHERS), token_table(grid, others)]
+        tables = [token_table(grid, each) for each in others.values()]
+        sections += [Heading("Other tokens", 3), Paragraph(others_text(tuple(others))), *tables]
     findings = [*_predictions(later, laws), *_exponents(laws), *_misfit(grid, laws), *_moved(grid, others)]
     return Exhibit(tuple(sections), tuple(findings))
 
@@ -106,8 +110,7 @@ def _predictions(later: Sequence[Run], laws: Laws) -> "list[Finding]":
 
 def _exponents(laws: Laws) -> "list[Finding]":
     """Each exponent with its interval, or that it is not determined."""
-    singles = (("L(N)", "N", laws.by_size), ("L(D)", "D", laws.by_amount), ("L(C)", "C", laws.by_compute))
-    laws_in = [(label, name, law) for label, name, law in singles if law is not None]
+    laws_in = [(law.label, law.name, law.fit) for law in laws.singles]
     laws_in += [(form, name, law) for form, law in joint_laws(laws) for name in ("N", "D")]
     firm, loose = [], []
     for label, name, law in laws_in:
@@ -135,6 +138,8 @@ def _misfit(grid: Sequence[Run], laws: Laws) -> "list[Finding]":
     findings = []
     for form, law in joint_laws(laws):
         left, lacking = law.spread**2 * law.freedom - pure, law.freedom - freedom
+        if lacking < 1:  # as many numbers as places: there is nothing they could miss
+            continue
         p = float(stats.f.sf(max(0.0, left) / lacking / (pure / freedom), lacking, freedom))
         missed = p < LEVEL
         how = "misses systematically, so its intervals are too sure" if missed else "fits as well as seeds repeat"
@@ -143,21 +148,31 @@ def _misfit(grid: Sequence[Run], laws: Laws) -> "list[Finding]":
     return findings
 
 
-def _moved(grid: Sequence[Run], others: Sequence[Run]) -> "list[Finding]":
-    """Whether the tokens move an exponent: the difference of two fits, their intervals added in quadrature."""
-    own, other = (product_law(runs) for runs in at_same_places(grid, others))
-    if own is None or other is None:
-        return []
-    findings = []
-    for name in ("N", "D"):
-        one, two = own.exponent(name), other.exponent(name)
-        gap, half = two.value - one.value, math.hypot(one.high - one.value, two.high - two.value)
+def _moved(grid: Sequence[Run], others: Mapping[str, Sequence[Run]]) -> "list[Finding]":
+    """Whether the tokens move a constant: Welch's test of two fits, with Holm's correction over all of them."""
+    made = []
+    for tokens, runs in others.items():
+        for constant in constants(grid, runs):
+            estimates, fits = constant.estimates, constant.fits
+            if not (fits[0] and fits[1] and estimates[0] and estimates[1]) or not constant.bounded:
+                continue
+            gap, p = contrast(estimates[0], estimates[1], (fits[0].freedom, fits[1].freedom))
+            made.append((tokens, constant, gap, p))
+    findings, alike = [], {}
+    over = f"after Holm's correction over {len(made)}"
+    for (tokens, constant, gap, _), p in zip(made, holm([p for *_, p in made]), strict=True):
+        if p >= LEVEL:
+            alike.setdefault(tokens, []).append(f"{constant.title} ({constant.difference(gap)})")
+            continue
+        told_one, told_two = constant.cells()
         text = (
-            f"The exponent of {name} is {two.value:.3f} with byte pairs and {one.value:.3f} with the base's tokens: "
-            f"{signed(gap)}, 95% interval {signed(gap - half)} to {signed(gap + half)}"
+            f"{constant.title} is {told_two} with {tokens} and {told_one} with {grid[0].tokens}: "
+            f"{constant.difference(gap)}, {p_clause(p)} {over}: the tokens move it."
         )
-        seen = abs(gap) > half
-        findings.append(_finding("", f"{text}: {'the tokens move it' if seen else 'no difference seen'}.", seen))
+        findings.append(_finding("", text, True))
+    for tokens, constants_alike in alike.items():
+        text = f"Between {tokens} and {grid[0].tokens} no difference is seen at this budget, {over}, in"
+        findings.append(_finding("", f"{text} {'; '.join(constants_alike)}.", False))
     return findings
 
 
@@ -167,4 +182,4 @@ def _finding(arm: str, text: str, holds: bool | None = None) -> "Finding":
     return Finding(NAME, arm, text, holds)
 
 
-SCALING_FIT = RunProbe(NAME, measure, show)
+SCALING_FIT = RunProbe(NAME, measure, show, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})

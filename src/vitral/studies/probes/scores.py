@@ -5,7 +5,7 @@ variance measured on n pairs has a relative standard error of √((2 + 6/d_k) / 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,45 +17,36 @@ from vitral.core.streams import torch_stream
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.model import ModelConfig, cost
 from vitral.studies.probes.protocol import BudgetName, Exhibit, Plain, Plot, Setting, StudyProbe
+from vitral.studies.probes.scores_found import (
+    FIXED,
+    NAME,
+    TITLES,
+    deviation,
+    saturation_findings,
+    sensitivity_finding,
+    theory,
+    variance_finding,
+)
 from vitral.studies.probes.sharpness import SATURATED, entropy_share, jacobian_norm, query_sensitivity, saturated
 from vitral.studies.wording import big, signed
 
 if TYPE_CHECKING:
     from vitral.studies.results import StudyResult
-    from vitral.studies.verdict import Finding
 
-NAME = "score-statistics"
 PURPOSE = "score-statistics"
 D_KS = (16, 64, 256, 1024)
-TITLES = {"none": "no scale", "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": "adaptive"}
-FIXED = ("none", "sqrt", "linear")
-"""Scales that are one number, so that a single pair has a scaled score; the adaptive one needs a row."""
 PAIRS: Mapping[BudgetName, int] = {"quick": 200_000, "standard": 500_000, "full": 2_000_000}
 ROWS: Mapping[BudgetName, int] = {"quick": 1_000, "standard": 4_000, "full": 20_000}
 KEYS = 64
 """Keys of a row."""
 CHUNK = 1 << 22
 """Numbers drawn at once for the keys: 16 MB."""
-TOLERANCE = 0.02
-"""Share of the theoretical variance within which a measured one counts as agreeing."""
-SURE = 3.0
-"""Standard errors that two shares or means must differ by to be called different."""
-LEAST = 1e-30
 BY_ROW = ("row_variance", "entropy_share", "saturated", "jacobian", "sensitivity")
-
-
-def theory(scale: str, d_k: int) -> float:
-    """Variance of the scaled score of an independent N(0, 1) query and key: d_k, 1 or 1/d_k.
-
-    >>> theory("none", 64), theory("sqrt", 64), theory("linear", 64)
-    (64.0, 1.0, 0.015625)
-    """
-    return {"none": float(d_k), "sqrt": 1.0, "linear": 1 / d_k}[scale]
 
 
 def measure(setting: Setting) -> Plain:
     """Statistics of every scale at every d_k, and what widths of a head cost in models like the base."""
-    pairs, rows, seed = PAIRS[setting.budget], ROWS[setting.budget], setting.base.seed
+    pairs, rows, seed = PAIRS[setting.budget], ROWS[setting.budget], setting.seed
     found: dict[str, dict[str, list[Any]]] = {scale: {} for scale in TITLES}
     for d_k in D_KS:
         by_pair, by_row = pair_variances(d_k, pairs, seed), row_statistics(d_k, rows, seed)
@@ -108,9 +99,21 @@ def row_statistics(d_k: int, rows: int, seed: int) -> dict[str, dict[str, float]
         numbers = {name: torch.cat([piece[name] for piece in kept]).double() for name in BY_ROW}
         means = {name: float(values.mean()) for name, values in numbers.items()}
         errors = {f"{name}_error": float(values.std()) / math.sqrt(rows) for name, values in numbers.items()}
-        median = float(numbers["sensitivity"].median())
-        found[scale] = means | errors | {"sensitivity_median": median}
+        median, error = median_of(numbers["sensitivity"])
+        found[scale] = means | errors | {"sensitivity_median": median, "sensitivity_median_error": error}
     return found
+
+
+def median_of(values: Float[Tensor, " rows"]) -> tuple[float, float]:
+    """The (lower) median and its standard error, whatever the law of the values.
+
+    How many of n values lie below the true median is binomial with standard deviation √n / 2. So the error is half the
+    distance between the order statistics of ranks n/2 - √n/2 and n/2 + √n/2.
+    """
+    ordered, num = values.sort().values, len(values)
+    middle, away = (num - 1) / 2, math.sqrt(num) / 2
+    low, high = max(0, math.floor(middle - away)), min(num - 1, math.ceil(middle + away))
+    return float(ordered[(num - 1) // 2]), float(ordered[high] - ordered[low]) / 2
 
 
 def statistics_of_rows(
@@ -166,7 +169,7 @@ def show(result: "StudyResult", measured: Plain) -> Exhibit:
         ),
         _cost_table(measured),
     )
-    findings = (_variance_finding(measured), *_saturation_findings(measured), _sensitivity_finding(measured))
+    findings = (variance_finding(measured), *saturation_findings(measured), sensitivity_finding(measured))
     return Exhibit(sections, findings)
 
 
@@ -188,21 +191,14 @@ def _variance_table(measured: Plain) -> Table:
         for scale in FIXED:
             value, error = (measured["scales"][scale][name][index] for name in ("variance", "variance_error"))
             cells += [f"{value:.5g} ± {error:.1g}", f"{theory(scale, d_k):.5g}"]
-        deviation, errors = _deviation(measured, "none", index)
-        rows.append((*cells, f"{signed(100 * deviation, 2)}%", signed(errors, 1)))
+        away, errors = deviation(measured, "none", index)
+        rows.append((*cells, f"{signed(100 * away, 2)}%", signed(errors, 1)))
     headings = [heading for scale in FIXED for heading in (f"{TITLES[scale]}: measured", "theory")]
     return Table(
         "Variance of the scores, with its standard error.",
         ("d_k", *headings, "deviation", "in standard errors"),
         tuple(rows),
     )
-
-
-def _deviation(measured: Plain, scale: str, index: int) -> tuple[float, float]:
-    """Relative deviation of a measured variance from theory, and in standard errors."""
-    numbers, expected = measured["scales"][scale], theory(scale, measured["d_ks"][index])
-    away = numbers["variance"][index] - expected
-    return away / expected, away / numbers["variance_error"][index]
 
 
 def _row_table(measured: Plain) -> Table:
@@ -262,7 +258,7 @@ def _variance_plot(measured: Plain) -> tuple[Plot, ...]:
     figure = line_plot(
         lines, Axis("d_k (components of a head)", log=True, ticks=d_ks), Axis("variance of the scaled scores", log=True)
     )
-    furthest = max(abs(_deviation(measured, "none", index)[0]) for index in range(len(d_ks)))
+    furthest = max(abs(deviation(measured, "none", index)[0]) for index in range(len(d_ks)))
     caption = (
         f"Variance of scores of independent N(0, 1) queries and keys, {measured['pairs']:,} pairs at each d_k "
         "(marks), and what theory predicts (dashed lines). Both axes are logarithmic. Standard errors are smaller "
@@ -311,86 +307,10 @@ def _row_plot(measured: Plain, quantity: str, axis: str, name: str, caption: str
     return Plot(figure, name, f"{caption} {where}", f"From d_k {d_ks[0]} to {d_ks[-1]}: {ends}.")
 
 
-def _variance_finding(measured: Plain) -> "Finding":
-    """Whether every measured variance lies within `TOLERANCE` of theory."""
-    from vitral.studies.verdict import Finding
-
-    places = [(scale, index) for scale in FIXED for index in range(len(measured["d_ks"]))]
-    scale, index = max(places, key=lambda place: abs(_deviation(measured, *place)[0]))
-    deviation, errors = _deviation(measured, scale, index)
-    agrees = abs(deviation) <= TOLERANCE
-    values = ", ".join(
-        f"{measured['scales']['none']['variance'][at]:.4g} at d_k {d_k}" for at, d_k in enumerate(measured["d_ks"])
-    )
-    where = f"at d_k {measured['d_ks'][index]} ({signed(100 * deviation, 2)}%, {signed(errors, 1)} standard errors)"
-    how = (
-        f"lies within {TOLERANCE:.0%} of d_k, 1 and 1/d_k for the scales none, 1/√d_k and 1/d_k; it is furthest {where}"
-        if agrees
-        else f"does not lie within {TOLERANCE:.0%} of theory everywhere: under {TITLES[scale]} it is off {where}"
-    )
-    text = (
-        f"Over {measured['pairs']:,} independent pairs the variance of the scores {how}. Without a scale it is "
-        f"{values}."
-    )
-    return Finding(NAME, "", text, holds=agrees)
-
-
-def _saturation_findings(measured: Plain) -> "list[Finding]":
-    """Whether rows saturate as d_k grows, without a scale and with 1/√d_k, and what the Jacobian does."""
-    from vitral.studies.verdict import Finding
-
-    found: list[Finding] = []
-    for scale, should in (("none", "rises"), ("sqrt", "stays")):
-        first, last, way = _course(measured, scale, "saturated")
-        low, high, bend = _course(measured, scale, "jacobian")
-        ends = f"from d_k {measured['d_ks'][0]} to {measured['d_ks'][-1]}"
-        share = f"{100 * first:.1f}%" if way == "stays" else f"from {100 * first:.1f}% to {100 * last:.1f}%"
-        words = {"rises": "rises", "falls": "falls", "stays": "shows no change, at"}
-        norm = f"from {low:.3f} to {high:.3f}" if bend != "stays" else f"{low:.3f}"
-        text = (
-            f"With {TITLES[scale]} the share of saturated rows {words[way]} {share} {ends}, and the mean norm of the "
-            f"softmax Jacobian {words[bend]} {norm}."
-        )
-        found.append(Finding(NAME, "", text, holds=way == should))
-    return found
-
-
-def _course(measured: Plain, scale: str, quantity: str) -> tuple[float, float, str]:
-    """The quantity at the least and the largest d_k, and whether it rises, falls or stays within `SURE` errors."""
-    values, errors = (measured["scales"][scale][name] for name in (quantity, f"{quantity}_error"))
-    spread = math.hypot(errors[0], errors[-1])
-    change = values[-1] - values[0]
-    way = "stays" if abs(change) <= SURE * spread else "rises" if change > 0 else "falls"
-    return values[0], values[-1], way
-
-
-def _sensitivity_finding(measured: Plain) -> "Finding":
-    """Under which fixed scale ∂weights/∂q of the median row changes least with d_k; the claim is 1/√d_k."""
-    from vitral.studies.verdict import Finding
-
-    ratios, means = (
-        {scale: _ratio(measured["scales"][scale][name]) for scale in FIXED}
-        for name in ("sensitivity_median", "sensitivity")
-    )
-    least = min(FIXED, key=lambda scale: abs(math.log(ratios[scale])))
-    each = ", ".join(f"{TITLES[scale]} ×{ratio:.2g} (mean row ×{means[scale]:.2g})" for scale, ratio in ratios.items())
-    text = (
-        f"From d_k {measured['d_ks'][0]} to {measured['d_ks'][-1]} the norm of ∂weights/∂q, which a gradient must "
-        f"pass on its way to the query, changes in the median row by: {each}; least under {TITLES[least]}."
-    )
-    return Finding(NAME, "", text, holds=least == "sqrt")
-
-
-def _ratio(values: Sequence[float]) -> float:
-    """The last value in units of the first, both kept away from zero."""
-    first, last = (max(value, LEAST) for value in (values[0], values[-1]))
-    return last / first
-
-
 def _chunks(total: int, most: int) -> list[int]:
     """Sizes that sum to `total`, none above `most`."""
     whole, rest = divmod(total, most)
     return [most] * whole + ([rest] if rest else [])
 
 
-SCORE_STATISTICS = StudyProbe(NAME, measure, show)
+SCORE_STATISTICS = StudyProbe(NAME, measure, show, seconds={"quick": 12, "standard": 30, "full": 120})

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from vitral.core.errors import UsageError
 from vitral.studies.probes.flow import Asked, answers, continuing, filling, leak, pooled, spread_windows
 from vitral.studies.probes.linear import Sample, frequencies, probe
 from vitral.studies.probes.protocol import BudgetName, Plain, RunProbe, Trained
@@ -14,6 +15,10 @@ from vitral.training.objectives import blanks_of
 GAPS: Mapping[BudgetName, int] = {"quick": 96, "standard": 384, "full": 1_000}
 """Windows with a gap: by the chain rule each costs as many passes as there are tokens."""
 CONTEXTS: Mapping[BudgetName, int] = {"quick": 1_000, "standard": 4_000, "full": 10_000}
+LEAST_CONTEXT = 5
+"""Tokens, so that there are two places with a token after them, and a gap with two sides."""
+LEAST_WINDOWS = 2
+"""A window's next token is changed to that of another window."""
 LEAKING = 256
 """Windows whose next token is changed."""
 PER_WORK: Mapping[BudgetName, dict[str, int]] = {
@@ -29,15 +34,26 @@ def measure(trained: Trained) -> Plain:
     The gap and what is to be continued stand in the middle of the context, at the first token after half of it, or
     later where a longer prefix would show it. To the right of the gap an eighth of the context is given. `targets` are
     the tokens of a window that a training step asks for.
+
+    Raises:
+        UsageError: the context is too short, the prefix leaves nothing behind it, or the test part has no two windows.
     """
     model, tokenizer = trained.run.model, trained.run.tokenizer
     training = TrainingConfig.parse(trained.run.config["training"], f"arm {trained.arm}")
     blanks = blanks_of(training.objective, tokenizer)
     asked = Asked(model, None if blanks is None else blanks.token, tuple(tokenizer.specials))
     time, part = model.config.context_length, trained.dataset.parts["test"]
-    gap = min(max(time // 2, asked.first_target + 1), time - 2)
+    if time < LEAST_CONTEXT:
+        raise UsageError(f"a context of {time} tokens has no room for a gap and two sides; {LEAST_CONTEXT} are needed")
+    if asked.first_target + 1 > time - 2:
+        raise UsageError(f"what the mask shows leaves no room for a gap and a right side in {time} tokens")
+    gap = max(time // 2, asked.first_target + 1)
     end = min(gap + 1 + max(1, time // 8), time)
     contexts = spread_windows(part, time, CONTEXTS[trained.budget])
+    if len(contexts) < LEAST_WINDOWS:
+        raise UsageError(
+            f"the test part has {len(contexts)} whole windows of {time} tokens; {LEAST_WINDOWS} are needed"
+        )
     windows = spread_windows(part, time, GAPS[trained.budget])[:, :end]
     both = filling(asked, windows, gap)
     positions = {"early": time // 4, "late": 3 * time // 4}
@@ -75,4 +91,4 @@ def _classifying(trained: Trained, time: int) -> Plain | None:
     }
 
 
-USES = RunProbe(NAME, measure, show)
+USES = RunProbe(NAME, measure, show, seconds={"quick": 4, "standard": 10, "full": 30})

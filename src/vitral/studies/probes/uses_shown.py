@@ -1,12 +1,12 @@
 """What the uses of each mask look like in a report, and what may be said of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
-from vitral.studies.statistics import PairedDifference, holm, mean_interval, paired_difference
+from vitral.studies.statistics import PairedDifference, holm, paired_difference
 from vitral.studies.wording import NONE, p_clause, signed
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ SHOWN: dict[str, Read] = {
     "filling a gap, both sides": _at("filling", "both", "accuracy"),
     "filling a gap, left side": _at("filling", "left", "accuracy"),
     "continuing": _at("continuing", "accuracy"),
-    "telling works apart": _at("classifying", "activations", "accuracy"),
+    "telling where from": _at("classifying", "activations", "accuracy"),
 }
 COMPARED: dict[str, tuple[Read, str, int]] = {
     "Filling a gap from both sides": (_at("filling", "both", "nats"), "nats", -1),
     "Continuing a text": (_at("continuing", "nats"), "nats", -1),
-    "Telling works apart": (_at("classifying", "activations", "accuracy"), "of accuracy", 1),
+    "Telling where a passage is from": (_at("classifying", "activations", "accuracy"), "of accuracy", 1),
 }
 """What is compared with the base: the number, its unit, and whether more of it is better."""
 
@@ -68,8 +68,8 @@ def show(result: "StudyResult", measured: ByRun) -> Exhibit:
         title="What each mask is of use for",
     )
     caption = (
-        "Accuracy of four uses, mean over seeds; blank: the model can say nothing of it. Works are told apart by a "
-        "linear probe on averaged activations."
+        "Accuracy of four uses, mean over seeds; blank: the model can say nothing of it. Which of the "
+        f"{_pieces(first['classifying'])} a passage is from is told by a linear probe on averaged activations."
     )
     alt = " ".join(finding.text for finding in findings)
     return Exhibit(
@@ -99,12 +99,18 @@ def _about(first: Plain) -> str:
     what = "works of the text's table of contents" if classes["works"] else "equal stretches of the text"
     passages = classes["passages"]
     return (
-        f"{text} Telling works apart: which of {len(classes['titles'])} {what} a passage of {first['context']} tokens "
-        f"is from, by multinomial logistic regression on activations after the final norm, averaged over the passage; "
+        f"{text} Telling {_pieces(classes)} apart: which of {len(classes['titles'])} {what} a passage of "
+        f"{first['context']} tokens is from, by multinomial logistic regression on activations after the final norm, "
+        f"averaged over the passage; "
         f"fitted on {passages['train']} passages of the training part, its penalty chosen on {passages['validation']} "
         f"of the validation part, measured on {passages['test']} of the test part, as many from each: "
         f"{'; '.join(classes['titles'])}."
     )
+
+
+def _pieces(classes: Plain | None) -> str:
+    """What is told apart: works where the text has a table of contents, else equal stretches of it."""
+    return "works" if classes is None or classes["works"] else "stretches"
 
 
 def _table(titles: dict[str, str], runs: ByRun) -> Table:
@@ -125,7 +131,9 @@ def _table(titles: dict[str, str], runs: ByRun) -> Table:
         majority = _mean(_at("classifying", "activations", "majority"), runs[name].values())
         targets = next(iter(runs[name].values()))["targets"]
         rows.append((title, str(targets), *cells, *(_share(value) for value in probes), _share(majority)))
-    columns = ("arm", "targets", *reads, "works, activations", "works, token counts alone", "works, largest class")
+    what = _pieces(next(iter(next(iter(runs.values())).values()))["classifying"])
+    kinds = (f"{what}, activations", f"{what}, token counts alone", f"{what}, largest class")
+    columns = ("arm", "targets", *reads, *kinds)
     return Table("Share that is right (and mean nats of the true token), means over seeds", columns, tuple(rows))
 
 
@@ -176,11 +184,8 @@ def _comparisons(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
             if known:
                 arm, against = zip(*known, strict=True)
                 pairs.append((name, use, paired_difference(arm, against)))
-    adjusted = iter(holm([paired.p_value for _, _, paired in pairs if paired.p_value is not None]))
-    return [
-        _comparison(titles, name, use, paired, None if paired.p_value is None else next(adjusted))
-        for name, use, paired in pairs
-    ]
+    adjusted = _adjusted({f"{name}: {use}": paired for name, use, paired in pairs})
+    return [_comparison(titles, name, use, paired, adjusted.get(f"{name}: {use}")) for name, use, paired in pairs]
 
 
 def _comparison(titles: dict[str, str], name: str, use: str, paired: PairedDifference, p: float | None) -> "Finding":
@@ -189,10 +194,10 @@ def _comparison(titles: dict[str, str], name: str, use: str, paired: PairedDiffe
     base, (_, unit, better) = next(iter(titles.values())), COMPARED[use]
     between = paired.difference
     text = f"{use}, {titles[name]}: {signed(between.mean)} {unit} against {base}"
-    if between.low is None or between.high is None or p is None:
+    if between.low is None or between.high is None:
         return Finding(NAME, name, f"{text}, from one seed: no verdict.")
     text += f" (95% interval {signed(between.low)} to {signed(between.high)})"
-    if between.num < ENOUGH_SEEDS:
+    if p is None:
         return Finding(NAME, name, f"{text}, from {between.num} seeds: too few for a verdict.")
     corrected = f"{p_clause(p)} after Holm's correction"
     if p >= LEVEL:
@@ -202,63 +207,94 @@ def _comparison(titles: dict[str, str], name: str, use: str, paired: PairedDiffe
 
 
 def _right_side(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
-    """How many nats the right side is worth when a gap is filled."""
+    """How many nats the right side is worth when a gap is filled, p values adjusted for all arms (Holm)."""
     from vitral.studies.verdict import Finding
 
+    both, left = (
+        {
+            name: [value for run in runs[name].values() if (value := _at("filling", side, "nats")(run)) is not None]
+            for name in titles
+        }
+        for side in ("both", "left")
+    )
+    worths = {name: paired_difference(left[name], both[name]) for name in titles if both[name]}
+    adjusted = _adjusted(worths)
     found: list[Finding] = []
     for name, title in titles.items():
-        both, left = (
-            [value for run in runs[name].values() if (value := _at("filling", side, "nats")(run)) is not None]
-            for side in ("both", "left")
-        )
-        if not both:
+        if name not in worths:
             text = f"{_capital(title)} can say nothing of a gap: it predicts the next token and has seen it."
             found.append(Finding(NAME, name, text))
             continue
-        worth = mean_interval([one - other for one, other in zip(left, both, strict=True)])
-        ends = (
-            ""
-            if worth.low is None or worth.high is None
-            else f", 95% interval {signed(worth.low)} to {signed(worth.high)}"
-        )
-        holds = None if worth.low is None or worth.high is None else worth.low > 0
+        worth, p = worths[name].difference, adjusted.get(name)
+        size = signed(worth.mean)
+        if worth.low is not None and worth.high is not None:
+            size += f", 95% interval {signed(worth.low)} to {signed(worth.high)}"
+        size += f", {p_clause(p)} after Holm's correction" if p is not None else ", too few seeds for a verdict"
         text = (
             f"{_capital(title)}: with the right side of a gap as well as the left the true token costs "
-            f"{sum(both) / len(both):.3f} nats instead of {sum(left) / len(left):.3f} (the right side is worth "
-            f"{signed(worth.mean)}{ends})."
+            f"{sum(both[name]) / len(both[name]):.3f} nats instead of {sum(left[name]) / len(left[name]):.3f} (the "
+            f"right side is worth {size})."
         )
-        found.append(Finding(NAME, name, text, holds=holds))
+        found.append(Finding(NAME, name, text, holds=None if p is None else p < LEVEL and worth.mean > 0))
     return found
+
+
+def _adjusted(pairs: Mapping[str, PairedDifference]) -> dict[str, float]:
+    """Holm's p values of the comparisons that have `ENOUGH_SEEDS`."""
+    known = {
+        name: paired.p_value
+        for name, paired in pairs.items()
+        if paired.p_value is not None and paired.difference.num >= ENOUGH_SEEDS
+    }
+    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def _classes(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
-    """Whether activations tell works apart better than the commonest class, and than counting tokens."""
+    """Whether activations tell passages apart better than the commonest class, and than counting tokens.
+
+    The second is compared seed by seed, p values adjusted for all arms (Holm).
+    """
     from vitral.studies.verdict import Finding
 
+    by_arm = {
+        name: [run["classifying"] for run in runs[name].values() if run["classifying"] is not None] for name in titles
+    }
+    by_arm = {name: probes for name, probes in by_arm.items() if probes}
+    pairs = {
+        name: paired_difference(_accuracies(probes, "activations"), _accuracies(probes, "frequencies"))
+        for name, probes in by_arm.items()
+    }
+    adjusted = _adjusted(pairs)
     found: list[Finding] = []
-    for name, title in titles.items():
-        probes = [run["classifying"] for run in runs[name].values() if run["classifying"] is not None]
-        if not probes:
-            continue
-        accuracy, counts, majority, low, high = (
-            sum(one[kind][key] for one in probes) / len(probes)
-            for kind, key in (
-                ("activations", "accuracy"),
-                ("frequencies", "accuracy"),
-                ("activations", "majority"),
-                ("activations", "low"),
-                ("activations", "high"),
-            )
+    for name, probes in by_arm.items():
+        accuracy, majority, low, high = (
+            sum(one["activations"][key] for one in probes) / len(probes)
+            for key in ("accuracy", "majority", "low", "high")
         )
         above = "above" if low > majority else "not surely above"
-        against = "more than" if low > counts else "less than" if high < counts else "not surely other than"
         text = (
-            f"{_capital(title)}: a linear probe tells {len(probes[0]['titles'])} works apart with accuracy "
-            f"{accuracy:.2f} (95% interval of one run's passages {low:.2f} to {high:.2f}), {above} the {majority:.3f} "
-            f"of the largest class, and {against} the {counts:.2f} that counts of tokens alone give."
+            f"{_capital(titles[name])}: a linear probe tells {len(probes[0]['titles'])} {_pieces(probes[0])} apart "
+            f"with accuracy {accuracy:.2f} (95% interval of one run's passages {low:.2f} to {high:.2f}), {above} the "
+            f"{majority:.3f} of the largest class; {_against_counts(probes, pairs[name], adjusted.get(name))}."
         )
         found.append(Finding(NAME, name, text, holds=low > majority))
     return found
+
+
+def _accuracies(probes: Sequence[Plain], kind: str) -> list[float]:
+    return [one[kind]["accuracy"] for one in probes]
+
+
+def _against_counts(probes: Sequence[Plain], paired: PairedDifference, p: float | None) -> str:
+    """What the seeds say of activations against counts of tokens."""
+    counts = sum(one["frequencies"]["accuracy"] for one in probes) / len(probes)
+    alone = f"counts of tokens alone give {counts:.2f}"
+    if p is None:
+        return f"{alone} (too few seeds to compare)"
+    size = f"{signed(paired.difference.mean)}, {p_clause(p)} after Holm's correction"
+    if p >= LEVEL:
+        return f"{alone}: no difference seen at this budget ({size})"
+    return f"{alone}: activations give {'more' if paired.difference.mean > 0 else 'less'} ({size})"
 
 
 def _mean(read: Read, runs: Iterable[Plain]) -> float | None:
