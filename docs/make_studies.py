@@ -16,7 +16,9 @@ INDEX = """# Studies
 What each part of a Transformer does, asked on Shakespeare's complete works. Every page is the report that
 `vitral study NAME` wrote, numbers, figures and verdict; the verdict follows from the numbers by rules
 (`src/vitral/studies/verdict.py`, and each probe's own). Small models, short trainings: what is seen here is seen at
-this size.
+this size. Two to five studies ran at a time on 2 cores, one thread each, so seconds say little and FLOPs more.
+The same, for a page: `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then
+`python docs/make_studies.py studies/NAME-BUDGET`.
 
 | study | question | run at | what was seen first |
 | --- | --- | --- | --- |
@@ -41,7 +43,7 @@ def main(folders: list[str]) -> None:
 def _row(name: str) -> str:
     """A study's line in the index."""
     page = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    verdict = next(line[2:] for line in page.splitlines() if line.startswith("> "))
+    verdict = next((line[2:] for line in page.splitlines() if line.startswith("> ")), "").replace("|", "\\|")
     budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
     return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {verdict} |\n"
 

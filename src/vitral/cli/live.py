@@ -103,12 +103,11 @@ class View:
         if not self.evaluation:
             return "not evaluated yet"
         evaluation = self.evaluation
-        where = f" per token, {standing(evaluation['test_loss'], self.lines)}"
-        if self.start.get("objective", "next-token") != "next-token":
-            where = " per hidden token"
+        foretells = self.start.get("objective", "next-token") == "next-token"
+        where = f"token, {standing(evaluation['test_loss'], self.lines)}" if foretells else "hidden token"
         return (
             f"step {evaluation['step']:,}: validation {evaluation['validation_loss']:.3f} · "
-            f"test {evaluation['test_loss']:.3f} nats{where}"
+            f"test {evaluation['test_loss']:.3f} nats per {where}"
         )
 
     def curve(self, width: int = 60) -> str:

@@ -17,6 +17,13 @@ from vitral.studies.wording import nats
 FOLDER = "figures"
 MOST_CURVES = 8
 """More cannot be told apart."""
+OFTEN = 4
+"""Evaluations that make a curve; where there are fewer, the batches' own losses do."""
+TESTED = (
+    "on so much of the test part as is measured while training. Dotted: what counting n-grams in the training text "
+    "achieves on the same."
+)
+TRAINED = "each point the mean of the batches that were logged since the one before, with dropout where there is any."
 NEAR, NEAR_AT_LEAST = 0.5, 0.25
 
 
@@ -67,23 +74,27 @@ def _groups(result: StudyResult) -> list[list[ArmResult]]:
 
 
 def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Drawn | None:
-    curves = [_curve(arm) for arm in arms]
+    tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
+    often = tested >= OFTEN
+    curves = [_curve(arm, tested=often) for arm in arms]
     if not any(len(curve.steps) > 1 for curve in curves):
         return None
-    lines = _near(references(result, result.curve_lines), curves)
-    figure = loss_curves(curves, references=lines, title="Test loss while training", y_label=_loss(result))
-    caption = (
-        f"Test loss against optimizer steps, {_over(result)}, on so much of the test part as is measured while "
-        "training. Dotted: what counting n-grams in the training text achieves on the same."
-    )
+    lines = _near(references(result, result.curve_lines), curves) if often else []
+    kind = "Test" if often else "Training"
+    label = f"{kind.lower()} loss ({result.study.unit})"
+    figure = loss_curves(curves, references=lines, title=f"{kind} loss while training", y_label=label)
+    caption = f"{kind} loss against optimizer steps, {_over(result)}, {TESTED if often else TRAINED}"
     ends = "; ".join(f"{curve.label} ends at {nats(curve.values[-1])}" for curve in curves if curve.steps)
     name = "curves" if number == 1 else f"curves-{number}"
     return _drawn(save(figure, report / FOLDER, name), caption, f"Loss curves of the arms. {ends}.")
 
 
-def _curve(arm: ArmResult) -> Curve:
+def _curve(arm: ArmResult, *, tested: bool) -> Curve:
     """Mean and range over the seeds that finished, or over those that did not if none did."""
-    curves = {run.seed: [(step, loss * arm.factor) for step, loss in run.curve] for run in arm.runs}
+    curves = {
+        run.seed: [(step, loss * arm.factor) for step, loss in (run.curve if tested else run.training_curve)]
+        for run in arm.runs
+    }
     finished = [curve for seed, curve in curves.items() if seed in arm.losses]
     label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
     return band(label, finished or list(curves.values()))

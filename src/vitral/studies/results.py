@@ -10,6 +10,8 @@ from vitral.evaluation import NgramLines
 from vitral.runs import RunFolder
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study
 
+CURVE_POINTS = 20
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -26,6 +28,7 @@ class RunResult:
             finite one.
         seconds: spent in training steps, evaluations not counted.
         stopped: why there is no result, or None.
+        training_curve: (step, mean of the batches' losses that were logged up to it since the point before).
     """
 
     seed: int
@@ -36,6 +39,7 @@ class RunResult:
     test_loss: float | None
     seconds: float
     stopped: str | None = None
+    training_curve: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,18 @@ def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
         test_loss=test_loss,
         seconds=_seconds(metrics, resolved),
         stopped=stopped,
+        training_curve=_training_curve(metrics, resolved.config.training.steps),
     )
+
+
+def _training_curve(metrics: Sequence[Mapping[str, Any]], steps: int) -> tuple[tuple[int, float], ...]:
+    """The losses of the batches that were logged, averaged over CURVE_POINTS equal stretches."""
+    logged: dict[int, list[float]] = {}
+    for event in metrics:
+        if event["event"] == "step" and math.isfinite(event["loss"]):
+            point = -(-event["step"] * CURVE_POINTS // steps)
+            logged.setdefault(point, []).append(event["loss"])
+    return tuple((point * steps // CURVE_POINTS, math.fsum(one) / len(one)) for point, one in sorted(logged.items()))
 
 
 def _seconds(metrics: Sequence[Mapping[str, Any]], resolved: ResolvedArm) -> float:
