@@ -88,8 +88,8 @@ def told(exhibit, part: str):
 
 def test_amounts_for_variety_are_equal_and_one_contains_the_other():
     arms = {arm.arm.name: arm.config.corpus for arm in resolved(DATA, "standard")}
-    assert arms["one-play"].passages == ONE_PLAY
-    assert arms["one-genre"].passages == HISTORIES
+    assert arms["one-play"].passages == tuple(map(tuple, ONE_PLAY))
+    assert arms["one-genre"].passages == tuple(map(tuple, HISTORIES))
     assert set(ONE_PLAY[0]) & set(HISTORIES[1])
     assert arms["english-portuguese"].also == ("machado",)
     assert arms["english-portuguese"].share == arms["half"].share == 0.5

@@ -119,7 +119,7 @@ def _intervals(result: StudyResult, report: Path) -> Drawn | None:
         if mean is not None and arm.arm.compared:
             rows.append(Row(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
             told.append(f"{arm.arm.title} {nats(mean.mean)}")
-    if not rows:
+    if len(rows) < 2:  # nothing to stand beside
         return None
     ends = [Curve(row.label, (0,), (row.mean,)) for row in rows]
     lines = _near(references(result, result.lines), ends)

@@ -41,6 +41,7 @@ METHOD = (
     "comparisons after Holm (1979). Losses are of the test part at the last step; nothing was chosen by looking at "
     "them. Learning rates and the like are the base's: no arm was tuned for itself unless its changes say so."
 )
+MOST_NAMED = 6
 SAME_BATCHES = "Arms of one seed saw the same batches in the same order,"
 OTHER_BATCHES = "Arms of one seed saw the same batches in the same order where their texts and tokens are the same,"
 LINES = (
@@ -165,7 +166,8 @@ def _arms_table(result: StudyResult) -> Table:
         "Holm p",
     )
     num = len(result.seeds)
-    apart = ", ".join(arm.arm.title for arm in result.arms if not arm.arm.compared)
+    others = [arm.arm.title for arm in result.arms if not arm.arm.compared]
+    apart = ", ".join(others) if len(others) <= MOST_NAMED else f"{len(others)} arms"
     caption = (
         f"Means over {num} seed{'s' * (num > 1)}; losses in {result.study.unit}, seconds of training for each run."
         f"{f' Not compared with the base, being of another task or judged below: {apart}.' if apart else ''}"

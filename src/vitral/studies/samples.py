@@ -8,15 +8,17 @@ from vitral.studies.results import ArmResult, StudyResult
 CHARACTERS = 300
 TEMPERATURE = 0.8
 SEED = 1
+MOST_SAMPLES = 16
 
 
 def arm_samples(result: StudyResult) -> dict[str, str]:
     """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
 
-    Arms that finished from no seed are left out, and those that continue no text.
+    Arms that finished from no seed are left out, and those that continue no text; of more than MOST_SAMPLES arms also
+    those that are not compared.
     """
     samples = {}
-    for arm in result.arms:
+    for arm in result.arms if len(result.arms) <= MOST_SAMPLES else [arm for arm in result.arms if arm.arm.compared]:
         text = _sample(arm)
         if text is not None:
             samples[arm.arm.name] = text
