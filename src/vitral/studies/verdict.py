@@ -146,10 +146,10 @@ def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparis
     ends = f"95% interval {signed(between.low)} to {signed(between.high)}{_of_seeds(between.num, result)}"
     if between.num < ENOUGH_SEEDS:
         return found(f"{size} ({ends}), from {between.num} seeds: too few for a verdict, {ENOUGH_SEEDS} are needed.")
-    unlearned = _unlearned(result, (rival, arm))
-    if unlearned:
+    behind = unlearned(result, (rival, arm))
+    if behind:
         return found(
-            f"{size} ({ends}): no verdict, since {unlearned} has not passed the trigram line "
+            f"{size} ({ends}): no verdict, since {behind} has not passed the trigram line "
             f"({nats(result.line(TRIGRAM))}); train for longer."
         )
     p = p_clause(comparison.adjusted_p)
@@ -170,7 +170,7 @@ def _of_seeds(finished: int, result: StudyResult) -> str:
     return "" if finished == len(result.seeds) else f" over the {finished} of {len(result.seeds)} seeds both finished"
 
 
-def _unlearned(result: StudyResult, arms: Sequence[ArmResult]) -> str:
+def unlearned(result: StudyResult, arms: Sequence[ArmResult]) -> str:
     """The first of these arms whose mean is above the trigram line though it sees more than one token; or nothing.
 
     A model that sees one token cannot pass that line however long it trains, so its distance from it is no sign of

@@ -25,7 +25,7 @@ from vitral.studies.probes.protocol import BudgetName, ByRun, Exhibit, Plain, Pl
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.scaling import Fit, fit_law
 from vitral.studies.statistics import Interval, holm, mean_interval, paired_difference
-from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, Finding
+from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, TRIGRAM, Finding, unlearned
 from vitral.studies.wording import big, interval_text, nats, p_clause, signed, word_of
 
 NAME = "amounts"
@@ -101,7 +101,7 @@ def show(result: StudyResult, measured: ByRun) -> Exhibit:
     findings: list[Finding] = []
     if len(shares) > 1:
         findings += [*_overfitting(shares, found), _enough(shares, unit), _law_found(law)]
-    return Exhibit(tuple(sections), (*findings, *_variety(_pairs(result, arms, shares, varied), found, unit)))
+    return Exhibit(tuple(sections), (*findings, *_variety(result, _pairs(result, arms, shares, varied), found)))
 
 
 def _measured(arm: ArmResult, measured: ByRun) -> ArmResult:
@@ -301,7 +301,7 @@ def _law_found(law: Fit | None) -> Finding:
     return _finding(None, f"L(D) = E + (D_c/D)^α fits with {size}, {above}.", True)
 
 
-def _variety(pairs: Sequence[tuple[ArmResult, ArmResult]], found: ByRun, unit: str) -> list[Finding]:
+def _variety(result: StudyResult, pairs: Sequence[tuple[ArmResult, ArmResult]], found: ByRun) -> list[Finding]:
     """Each kind of text against its rival, seed by seed, Holm over them."""
     made = []
     for arm, rival in pairs:
@@ -314,21 +314,28 @@ def _variety(pairs: Sequence[tuple[ArmResult, ArmResult]], found: ByRun, unit: s
     findings = []
     for arm, rival, paired in made:
         p = None if paired.p_value is None else next(adjusted)
-        findings.append(_told(arm, rival, found, (paired.difference, p), unit))
+        findings.append(_told(result, (arm, rival), found, (paired.difference, p)))
     return findings
 
 
-def _told(arm: ArmResult, rival: ArmResult, found: ByRun, seen: tuple[Interval, float | None], unit: str) -> Finding:
-    between, p = seen
+def _told(
+    result: StudyResult, arms: tuple[ArmResult, ArmResult], found: ByRun, seen: tuple[Interval, float | None]
+) -> Finding:
+    """What is said of an arm against its rival, from their difference and its p value."""
+    (arm, rival), (between, p) = arms, seen
     one, other = _one(found, arm), _one(found, rival)
     text = (
         f"{_capital(arm.arm.title)} ({big(one['bytes'])} bytes, {100 * one['words_seen']:.1f}% of the test's words "
         f"seen) against {rival.arm.title} ({big(other['bytes'])}, {100 * other['words_seen']:.1f}%): "
-        f"{signed(between.mean)} {word_of(unit)}"
+        f"{signed(between.mean)} {word_of(result.study.unit)}"
     )
+    behind = unlearned(result, (rival, arm))
     if between.num < ENOUGH_SEEDS or p is None:
         return _finding(arm, f"{text}, from {between.num} seeds: too few for a verdict.")
     text = f"{text}, 95% interval {interval_text(between)}, {p_clause(p)} after Holm's correction"
+    if behind:
+        line = nats(result.line(TRIGRAM))
+        return _finding(arm, f"{text}: no verdict, since {behind} has not passed the trigram line ({line}).")
     if p >= LEVEL:
         return _finding(arm, f"{text}: no difference seen at this budget.", False)
     return _finding(arm, f"{text}: {'worse' if between.mean > 0 else 'better'}.", True)
