@@ -4,6 +4,7 @@ Each page is the study's own report, its figures beside it; nothing is written b
 """
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -32,9 +33,12 @@ def main(folders: list[str]) -> None:
         record = json.loads((folder / "study.json").read_text(encoding="utf-8"))
         name = record["study"]["name"]
         page = (folder / "report" / "study.md").read_text(encoding="utf-8").replace("](figures/", f"]({name}/")
+        page = re.sub(r"Read from \S*/", "Read from FOLDER/", page)
         (FOLDER / f"{name}.md").write_text(page, encoding="utf-8", newline="\n")
         shutil.rmtree(FOLDER / name, ignore_errors=True)
-        shutil.copytree(folder / "report" / "figures", FOLDER / name)
+        (FOLDER / name).mkdir()
+        for link in sorted(set(re.findall(rf"\]\({name}/([\w.-]+)\)", page))):
+            shutil.copy(folder / "report" / "figures" / link, FOLDER / name / link)
         shutil.copy(folder / "report" / "study.csv", FOLDER / name / "runs.csv")
     rows = [_row(name) for name in study_names() if (FOLDER / f"{name}.md").is_file()]
     (FOLDER / "README.md").write_text(INDEX + "".join(rows), encoding="utf-8", newline="\n")
