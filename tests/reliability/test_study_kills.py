@@ -48,7 +48,8 @@ def numbers(out: Path) -> dict[str, object]:
     }
     for run in sorted(out.glob("arms/*/seed-*")):
         found[str(run.relative_to(out))] = measured(RunFolder.open(run))
-    rows = list(csv.DictReader((out / "report" / "study.csv").open(encoding="utf-8", newline="")))
+    table = (out / "report" / "study.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(table.splitlines()))
     found["table"] = [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
     return found
 

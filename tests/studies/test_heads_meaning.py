@@ -429,19 +429,22 @@ def comparisons(measured: Mapping[str, Mapping[int, Any]]) -> list[Any]:
 
 
 def test_with_and_without_attention_are_compared_seed_by_seed() -> None:
-    def arm(apart: float, right: int, seeds: int = 3) -> dict[int, Any]:
+    def arm(apart: float, right: int, seeds: int = 3, every: int = 2) -> dict[int, Any]:
         return {
             seed: a_reading(
-                0.4, apart * (1 + seed / 1000), [1.0] * (right - seed % 2) + [-1.0] * (20 - right + seed % 2)
+                0.4, apart * (1 + seed / 1000), [1.0] * (right - seed % every) + [-1.0] * (20 - right + seed % every)
             )
             for seed in range(1, 1 + seeds)
         }
 
-    less = comparisons({"with": arm(0.1, 18), "without": arm(0.0, 10)})
+    less = comparisons({"with": arm(0.1, 18), "without": arm(0.0, 10, every=3)})
     assert [(finding.arm, finding.holds) for finding in less] == [("without", True), ("without", True)]
-    assert "more probable, \N{MINUS SIGN}0.400 against the arm with: less" in less[0].text
+    assert "more probable, \N{MINUS SIGN}0.417 against the arm with: less" in less[0].text
     assert "against the arm with: less" in less[1].text
     assert all("after Holm's correction over 2 comparisons" in finding.text for finding in less)
+    alike = comparisons({"with": arm(0.1, 18), "without": arm(0.0, 10)})[0]  # 0.4 less in each of three seeds
+    assert alike.holds is None
+    assert "0.400 against the arm with in every seed" in alike.text
     same = comparisons({"with": arm(0.1, 18), "without": arm(0.1, 18)})
     assert [finding.holds for finding in same] == [False, False]
     assert "no difference seen at this budget" in same[0].text

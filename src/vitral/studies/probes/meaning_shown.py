@@ -194,14 +194,22 @@ def _against_base(arms: Sequence[MeaningArm]) -> "list[Finding]":
             if shared:
                 paired = paired_difference([one[seed] for seed in shared], [other[seed] for seed in shared])
                 found.append((arm, f"{what}, {signed(paired.difference.mean)} against {base.title}", paired))
-    enough = [paired.p_value for *_, paired in found if paired.difference.num >= ENOUGH_SEEDS]
+    enough = [paired.p_value for *_, paired in found if paired.difference.num >= ENOUGH_SEEDS and _has_spread(paired)]
     adjusted = iter(holm([p for p in enough if p is not None]))
     return [_compared(arm, size, paired, adjusted, len(enough)) for arm, size, paired in found]
+
+
+def _has_spread(paired: PairedDifference) -> bool:
+    """Whether the seeds' differences are not all the same, as shares of a few counts may be by chance; none has."""
+    between = paired.difference
+    return not between.mean or between.low is None or between.high is None or between.high - between.low > 1e-9
 
 
 def _compared(arm: MeaningArm, size: str, paired: PairedDifference, adjusted: Iterator[float], tests: int) -> "Finding":
     if paired.difference.num < ENOUGH_SEEDS:
         return _finding(arm, f"{size}.")
+    if not _has_spread(paired):
+        return _finding(arm, f"{size} in every seed: so few seeds do not show how much a count varies, so no verdict.")
     p = next(adjusted)
     corrected = f"{p_clause(p)} after Holm's correction over {tests} comparisons" if tests > 1 else p_clause(p)
     ends = f"95% interval {_ends(paired.difference)}"
