@@ -13,7 +13,8 @@ PARTS = Study(
     ),
     design=(
         "One model, each choice changed alone. The learning rates of the optimizers are those of Vitral's own recipes, "
-        "not tuned for this study; swiglu has three matrices, so its width is two thirds, as is usual."
+        "not tuned for this study; AdamW has the warm-up, cosine and clipping without which it scatters at this "
+        "length. SwiGLU has three matrices, so its width is two thirds, as is usual."
     ),
     arms=(
         Arm(name="base", title="own head, GELU, Muon, no dropout"),
@@ -29,8 +30,14 @@ PARTS = Study(
         Arm(name="dropout", title="dropout 0.2", changes={"model": {"dropout": 0.2}}),
         Arm(
             name="adamw",
-            title="AdamW",
-            changes={"training": {"optimizer": {"name": "adamw", "learning_rate": 4e-3, "weight_decay": 0.0}}},
+            title="AdamW, warm-up, clipped",
+            changes={
+                "training": {
+                    "optimizer": {"name": "adamw", "learning_rate": 3e-3, "weight_decay": 0.1},
+                    "schedule": {"name": "cosine", "warmup_steps": 40, "final_fraction": 0.1},
+                    "clip_norm": 1.0,
+                }
+            },
         ),
         Arm(name="no-biases", title="no biases", changes={"model": {"bias": False}}, budget="standard"),
     ),
