@@ -78,7 +78,7 @@ MASK = Study(
         ),
     ),
     budgets={
-        "quick": _size(1, 2, 3, evaluation_tokens=50_000),
+        "quick": _size(1, 2, 3, evaluate_every=240, evaluation_tokens=50_000),
         "standard": _size(1, 2, 3),
         "full": _size(1, 2, 3, 4, 5, steps=1000, evaluate_every=500),
     },

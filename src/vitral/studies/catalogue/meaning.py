@@ -32,12 +32,18 @@ MEANING = Study(
         ),
     ),
     budgets={
-        "quick": Budget(seeds=(1, 2, 3), changes={"corpus": {"tokenizer": {"name": "bpe", "vocab_size": 2048}}}),
+        "quick": Budget(
+            seeds=(1, 2, 3),
+            changes={
+                "corpus": {"tokenizer": {"name": "bpe", "vocab_size": 2048}},
+                "training": {"evaluate_every": 240, "evaluation_tokens": 50_000},
+            },
+        ),
         "standard": Budget(
             seeds=(1, 2, 3),
             changes={
                 "corpus": {"tokenizer": {"name": "bpe", "vocab_size": 4096}},
-                "training": {"steps": 1200},
+                "training": {"steps": 800, "evaluate_every": 400},
             },
         ),
         "full": Budget(

@@ -222,4 +222,4 @@ def _listed(numbers: list[int]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-COPYING = StudyProbe(NAME, measure, show, seconds={"quick": 60, "standard": 150, "full": 400})
+COPYING = StudyProbe(NAME, measure, show, seconds={"quick": 22, "standard": 120, "full": 400})

@@ -227,4 +227,4 @@ def kept_bytes(model: Transformer, window: torch.Tensor) -> int:
     return sum(storages.values())
 
 
-COST_BY_LENGTH = StudyProbe(NAME, measure, show, seconds={"quick": 40, "standard": 150, "full": 400})
+COST_BY_LENGTH = StudyProbe(NAME, measure, show, seconds={"quick": 15, "standard": 60, "full": 200})

@@ -12,7 +12,7 @@ from vitral.studies.probes.works import labelled
 from vitral.training import TrainingConfig
 from vitral.training.objectives import blanks_of
 
-GAPS: Mapping[BudgetName, int] = {"quick": 96, "standard": 384, "full": 1_000}
+GAPS: Mapping[BudgetName, int] = {"quick": 64, "standard": 384, "full": 1_000}
 """Windows with a gap: by the chain rule each costs as many passes as there are tokens."""
 CONTEXTS: Mapping[BudgetName, int] = {"quick": 1_000, "standard": 4_000, "full": 10_000}
 LEAST_CONTEXT = 5
@@ -91,4 +91,4 @@ def _classifying(trained: Trained, time: int) -> Plain | None:
     }
 
 
-USES = RunProbe(NAME, measure, show, seconds={"quick": 4, "standard": 10, "full": 30})
+USES = RunProbe(NAME, measure, show, seconds={"quick": 5, "standard": 12, "full": 40})
