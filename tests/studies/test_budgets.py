@@ -76,7 +76,7 @@ def test_every_probe_is_where_its_name_says(name: str) -> None:
     assert probe_named(name).name == name
 
 
-def test_an_unknown_probe_offers_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_probe_offers_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean 'gradients'"):
         probe_named("gradient")
 

@@ -71,9 +71,8 @@ def _evaluating(arm: ResolvedArm) -> int:
 
 
 def _flops_per_step(config: RunConfig) -> float:
-    costs, training = cost(config.model, CHARACTERS), config.training
-    tokens = training.batch_size * training.accumulation * config.model.context_length
-    return tokens * (costs.forward_flops + costs.backward_flops)
+    costs = cost(config.model, CHARACTERS)
+    return config.tokens_per_step * (costs.forward_flops + costs.backward_flops)
 
 
 def _model(config: RunConfig) -> Transformer:

@@ -191,7 +191,7 @@ class ResolvedArm:
     @property
     def num_tokens(self) -> int:
         """Tokens a run of this arm is trained on."""
-        return self.config.training.steps * _tokens_per_step(self.config)
+        return self.config.training.steps * self.config.tokens_per_step
 
     @property
     def flops(self) -> int:
@@ -262,17 +262,13 @@ def _flops(config: RunConfig, vocab_size: int) -> int:
     return costs.forward_flops + costs.backward_flops
 
 
-def _tokens_per_step(config: RunConfig) -> int:
-    return config.training.batch_size * config.training.accumulation * config.model.context_length
-
-
 def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
     """The configuration with the number of steps whose training takes nearest to `flops` operations, at least one.
 
     What was evaluated once, at the end, still is; other intervals stay in proportion.
     """
     before = config.training.steps
-    steps = max(1, round(flops / (_flops(config, vocab_size) * _tokens_per_step(config))))
+    steps = max(1, round(flops / (_flops(config, vocab_size) * config.tokens_per_step)))
     every = max(1, round(config.training.evaluate_every * steps / before))
     return RunConfig.parse(
         merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), "matched steps"

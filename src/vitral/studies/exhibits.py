@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from vitral.figures.sections import Figure, Heading, Listing, Section
-from vitral.figures.style import save
-from vitral.studies.figures import FOLDER
+from vitral.figures.sections import Heading, Listing, Section
+from vitral.studies.figures import written
 from vitral.studies.probes import Exhibit, Plot, probe_named
 from vitral.studies.results import StudyResult
 
@@ -23,16 +22,10 @@ def left_out(result: StudyResult) -> list[Section]:
     return [Heading("What could not be measured"), Listing(reasons)] if reasons else []
 
 
-def written(exhibit: Exhibit, report: Path) -> list[Section]:
+def sections_of(exhibit: Exhibit, report: Path) -> list[Section]:
     """The sections of an exhibit, its figures saved into the report's folder.
 
     Raises:
         StorageError: the disk did not take a figure.
     """
-    return [_written(section, report) if isinstance(section, Plot) else section for section in exhibit.sections]
-
-
-def _written(plot: Plot, report: Path) -> Figure:
-    saved = save(plot.figure, report / FOLDER, plot.name)
-    svg = saved.svg.read_text(encoding="utf-8")
-    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")
+    return [written(section, report) if isinstance(section, Plot) else section for section in exhibit.sections]

@@ -1,16 +1,16 @@
 """A study's own figures: test loss while training, and test loss at the end, both with the n-gram lines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vitral.evaluation import NgramLines, line_name
 from vitral.figures.curves import Curve, band, loss_curves
 from vitral.figures.intervals import Row, interval_dots
 from vitral.figures.margin import Reference
-from vitral.figures.sections import Figure
-from vitral.figures.style import Saved, save
+from vitral.figures.sections import Figure, Section
+from vitral.figures.style import save
 from vitral.studies.comparison import compare, rival_of
+from vitral.studies.probes.protocol import Plot
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.wording import nats
 
@@ -27,21 +27,13 @@ TRAINED = "each point the mean of the batches that were logged since the one bef
 NEAR, NEAR_AT_LEAST = 0.5, 0.25
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure on disk and as a section of the report."""
-
-    saved: Saved
-    section: Figure
-
-
 def references(result: StudyResult, lines: NgramLines) -> list[Reference]:
     """N-gram lines in the study's unit, by name."""
     factor = result.arms[0].factor
     return [Reference(line_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
 
 
-def draw_figures(result: StudyResult, report: Path) -> list[Drawn]:
+def draw_figures(result: StudyResult, report: Path) -> list[Section]:
     """Draw and write what can be drawn; arms that finished from no seed are not in the last figure.
 
     Raises:
@@ -73,7 +65,7 @@ def _groups(result: StudyResult) -> list[list[ArmResult]]:
     return cut
 
 
-def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Drawn | None:
+def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Section | None:
     tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
     often = tested >= OFTEN
     curves = [_curve(arm, tested=often) for arm in arms]
@@ -86,7 +78,7 @@ def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report:
     caption = f"{kind} loss against optimizer steps, {_over(result)}, {TESTED if often else TRAINED}"
     ends = "; ".join(f"{curve.label} ends at {nats(curve.values[-1])}" for curve in curves if curve.steps)
     name = "curves" if number == 1 else f"curves-{number}"
-    return _drawn(save(figure, report / FOLDER, name), caption, f"Loss curves of the arms. {ends}.")
+    return written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
 
 
 def _curve(arm: ArmResult, *, tested: bool) -> Curve:
@@ -112,7 +104,7 @@ def _near(lines: Sequence[Reference], curves: Sequence[Curve]) -> list[Reference
     return [reference for reference in lines if low - room <= reference.value <= high + room]
 
 
-def _intervals(result: StudyResult, report: Path) -> Drawn | None:
+def _intervals(result: StudyResult, report: Path) -> Section | None:
     rows, told = [], []
     for arm, comparison in zip(result.arms, compare(result), strict=True):
         mean = comparison.mean
@@ -129,12 +121,18 @@ def _intervals(result: StudyResult, report: Path) -> Drawn | None:
         "its 95% t interval"
         f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."
     )
-    return _drawn(save(figure, report / FOLDER, "intervals"), caption, f"Mean test losses: {'; '.join(told)}.")
+    return written(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
 
 
-def _drawn(saved: Saved, caption: str, alt: str) -> Drawn:
+def written(plot: Plot, report: Path) -> Section:
+    """A figure saved into the report's folder, as a section of the report.
+
+    Raises:
+        StorageError: the disk did not take it.
+    """
+    saved = save(plot.figure, report / FOLDER, plot.name)
     svg = saved.svg.read_text(encoding="utf-8")
-    return Drawn(saved, Figure(svg, caption, alt, path=f"{FOLDER}/{saved.svg.name}"))
+    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")
 
 
 def _over(result: StudyResult) -> str:

@@ -26,7 +26,7 @@ from vitral.figures.sections import (
 from vitral.runs import RunFolder
 from vitral.runs.files import replace_durably, storage
 from vitral.studies.comparison import compare, rival_of
-from vitral.studies.exhibits import exhibits, left_out, written
+from vitral.studies.exhibits import exhibits, left_out, sections_of
 from vitral.studies.figures import draw_figures, references
 from vitral.studies.probes import Exhibit
 from vitral.studies.results import ArmResult, RunResult, StudyResult
@@ -115,8 +115,8 @@ def study_sections(
         *_verdict(result, findings),
         Heading("Arms"),
         _arms_table(result),
-        *(drawn.section for drawn in draw_figures(result, report)),
-        *(section for exhibit in shown for section in written(exhibit, report)),
+        *draw_figures(result, report),
+        *(section for exhibit in shown for section in sections_of(exhibit, report)),
         *left_out(result),
         *_lines(result),
         *_samples(result),

@@ -11,7 +11,7 @@ from vitral.evaluation import standing
 from vitral.studies.comparison import Comparison, compare, rival_of
 from vitral.studies.probes.protocol import foretells
 from vitral.studies.results import ArmResult, StudyResult
-from vitral.studies.wording import nats, p_clause, signed, word_of
+from vitral.studies.wording import capital, nats, p_clause, signed, word_of
 
 AT_THE_LINE = 0.05
 """Nats within which a loss counts as being at a line."""
@@ -75,7 +75,7 @@ def headline(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> Finding:
-    title = _capital(base.arm.title)
+    title = capital(base.arm.title)
     if comparison.mean is None:
         return Finding("standing", base.arm.name, f"{title} finished from no seed, so nothing can be compared.")
     loss = comparison.mean.mean
@@ -111,7 +111,7 @@ def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -
 
 def _floor(result: StudyResult, arm: ArmResult, loss: float) -> Finding:
     floor, lowest = result.lines.test_bigram_entropy * result.arms[0].factor, min(arm.losses.values())
-    line, ends = result.line(BIGRAM), f"{_capital(arm.arm.title)}: {nats(loss)} {result.study.unit}"
+    line, ends = result.line(BIGRAM), f"{capital(arm.arm.title)}: {nats(loss)} {result.study.unit}"
     if lowest < floor - BELOW_THE_FLOOR:
         text = (
             f"{ends}, its lowest seed {nats(lowest)}: below {nats(floor)}, the test text's own bigram entropy, which "
@@ -131,7 +131,7 @@ def _floor(result: StudyResult, arm: ArmResult, loss: float) -> Finding:
 
 def _difference(result: StudyResult, arm: ArmResult, comparisons: tuple[Comparison, ...], index: int) -> Finding:
     """What the paired seeds say about an arm against its rival."""
-    rival, title, comparison = rival_of(result, arm), _capital(arm.arm.title), comparisons[index]
+    rival, title, comparison = rival_of(result, arm), capital(arm.arm.title), comparisons[index]
 
     def found(text: str, holds: bool | None = None, size: float = 0.0) -> Finding:
         return Finding("difference", arm.arm.name, f"{title}: {text}", holds, size)
@@ -187,7 +187,7 @@ def unlearned(result: StudyResult, arms: Sequence[ArmResult]) -> str:
 def _stopped(arm: ArmResult) -> Finding:
     stopped = [run for run in arm.runs if run.stopped]
     seeds = ", ".join(str(run.seed) for run in stopped)
-    text = f"{_capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
+    text = f"{capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
     return Finding("stopped", arm.arm.name, text)
 
 
@@ -205,7 +205,3 @@ def _seeds(result: StudyResult) -> list[Finding]:
         )
         findings.append(Finding("seeds", "", text))
     return findings
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]

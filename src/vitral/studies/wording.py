@@ -18,6 +18,15 @@ def nats(value: float) -> str:
     return f"{value:.3f}"
 
 
+def capital(text: str) -> str:
+    """The text with its first letter large, as a sentence begins.
+
+    >>> capital("no norm, RMSNorm")
+    'No norm, RMSNorm'
+    """
+    return text[:1].upper() + text[1:]
+
+
 def word_of(unit: str) -> str:
     """A unit of losses as it follows a difference: `nats`, `bits per character`."""
     return "nats" if unit == "nats per token" else unit

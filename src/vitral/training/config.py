@@ -76,6 +76,11 @@ class RunConfig(Config):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
 
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that one optimizer step is made from."""
+        return self.training.accumulation * self.training.batch_size * self.model.context_length
+
     @model_validator(mode="after")
     def _answer_does_not_leak(self) -> "RunConfig":
         attention = self.model.attention

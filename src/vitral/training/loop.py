@@ -137,7 +137,7 @@ def run_steps(session: Session) -> bool:
             applied, and what was trained before it is saved.
     """
     training, progress, began, stepped = session.config.training, session.progress, time.perf_counter(), time.time()
-    meter = _Meter(training.accumulation * training.batch_size * session.config.model.context_length)
+    meter = _Meter(session.config.tokens_per_step)
     try:
         if progress.pending:
             after_step(session)

@@ -134,7 +134,7 @@ def _steps_in(
 ) -> dict[str, Any]:
     """What follows from a time: steps, evaluations, and a warm-up that is not most of them."""
     training, allowed = config.training, 60 * (config.training.minutes or 0)
-    minutes, tokens_per_step = allowed / 60, _tokens_per_step(config)
+    minutes, tokens_per_step = allowed / 60, config.tokens_per_step
     an_evaluation = FORWARD * seconds * num_held_out / tokens_per_step
     evaluations = min(EVALUATIONS, 1 + int(EVALUATING * allowed / an_evaluation)) if an_evaluation else EVALUATIONS
     steps = math.floor((allowed - (evaluations - 1) * an_evaluation) / seconds)
@@ -154,10 +154,6 @@ def _steps_in(
         "evaluate_every": math.ceil(steps / evaluations),
         "schedule": training.schedule.model_copy(update={"warmup_steps": warmup}),
     }
-
-
-def _tokens_per_step(config: RunConfig) -> int:
-    return config.training.accumulation * config.training.batch_size * config.model.context_length
 
 
 def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: Plan) -> float:

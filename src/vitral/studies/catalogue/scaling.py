@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vitral.studies.design import Arm, Budget, BudgetName, Study
+from vitral.studies.design import BUDGETS, Arm, Budget, BudgetName, Study
 
 BASE_WIDTH, BASE_STEPS = 64, 480
 TEN_TIMES = 204
@@ -11,7 +11,6 @@ PAIRS = 512
 
 _WIDTHS: dict[int, BudgetName] = {64: "quick", 16: "quick", 24: "quick", 32: "standard", 40: "quick"}
 _STEPS: dict[int, BudgetName] = {60: "quick", 120: "quick", 240: "quick", 480: "quick", 960: "standard"}
-_RANK: dict[BudgetName, int] = {"quick": 0, "standard": 1, "full": 2}
 
 
 def _run(width: int, steps: int) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def _grid() -> tuple[Arm, ...]:
             name=f"d{width}-{steps}",
             title=f"width {width}, {steps} steps",
             changes=_run(width, steps),
-            budget=max(of_width, of_steps, key=_RANK.__getitem__),
+            budget=max(of_width, of_steps, key=lambda budget: BUDGETS.index(budget)),
             compared=False,
         )
         for width, of_width in _WIDTHS.items()

@@ -26,7 +26,7 @@ from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.scaling import Fit, fit_law
 from vitral.studies.statistics import Interval, holm, mean_interval, paired_difference
 from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, TRIGRAM, Finding, unlearned
-from vitral.studies.wording import big, interval_text, nats, p_clause, signed, word_of
+from vitral.studies.wording import big, capital, interval_text, nats, p_clause, signed, word_of
 
 NAME = "amounts"
 _WORD = re.compile(r"\w[\w’']*")
@@ -325,7 +325,7 @@ def _told(
     (arm, rival), (between, p) = arms, seen
     one, other = _one(found, arm), _one(found, rival)
     text = (
-        f"{_capital(arm.arm.title)} ({big(one['bytes'])} bytes, {100 * one['words_seen']:.1f}% of the test's words "
+        f"{capital(arm.arm.title)} ({big(one['bytes'])} bytes, {100 * one['words_seen']:.1f}% of the test's words "
         f"seen) against {rival.arm.title} ({big(other['bytes'])}, {100 * other['words_seen']:.1f}%): "
         f"{signed(between.mean)} {word_of(result.study.unit)}"
     )
@@ -345,10 +345,6 @@ def _side(interval: Interval) -> int | None:
     if interval.low is None or interval.high is None or interval.low <= 0 <= interval.high:
         return None
     return 1 if interval.low > 0 else -1
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]
 
 
 def _finding(arm: ArmResult | None, text: str, holds: bool | None = None) -> Finding:

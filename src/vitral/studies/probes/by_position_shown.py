@@ -14,7 +14,7 @@ from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.results import StudyResult
 from vitral.studies.statistics import Interval, holm, mean_interval, paired_difference
 from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, Finding
-from vitral.studies.wording import NONE, SPACE, nats, p_clause, signed
+from vitral.studies.wording import NONE, SPACE, capital, nats, p_clause, signed
 
 RULE = "by-position"
 KEEPS = 0.05
@@ -165,7 +165,7 @@ def _inside_findings(arms: Sequence[_Arm]) -> list[Finding]:
         places = np.intersect1d(arm.scored, base.scored)
         if len(places) < 2:
             text = (
-                f"{_capital(arm.title)}: too few positions are scored to compare it with {base.title} along the window."
+                f"{capital(arm.title)}: too few positions are scored to compare it with {base.title} along the window."
             )
             findings.append(Finding(RULE, arm.name, text))
             continue
@@ -178,7 +178,7 @@ def _inside_findings(arms: Sequence[_Arm]) -> list[Finding]:
     for arm, num, what, early, late, paired in rows:
         p = None if paired.p_value is None else next(adjusted)
         text = (
-            f"{_capital(arm.title)}: against {base.title}, {signed(float(early.mean()))} nats in the first quarter of "
+            f"{capital(arm.title)}: against {base.title}, {signed(float(early.mean()))} nats in the first quarter of "
             f"{what} and {signed(float(late.mean()))} in the last"
         )
         if p is None or num < ENOUGH_SEEDS:
@@ -276,7 +276,7 @@ def _beyond_findings(arms: Sequence[_Arm]) -> list[Finding]:
         else Finding(
             RULE,
             arm.name,
-            f"{_capital(arm.title)}: nothing beyond {arm.context_length} tokens, since {arm.why or NOT_SCORED}.",
+            f"{capital(arm.title)}: nothing beyond {arm.context_length} tokens, since {arm.why or NOT_SCORED}.",
         )
         for arm in arms
     ]
@@ -292,7 +292,7 @@ def _against_limit(past: Sequence[float]) -> float | None:
 
 
 def _beyond_finding(arm: _Arm, past: Sequence[float], p: float | None) -> Finding:
-    title, between = _capital(arm.title), mean_interval(past)
+    title, between = capital(arm.title), mean_interval(past)
     size = f"{_difference(between)} nats from {arm.context_length} to {arm.multiple * arm.context_length} tokens"
     if p is None or between.num < ENOUGH_SEEDS:
         text = f"{title}: {size}, from {between.num} seed{'s' * (between.num > 1)}: too few for a verdict."
@@ -314,7 +314,3 @@ def _difference(between: Interval) -> str:
     if between.low is None or between.high is None:
         return signed(between.mean)
     return f"{signed(between.mean)} ({signed(between.low)} to {signed(between.high)})".replace(" ", SPACE)
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]

@@ -28,10 +28,10 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.model import ModelConfig, Transformer
 from vitral.studies.probes.linear import wilson
 from vitral.studies.probes.protocol import BudgetName, Exhibit, Plain, Plot, Setting, StudyProbe
+from vitral.studies.verdict import Finding
 
 if TYPE_CHECKING:
     from vitral.studies.results import StudyResult
-    from vitral.studies.verdict import Finding
 
 NAME = "copying"
 SYMBOLS, LENGTH = 8, 4
@@ -187,8 +187,6 @@ def _interval(share: float, measured: Plain) -> tuple[float, float]:
 
 def _finding(mask: str, measured: Plain) -> "Finding":
     """How far the mask copies (accuracy from `COPIES` on), and whether that is what its sight allows."""
-    from vitral.studies.verdict import Finding
-
     distances, values = measured["distances"], measured["accuracy"][mask]
     copied = [distance for distance, value in zip(distances, values, strict=True) if value >= COPIES]
     rest = [pair for pair in zip(distances, values, strict=True) if pair[1] < COPIES]

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.studies.probes.protocol import Exhibit, Plain, Plot
+from vitral.studies.verdict import Finding
 from vitral.studies.wording import signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from vitral.studies.results import StudyResult
-    from vitral.studies.verdict import Finding
 
 NAME = "cost-by-length"
 WITHIN = 0.15
@@ -150,8 +150,6 @@ def _memory_table(measured: Plain) -> Table:
 
 def _exponent(way: str, measured: Plain) -> "Finding":
     """Whether the measured exponent is within `WITHIN` of the predicted one, and if not what can be told of why."""
-    from vitral.studies.verdict import Finding
-
     found = measured["exponents"][way]
     processor, predicted = found["processor"], found["predicted"]
     off = processor["slope"] - predicted
@@ -196,8 +194,6 @@ def _bandwidth(measured: Plain) -> tuple[float, float]:
 
 def _ratios(measured: Plain) -> "tuple[Finding, ...]":
     """What the cache saves, and what reading at once saves, at the longest length."""
-    from vitral.studies.verdict import Finding
-
     longest = measured["lengths"][-1]
     times = {way: measured["processor"][way][-1] for way in TITLES}
     found = []
@@ -225,8 +221,6 @@ def _ratios(measured: Plain) -> "tuple[Finding, ...]":
 
 def _memory(measured: Plain) -> "tuple[Finding, ...]":
     """Whether the bytes found are those counted."""
-    from vitral.studies.verdict import Finding
-
     memory, lengths = measured["memory"], measured["lengths"]
     exact = memory["cache"] == memory["cache_counted"]
     worst = max(abs(one / other - 1) for one, other in zip(memory["kept"], memory["kept_counted"], strict=True))

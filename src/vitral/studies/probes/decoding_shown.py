@@ -15,7 +15,7 @@ from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.statistics import PairedDifference, holm, mean_interval, paired_difference
 from vitral.studies.verdict import LEVEL, Finding
-from vitral.studies.wording import NONE, SPACE, p_text, signed
+from vitral.studies.wording import NONE, SPACE, capital, p_text, signed
 
 RULE = "strategies"
 TRUTH = "the text itself"
@@ -160,7 +160,7 @@ def _show_arm(arm: ArmResult, runs: Sequence[Plain], *, several: bool) -> Exhibi
 
 def _of_arm(finding: Finding, name: str, title: str) -> Finding:
     """The finding under its arm's name, where there are several."""
-    return replace(finding, arm=name, text=f"{_capital(title)}: {finding.text}") if name else finding
+    return replace(finding, arm=name, text=f"{capital(title)}: {finding.text}") if name else finding
 
 
 def _how(runs: Sequence[Plain], prompts: int) -> str:
@@ -214,9 +214,9 @@ def _figure(measure: Measure, values: Values, suffix: str) -> Plot | None:
         return None
     references = [Reference("the text", row.mean) for row in rows if row.label == TRUTH]
     figure = interval_dots(rows, references=references, x_label=measure.label)
-    caption = f"{_capital(measure.label)} by strategy; the dotted line is the text itself. Dots are prompts."
+    caption = f"{capital(measure.label)} by strategy; the dotted line is the text itself. Dots are prompts."
     name = f"strategies-{measure.name.replace(' ', '-')}{suffix}"
-    return Plot(figure, name, caption, f"{_capital(measure.label)}: {', '.join(said)}.")
+    return Plot(figure, name, caption, f"{capital(measure.label)}: {', '.join(said)}.")
 
 
 def _means(names: Sequence[str], values: Mapping[str, Values]) -> Table:
@@ -350,7 +350,3 @@ def _off(mine: Sequence[float | None], truth: Sequence[float | None]) -> list[fl
     gaps = [None if a is None or b is None else a - b for a, b in zip(mine, truth, strict=True)]
     sign = -1 if sum(gap for gap in gaps if gap is not None) < 0 else 1
     return [None if gap is None else sign * gap for gap in gaps]
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]

@@ -9,7 +9,7 @@ from vitral.figures.sections import Heading, Section, Table
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.verdict import Finding
-from vitral.studies.wording import NONE
+from vitral.studies.wording import NONE, capital
 
 RULE = "gradients"
 VANISHES = 0.1
@@ -178,7 +178,7 @@ def _finding(arm: _Measured) -> list[Finding]:
         inside = f"{seeds}not in shares {plain}"
         said.append(f"{when} it {what}, {_short(mean)} times as large ({inside})")
     text = (
-        f"{_capital(arm.title)}: the gradient at the first of {depth(arm.result)} blocks against the last, in shares "
+        f"{capital(arm.title)}: the gradient at the first of {depth(arm.result)} blocks against the last, in shares "
         f"of the stream: {'; '.join(said)}."
     )
     return [Finding(RULE, arm.result.arm.name, text, kept)]
@@ -189,7 +189,7 @@ def _kind(share: float) -> str:
 
 
 def _missing(arm: ArmResult) -> Finding:
-    text = f"{_capital(arm.arm.title)} finished from no seed, so there are no gradients to show."
+    text = f"{capital(arm.arm.title)} finished from no seed, so there are no gradients to show."
     return Finding(RULE, arm.arm.name, text)
 
 
@@ -215,7 +215,3 @@ def _short(value: float) -> str:
     if not 0.01 <= value < 1e4:
         return f"{value:.1e}"
     return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 10 else f"{value:.3g}"
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]

@@ -12,14 +12,13 @@ from vitral.figures.sections import Heading, Listing, Paragraph, Section, Table
 from vitral.inspection import BROAD, KINDS, LEAST_KEYS, NAMED_FROM
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.statistics import Interval, PairedDifference, holm, mean_interval, paired_difference
+from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, Finding
 from vitral.studies.wording import MINUS, NONE, interval_text, nats, p_clause, signed
 
 if TYPE_CHECKING:
     from vitral.studies.results import StudyResult
-    from vitral.studies.verdict import Finding
 
 NAME = "head-patterns"
-LEVEL, ENOUGH_SEEDS = 0.05, 3
 SEVERAL = 2
 """Different kinds of position that make heads "see several things"."""
 
@@ -327,8 +326,6 @@ def _standing_in(arm: _Arm) -> _Question:
 
 
 def _finding(arm: _Arm, text: str, holds: bool | None = None) -> "Finding":
-    from vitral.studies.verdict import Finding
-
     return Finding(NAME, arm.name, f"{arm.title[:1].upper()}{arm.title[1:]}: {text}", holds)
 
 

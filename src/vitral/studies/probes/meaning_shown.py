@@ -10,16 +10,15 @@ from vitral.inspection import wilson
 from vitral.studies.probes.meaning_read import CHANCE, MeaningArm
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.statistics import CONFIDENCE, Interval, PairedDifference, holm, mean_interval, paired_difference
+from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, Finding
 from vitral.studies.wording import MINUS, NONE, p_clause, signed
 
 if TYPE_CHECKING:
     from vitral.studies.results import StudyResult
-    from vitral.studies.verdict import Finding
 
 NAME = "meaning"
 LEAST_APART = 0.001
 """A smaller mean difference of cosines is none: rounding alone gives some."""
-LEVEL, ENOUGH_SEEDS = 0.05, 3
 LANGUAGES = {"en": "English", "pt": "Portuguese"}
 LEAST_WORDS = 3
 """Fewer words of two meanings allow no interval worth having."""
@@ -299,8 +298,6 @@ def _ends(interval: Interval) -> str:
 
 
 def _finding(arm: MeaningArm, text: str, holds: bool | None = None) -> "Finding":
-    from vitral.studies.verdict import Finding
-
     text = f"{arm.title[:1].upper()}{arm.title[1:]}: {text}"
     if len(arm.runs) < ENOUGH_SEEDS:
         return Finding(

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from vitral.studies.probes.protocol import ByRun, Plain
 from vitral.studies.statistics import PairedDifference, holm, mean_interval, paired_difference
+from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, Finding
 from vitral.studies.wording import p_clause, signed
 
 if TYPE_CHECKING:
     from vitral.studies.results import ArmResult
-    from vitral.studies.verdict import Finding
 
 NAME = "saturation"
-LEVEL = 0.05
-ENOUGH_SEEDS = 3
 NEAR = 2.0
 """A variance is near its theory within this factor."""
 Value = Callable[[Plain], float | None]
@@ -121,8 +119,6 @@ def mean_of(runs: Mapping[int, Plain], value: Value) -> float | None:
 
 def fresh_finding(arms: "Sequence[ArmResult]", measured: ByRun) -> "Finding":
     """Whether scores of the first arm begin with the variance d_k that the theory of unit-variance q and k gives."""
-    from vitral.studies.verdict import Finding
-
     arm = arms[0]
     runs, d_k = measured[arm.arm.name], d_k_of(arm)
     variance, scaled, query, key, share, flat = (
@@ -151,7 +147,6 @@ def fresh_finding(arms: "Sequence[ArmResult]", measured: ByRun) -> "Finding":
 
 def pair_finding(pair: Pair, measured: ByRun) -> "Finding":
     """Whether attention became sharper or flatter than under 1/√d_k."""
-    from vitral.studies.verdict import Finding
 
     def found(text: str, holds: bool | None = None) -> "Finding":
         title = f"{pair.arm.arm.title[:1].upper()}{pair.arm.arm.title[1:]} against {pair.usual.arm.title}, trained"
@@ -189,8 +184,6 @@ def growth_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Findi
 
     One comparison, of the largest d_k with the least, paired over seeds; its interval chooses the verb.
     """
-    from vitral.studies.verdict import Finding
-
     without = sorted((arm for arm in arms if scale_of(arm) == "none" and _shape(arm) == _shape(arms[0])), key=d_k_of)
     if len(without) < 2:
         return []
@@ -221,8 +214,6 @@ def growth_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Findi
 
 def learned_findings(arms: "Sequence[ArmResult]", measured: ByRun) -> "list[Finding]":
     """Where learned scales ended, in units of 1/√d_k, where they began; p after Holm's correction over the arms."""
-    from vitral.studies.verdict import Finding
-
     found: list[Finding] = []
     value = layers_mean("trained", "factors")
     learned = [(arm, means) for arm in arms if (means := over_seeds(measured[arm.arm.name], value))]

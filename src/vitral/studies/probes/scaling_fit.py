@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from vitral.figures.sections import Heading, Paragraph, Section
 from vitral.model import ModelConfig, cost
@@ -28,15 +27,12 @@ from vitral.studies.probes.scaling_tokens import constants, token_table
 from vitral.studies.probes.text_units import characters_per_token
 from vitral.studies.results import StudyResult
 from vitral.studies.statistics import holm
+from vitral.studies.verdict import LEVEL, Finding
 from vitral.studies.wording import nats, p_clause
-
-if TYPE_CHECKING:
-    from vitral.studies.verdict import Finding
 
 NAME = "scaling-fit"
 PREDICTED = "ten-times"
 """Arms whose name begins with this are left out of the fits and predicted by them."""
-LEVEL = 0.05
 TOO_WIDE = 0.25
 """A predicted interval wider than this share of the loss is no test of the law."""
 
@@ -177,8 +173,6 @@ def _moved(grid: Sequence[Run], others: Mapping[str, Sequence[Run]]) -> "list[Fi
 
 
 def _finding(arm: str, text: str, holds: bool | None = None) -> "Finding":
-    from vitral.studies.verdict import Finding
-
     return Finding(NAME, arm, text, holds)
 
 

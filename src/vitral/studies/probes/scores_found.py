@@ -2,13 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from vitral.studies.probes.protocol import Plain
+from vitral.studies.verdict import Finding
 from vitral.studies.wording import signed
-
-if TYPE_CHECKING:
-    from vitral.studies.verdict import Finding
 
 NAME = "score-statistics"
 TITLES = {"none": "no scale", "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": "adaptive"}
@@ -41,8 +38,6 @@ def deviation(measured: Plain, scale: str, index: int) -> tuple[float, float]:
 
 def variance_finding(measured: Plain) -> "Finding":
     """Whether every measured variance lies within `TOLERANCE` of theory."""
-    from vitral.studies.verdict import Finding
-
     places = [(scale, index) for scale in FIXED for index in range(len(measured["d_ks"]))]
     scale, index = max(places, key=lambda place: abs(deviation(measured, *place)[0]))
     away, errors = deviation(measured, scale, index)
@@ -65,8 +60,6 @@ def variance_finding(measured: Plain) -> "Finding":
 
 def saturation_findings(measured: Plain) -> "list[Finding]":
     """Whether rows saturate as d_k grows, without a scale and with 1/√d_k, and what the Jacobian does."""
-    from vitral.studies.verdict import Finding
-
     found: list[Finding] = []
     for scale, should in (("none", "rises"), ("sqrt", "stays")):
         first, last, way = _course(measured, scale, "saturated")
@@ -98,8 +91,6 @@ def sensitivity_finding(measured: Plain) -> "Finding":
     A change is |ln(last / first)|. The least is named alone where every other stays larger, all values within `SURE`
     standard errors of what was found. Those that need not are named with it, and then 1/√d_k among them has no verdict.
     """
-    from vitral.studies.verdict import Finding
-
     ratios, means = (
         {scale: _ratio(measured["scales"][scale][name]) for scale in FIXED}
         for name in ("sensitivity_median", "sensitivity")

@@ -7,16 +7,15 @@ from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot
 from vitral.studies.statistics import PairedDifference, holm, paired_difference
-from vitral.studies.wording import NONE, p_clause, signed
+from vitral.studies.verdict import ENOUGH_SEEDS, LEVEL, Finding
+from vitral.studies.wording import NONE, capital, p_clause, signed
 
 if TYPE_CHECKING:
     from vitral.studies.results import StudyResult
-    from vitral.studies.verdict import Finding
 
 NAME = "uses"
 LEAKS = 1e-3
 """Mean total variation from which a prediction counts as moved by the next token; rounding moves it by less."""
-LEVEL, ENOUGH_SEEDS = 0.05, 3
 Read = Callable[[Plain], float | None]
 
 
@@ -154,8 +153,6 @@ def _leak_table(titles: dict[str, str], runs: ByRun) -> Table:
 
 def _leak_finding(name: str, title: str, runs: Sequence[Plain]) -> "Finding":
     """Whether predictions move with the next token where the mask shows it, and nowhere else."""
-    from vitral.studies.verdict import Finding
-
     texts, holds = [], True
     for where in ("early", "late"):
         visible, place = runs[0]["leak"][where]["visible"], runs[0]["leak"][where]["position"]
@@ -169,7 +166,7 @@ def _leak_finding(name: str, title: str, runs: Sequence[Plain]) -> "Finding":
             f"is named with accuracy {named:.2f} ({nats:.3f} nats)"
         )
         holds &= (max(moved) >= LEAKS) == visible
-    return Finding(NAME, name, f"{_capital(title)}: {'; '.join(texts)}.", holds=holds)
+    return Finding(NAME, name, f"{capital(title)}: {'; '.join(texts)}.", holds=holds)
 
 
 def _comparisons(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
@@ -189,8 +186,6 @@ def _comparisons(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
 
 
 def _comparison(titles: dict[str, str], name: str, use: str, paired: PairedDifference, p: float | None) -> "Finding":
-    from vitral.studies.verdict import Finding
-
     base, (_, unit, better) = next(iter(titles.values())), COMPARED[use]
     between = paired.difference
     text = f"{use}, {titles[name]}: {signed(between.mean)} {unit} against {base}"
@@ -208,8 +203,6 @@ def _comparison(titles: dict[str, str], name: str, use: str, paired: PairedDiffe
 
 def _right_side(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
     """How many nats the right side is worth when a gap is filled, p values adjusted for all arms (Holm)."""
-    from vitral.studies.verdict import Finding
-
     both, left = (
         {
             name: [value for run in runs[name].values() if (value := _at("filling", side, "nats")(run)) is not None]
@@ -222,7 +215,7 @@ def _right_side(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
     found: list[Finding] = []
     for name, title in titles.items():
         if name not in worths:
-            text = f"{_capital(title)} can say nothing of a gap: it predicts the next token and has seen it."
+            text = f"{capital(title)} can say nothing of a gap: it predicts the next token and has seen it."
             found.append(Finding(NAME, name, text))
             continue
         worth, p = worths[name].difference, adjusted.get(name)
@@ -231,7 +224,7 @@ def _right_side(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
             size += f", 95% interval {signed(worth.low)} to {signed(worth.high)}"
         size += f", {p_clause(p)} after Holm's correction" if p is not None else ", too few seeds for a verdict"
         text = (
-            f"{_capital(title)}: with the right side of a gap as well as the left the true token costs "
+            f"{capital(title)}: with the right side of a gap as well as the left the true token costs "
             f"{sum(both[name]) / len(both[name]):.3f} nats instead of {sum(left[name]) / len(left[name]):.3f} (the "
             f"right side is worth {size})."
         )
@@ -254,8 +247,6 @@ def _classes(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
 
     The second is compared seed by seed, p values adjusted for all arms (Holm).
     """
-    from vitral.studies.verdict import Finding
-
     by_arm = {
         name: [run["classifying"] for run in runs[name].values() if run["classifying"] is not None] for name in titles
     }
@@ -273,7 +264,7 @@ def _classes(titles: dict[str, str], runs: ByRun) -> "list[Finding]":
         )
         above = "above" if low > majority else "not surely above"
         text = (
-            f"{_capital(titles[name])}: a linear probe tells {len(probes[0]['titles'])} {_pieces(probes[0])} apart "
+            f"{capital(titles[name])}: a linear probe tells {len(probes[0]['titles'])} {_pieces(probes[0])} apart "
             f"with accuracy {accuracy:.2f} (95% interval of one run's passages {low:.2f} to {high:.2f}), {above} the "
             f"{majority:.3f} of the largest class; {_against_counts(probes, pairs[name], adjusted.get(name))}."
         )
@@ -309,7 +300,3 @@ def _share(value: float | None) -> str:
 
 def _cell(accuracy: float | None, nats: float | None) -> str:
     return NONE if accuracy is None or nats is None else f"{accuracy:.3f} ({nats:.3f})"
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]
