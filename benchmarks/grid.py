@@ -90,7 +90,7 @@ def _try(recipe: Recipe, seeds: int, dataset: Dataset) -> Trial:
         began = time.perf_counter()
         model = train(recipe, dataset, seed)
         total += time.perf_counter() - began
-        losses.append(part_loss(model, dataset.parts["test"]))
+        losses.append(part_loss(model, dataset.splits["test"]))
         if losses[-1] > TARGET:  # one miss decides
             break
     return Trial(recipe.steps, tuple(losses), total / len(losses))

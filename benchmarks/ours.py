@@ -16,7 +16,7 @@ from vitral.decoding import Sampling, generate
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, silent
-from vitral.training.loop import Session, one_step
+from vitral.training.loop import Trainer, one_step
 from vitral.training.optimizers import build_optimizer
 
 Feed = Callable[[], tuple[Tensor, Tensor]]
@@ -41,14 +41,14 @@ def synthetic(shape: Shape) -> Dataset:
     corpus = Corpus("synthetic", text, len(raw), hashlib.sha256(raw).hexdigest())
     with tempfile.TemporaryDirectory() as cache:
         dataset = prepare(CorpusConfig(), corpus=corpus, cache=Path(cache))
-        parts = {name: type(part)(np.array(part.tokens), part.stretches) for name, part in dataset.parts.items()}
-    dataset.parts.update(parts)
+        parts = {name: type(part)(np.array(part.tokens), part.segments) for name, part in dataset.splits.items()}
+    dataset.splits.update(parts)
     return dataset
 
 
 def feed(shape: Shape, dataset: Dataset, seed: int = 1) -> Feed:
     """The batches of Vitral's own training, for whoever trains: the same windows in the same order."""
-    batches = Batches(dataset.parts["train"], context_length=shape.context, batch_size=shape.batch, seed=seed)
+    batches = Batches(dataset.splits["train"], context_length=shape.context, batch_size=shape.batch, seed=seed)
     step = -1
 
     def draw() -> tuple[Tensor, Tensor]:
@@ -76,11 +76,11 @@ def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[
     config = RunConfig.parse({"model": shape.model_config().plain(), "training": training})
     ours = model(shape, config.seed)
     optimizer = build_optimizer(ours, config.training.optimizer)
-    session = Session(config, dataset, ours, optimizer, RunFolder(Path(tempfile.gettempdir())), silent)
+    trainer = Trainer(config, dataset, ours, optimizer, RunFolder(Path(tempfile.gettempdir())), silent)
 
     def step() -> None:
-        one_step(session)
-        session.progress.step += 1
+        one_step(trainer)
+        trainer.progress.step += 1
 
     return step
 

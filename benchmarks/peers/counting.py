@@ -9,18 +9,18 @@ import time
 
 import numpy as np
 
-from vitral.data import CorpusConfig, Part, prepare
+from vitral.data import CorpusConfig, Split, prepare
 from vitral.evaluation import WittenBell
 
 
-def stored_counts(part: Part, order: int) -> int:
+def stored_counts(part: Split, order: int) -> int:
     """Different n-grams of orders 1 to `order` in a part, none across the border of a stretch: each is one count."""
     return sum(_distinct(part, length) for length in range(1, order + 1))
 
 
-def _distinct(part: Part, length: int) -> int:
+def _distinct(part: Split, length: int) -> int:
     rows = []
-    for begin, end in part.stretches.tolist():
+    for begin, end in part.segments.tolist():
         if end - begin >= length:
             rows.append(np.lib.stride_tricks.sliding_window_view(np.asarray(part.tokens[begin:end]), length))
     if not rows:
@@ -38,10 +38,10 @@ def main() -> None:
     order = int(sys.argv[1])
     dataset = prepare(CorpusConfig(source="shakespeare"))
     began = time.time()
-    model = WittenBell(dataset.parts["train"], dataset.tokenizer.vocab_size, order)
+    model = WittenBell(dataset.splits["train"], dataset.tokenizer.vocab_size, order)
     ended = time.time()
-    loss = float(model.nats(dataset.parts["test"])[-1].mean())
-    counts = stored_counts(dataset.parts["train"], order)
+    loss = float(model.nats(dataset.splits["test"])[-1].mean())
+    counts = stored_counts(dataset.splits["train"], order)
     found = {"unix": ended, "test_loss": loss, "counts": counts, "counting_seconds": round(ended - began, 3)}
     print(json.dumps(found))
 

@@ -42,7 +42,7 @@ def main() -> None:
     model, recipe = PlainGPT(shape), strong(batch, size["rate"], steps)
     take_steps(model, optimizer_of(model, recipe), recipe, feed(shape, dataset, seed))
     ended = time.time()
-    loss = part_loss(model, dataset.parts["test"])
+    loss = part_loss(model, dataset.splits["test"])
     print(json.dumps({"unix": ended, "steps": steps, "test_loss": loss}))
 
 

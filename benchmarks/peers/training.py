@@ -15,7 +15,7 @@ from benchmarks.ours import Feed, feed
 from benchmarks.peers.plain import PlainGPT
 from benchmarks.recipes import Recipe
 from benchmarks.shapes import Shape, shakespeare
-from vitral.data import CorpusConfig, Dataset, Part, prepare, windows
+from vitral.data import CorpusConfig, Dataset, Split, prepare, windows
 
 EVALUATION_BATCH = 256
 BETAS = (0.9, 0.99)
@@ -56,7 +56,7 @@ def shape_of(recipe: Recipe, vocab: int) -> Shape:
 
 
 @torch.inference_mode()
-def part_loss(model: PlainGPT, part: Part, batch: int = EVALUATION_BATCH) -> float:
+def part_loss(model: PlainGPT, part: Split, batch: int = EVALUATION_BATCH) -> float:
     """Nats per token over consecutive windows, every target once: Vitral's definition, in the plain model's loop."""
     model.eval()
     nats, count = 0.0, 0
@@ -73,7 +73,7 @@ def main() -> None:
     dataset = prepare(CorpusConfig(source="shakespeare"))
     model = train(recipe, dataset, seed)
     ended = time.time()
-    loss = part_loss(model, dataset.parts["test"])
+    loss = part_loss(model, dataset.splits["test"])
     print(json.dumps({"unix": ended, "test_loss": loss, "steps": recipe.steps}))
 
 

@@ -15,8 +15,8 @@ from benchmarks.results import OURS, Section
 from benchmarks.results import measure as measure_contenders
 from benchmarks.shapes import shakespeare
 from benchmarks.timing import clocked
-from vitral.data import CorpusConfig, Part, prepare
-from vitral.evaluation import evaluate_part
+from vitral.data import CorpusConfig, Split, prepare
+from vitral.evaluation import evaluate_split
 
 NAMES = ("evaluate",)
 QUICK_STRETCHES = 1
@@ -29,17 +29,17 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
         LeftOut: the complete Shakespeare is not here.
     """
     dataset = prepare(CorpusConfig(source="shakespeare"), corpus=shakespeare_corpus())
-    part, letters = dataset.parts["test"], dataset.tokenizer
+    part, letters = dataset.splits["test"], dataset.tokenizer
     if options.quick:
-        part = Part(part.tokens, part.stretches[:QUICK_STRETCHES])
+        part = Split(part.tokens, part.segments[:QUICK_STRETCHES])
     shape = replace(shakespeare(), vocab=letters.vocab_size).without_dropout()
     torch.manual_seed(0)
     model, plain = ours.model(shape).eval(), PlainGPT(shape)
     contenders = {
-        OURS: clocked(lambda: evaluate_part(model, part, letters), options.least_seconds),
+        OURS: clocked(lambda: evaluate_split(model, part, letters), options.least_seconds),
         PLAIN: clocked(lambda: part_loss(plain, part, batch=shape.batch), options.least_seconds),
     }
-    targets = int((part.stretches[:, 1] - part.stretches[:, 0] - 1).sum())
+    targets = int((part.segments[:, 1] - part.segments[:, 0] - 1).sum())
     return [
         Section(
             "evaluate",

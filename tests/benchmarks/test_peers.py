@@ -21,8 +21,8 @@ from benchmarks.rows import ROWS, together
 from benchmarks.rows.target import Outcome, best_of
 from benchmarks.rows.target import ours as ours_of
 from benchmarks.shapes import MEDIUM, Shape, shakespeare
-from vitral.data import Part
-from vitral.evaluation import WittenBell, evaluate_part
+from vitral.data import Split
+from vitral.evaluation import WittenBell, evaluate_split
 from vitral.model import count_parameters
 from vitral.model.counts import cost
 
@@ -59,8 +59,8 @@ def test_the_plain_model_is_vitrals_model() -> None:
     with torch.inference_mode():
         torch.testing.assert_close(plain(tokens, tokens)[0], model(tokens), rtol=1e-5, atol=1e-5)
     dataset = ours.synthetic(SMALL)
-    part = Part(dataset.parts["test"].tokens, dataset.parts["test"].stretches[:1])
-    assert part_loss(plain, part) == pytest.approx(evaluate_part(model, part, dataset.tokenizer).loss, rel=1e-6)
+    part = Split(dataset.splits["test"].tokens, dataset.splits["test"].segments[:1])
+    assert part_loss(plain, part) == pytest.approx(evaluate_split(model, part, dataset.tokenizer).loss, rel=1e-6)
 
 
 @pytest.mark.parametrize("shape", [SMALL, MEDIUM, shakespeare()])
@@ -98,7 +98,7 @@ def test_a_vitral_step_and_a_sample_run() -> None:
 
 def test_stored_counts_are_the_models_own() -> None:
     tokens = np.array([1, 2, 3, 1, 2, 4, 1, 2, 3], dtype=np.uint8)
-    part = Part(tokens, np.array([[0, 5], [5, 9]]))
+    part = Split(tokens, np.array([[0, 5], [5, 9]]))
     model = WittenBell(part, 5, 3)
     assert stored_counts(part, 3) == sum(len(counts.keys) for counts in model._counts)
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitral.core.errors import UsageError
-from vitral.data import Batches, Part, windows
+from vitral.data import Batches, Split, windows
 
 
-def part_of(*lengths: int) -> Part:
+def part_of(*lengths: int) -> Split:
     """A part whose stretches have these lengths and whose tokens are their own indices."""
     ends = np.cumsum([0, *lengths])
-    return Part(np.arange(ends[-1], dtype=np.uint16), np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
+    return Split(np.arange(ends[-1], dtype=np.uint16), np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
 
 
-def make(part: Part, seed: int = 3) -> Batches:
+def make(part: Split, seed: int = 3) -> Batches:
     return Batches(part, context_length=5, batch_size=7, seed=seed)
 
 
@@ -78,7 +78,7 @@ def test_every_token_but_the_first_of_a_stretch_is_a_target_once(lengths, contex
         assert inputs.shape[0] <= batch_size
         widths.append(inputs.shape[1])
         seen += targets.flatten().tolist()
-    firsts = set(part.stretches[:, 0].tolist())
+    firsts = set(part.segments[:, 0].tolist())
     assert sorted(seen) == [token for token in range(part.tokens.size) if token not in firsts]
     assert widths == sorted(widths, reverse=True)
     assert all(width <= context_length for width in widths)

@@ -31,8 +31,8 @@ def config(tmp_path, **options: object) -> CorpusConfig:
 
 
 def stretch_texts(dataset: Dataset, part: str) -> list[str]:
-    tokens, stretches = dataset.parts[part].tokens, dataset.parts[part].stretches.tolist()
-    return [dataset.tokenizer.decode(tokens[begin:end]) for begin, end in stretches]
+    tokens, segments = dataset.splits[part].tokens, dataset.splits[part].segments.tolist()
+    return [dataset.tokenizer.decode(tokens[begin:end]) for begin, end in segments]
 
 
 @pytest.mark.parametrize("split", ["blocks", "tail"])
@@ -47,7 +47,7 @@ def test_stretches_are_the_runs_of_neighbouring_blocks(tmp_path, text, tokenizer
             else:
                 runs.append([begin, end])
         assert stretch_texts(dataset, part) == [text[begin:end] for begin, end in runs]
-        assert dataset.parts[part].stretches[-1, 1] == dataset.parts[part].tokens.size
+        assert dataset.splits[part].segments[-1, 1] == dataset.splits[part].tokens.size
 
 
 @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe"])
@@ -78,14 +78,14 @@ def test_the_second_time_nothing_is_done_again(tmp_path, text, monkeypatch, toke
     def never(*args, **kwargs):
         raise AssertionError("this was done before")
 
-    monkeypatch.setattr(dataset_module, "encode_parts", never)
+    monkeypatch.setattr(dataset_module, "encode_splits", never)
     if isinstance(first.config.tokenizer, BPEConfig):
         monkeypatch.setattr(dataset_module, "build_tokenizer", never)
     second = prepare(config(tmp_path, tokenizer=tokenizer))
     assert second.describe() == first.describe()
     assert second.tokenizer == first.tokenizer
     for part in PARTS:
-        assert np.array_equal(second.parts[part].tokens, first.parts[part].tokens)
+        assert np.array_equal(second.splits[part].tokens, first.splits[part].tokens)
 
 
 def test_a_given_tokenizer_is_used_and_gives_the_same_tokens(tmp_path, text):
@@ -113,14 +113,14 @@ def test_the_fingerprint_follows_text_tokenizer_and_split(tmp_path, text):
 
 def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
     first = prepare(config(tmp_path))
-    expected = {part: first.parts[part].tokens.tolist() for part in PARTS}
+    expected = {part: first.splits[part].tokens.tolist() for part in PARTS}
     del first
     (path,) = cache.rglob("*.tokens")
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
     second = prepare(config(tmp_path))
-    assert {part: second.parts[part].tokens.tolist() for part in PARTS} == expected
+    assert {part: second.splits[part].tokens.tolist() for part in PARTS} == expected
     assert any("damaged" in note for note in second.notes)
     assert not any("damaged" in note for note in prepare(config(tmp_path)).notes)
 
@@ -169,7 +169,7 @@ def test_what_a_run_records(tmp_path, text):
     assert described["name"] == "my.txt"
     assert described["bytes"] == len(text.encode())
     assert described["characters"] == NUM_CHARACTERS
-    assert described["split"]["tokens"] == {part: dataset.parts[part].tokens.size for part in PARTS}
+    assert described["split"]["tokens"] == {part: dataset.splits[part].tokens.size for part in PARTS}
     assert {key: described["split"][key] for key in ("method", "block", "seed")} == {
         "method": "blocks",
         "block": 5_000,
@@ -191,5 +191,5 @@ def test_a_large_vocabulary_takes_wider_tokens(tmp_path):
     path = tmp_path / "my.txt"
     path.write_text("".join(chr(0x4E00 + index % 300) for index in range(20_000)), encoding="utf-8")
     dataset = prepare(config(tmp_path))
-    assert dataset.parts["train"].tokens.dtype == np.uint16
+    assert dataset.splits["train"].tokens.dtype == np.uint16
     assert dataset.tokenizer.vocab_size == 301

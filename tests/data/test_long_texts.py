@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.data import PARTS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, reading
 from vitral.data.longtext import pieces
 from vitral.data.reading import decode_document, read_document
-from vitral.data.store import Part, thinned
+from vitral.data.store import Split, thinned
 
 TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -75,7 +75,7 @@ def test_tokens_and_report_are_the_same(
         corpus = load_corpus(config)
         dataset = prepare(config, corpus=corpus, cache=tmp_path / cache)
         report = corpus_report(dataset, corpus.text, context_length=17, batch_size=3)
-        parts = {part: (dataset.parts[part].tokens.tolist(), dataset.parts[part].stretches.tolist()) for part in PARTS}
+        parts = {part: (dataset.splits[part].tokens.tolist(), dataset.splits[part].segments.tolist()) for part in PARTS}
         return dataset.describe(), parts, report
 
     short = outcome("short")
@@ -102,14 +102,14 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=30), st.integers(1, 2000))
 def test_a_thinned_part_is_some_of_it(lengths: list[int], most: int) -> None:
     ends = np.cumsum([0, *lengths])
-    part = Part(np.arange(ends[-1]), np.stack([ends[:-1], ends[1:]], axis=1))
+    part = Split(np.arange(ends[-1]), np.stack([ends[:-1], ends[1:]], axis=1))
     few = thinned(part, most)
-    kept = [token for begin, end in few.stretches.tolist() for token in range(begin, end)]
+    kept = [token for begin, end in few.segments.tolist() for token in range(begin, end)]
     assert kept == sorted(set(kept))  # none twice
     assert len(kept) <= max(most, 0) or len(kept) == ends[-1]
     assert few is part or 0 < len(kept) <= most
-    whole = {(begin, end) for begin, end in part.stretches.tolist()}
-    assert all(any(b <= begin and end <= e for b, e in whole) for begin, end in few.stretches.tolist())
+    whole = {(begin, end) for begin, end in part.segments.tolist()}
+    assert all(any(b <= begin and end <= e for b, e in whole) for begin, end in few.segments.tolist())
     assert thinned(part, None) is part
 
 

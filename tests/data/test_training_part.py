@@ -34,7 +34,7 @@ def dataset(tmp_path, **options):
 
 
 def decoded(data, part="train"):
-    return data.tokenizer.decode(data.parts[part].tokens)
+    return data.tokenizer.decode(data.splits[part].tokens)
 
 
 def numbers(data, mark="#"):
@@ -63,9 +63,9 @@ def test_a_smaller_share_lies_in_a_larger_one_and_the_rest_is_untouched(tmp_path
     assert all(small < large for small, large in zip(kept, [*kept[1:], numbers(whole)], strict=True))
     for part in ("validation", "test"):
         for share in (1 / 32, 1 / 2):
-            less = dataset(tmp_path, share=share).parts[part]
-            assert np.array_equal(less.tokens, whole.parts[part].tokens)
-            assert np.array_equal(less.stretches, whole.parts[part].stretches)
+            less = dataset(tmp_path, share=share).splits[part]
+            assert np.array_equal(less.tokens, whole.splits[part].tokens)
+            assert np.array_equal(less.segments, whole.splits[part].segments)
 
 
 def test_a_share_is_spread_over_the_text():
@@ -90,7 +90,7 @@ def test_only_the_passage_is_trained_on_and_blocks_are_cut_at_its_ends(tmp_path)
     ]
     assert decoded(only) == "".join(expected)
     assert only.describe()["trained_on"] == {"training_characters": sum(map(len, expected)), "also": []}
-    assert len(only.parts["train"].stretches) < len(whole.parts["train"].stretches)
+    assert len(only.splits["train"].segments) < len(whole.splits["train"].segments)
     for part in ("validation", "test"):
         assert decoded(only, part) == decoded(whole, part)
     half = dataset(tmp_path, passages=[["BEGIN HERE", " END HERE"]], share=0.5)
@@ -112,8 +112,8 @@ def test_a_further_text_is_trained_on_and_never_tested_on(tmp_path, text):
     assert alphabets[1] == sorted({*alphabets[0], "é"})
     for part in ("validation", "test"):
         assert decoded(more, part) == decoded(whole, part)
-    stretches = more.parts["train"].stretches
-    assert stretches[-1].tolist() == [len(decoded(whole)), len(decoded(whole)) + len(other)]
+    segments = more.splits["train"].segments
+    assert segments[-1].tolist() == [len(decoded(whole)), len(decoded(whole)) + len(other)]
     (told,) = more.describe()["trained_on"]["also"]
     assert (told["name"], told["characters"], told["training_characters"]) == ("other.txt", len(other), len(other))
 
@@ -143,13 +143,13 @@ def test_long_texts_stay_on_disk_and_give_the_same_tokens(tmp_path, text, cache,
     lines = [line.rstrip() for line in text.split("\n")]
     options = {"also": [str(tmp_path / "other.txt")], "share": 0.5, "passages": [[lines[3], lines[33]]]}
     short = dataset(tmp_path, **options)
-    tokens = {part: short.parts[part].tokens.tolist() for part in PARTS}
+    tokens = {part: short.splits[part].tokens.tolist() for part in PARTS}
     described = short.describe()
     del short
     monkeypatch.setattr(reading_module, "LONG", 1_000)
     monkeypatch.setenv("VITRAL_CACHE", str(tmp_path / "another-cache"))
     long = dataset(tmp_path, **options)
-    assert {part: long.parts[part].tokens.tolist() for part in PARTS} == tokens
+    assert {part: long.splits[part].tokens.tolist() for part in PARTS} == tokens
     assert long.fingerprint == described["fingerprint"]
 
 

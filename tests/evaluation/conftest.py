@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pytest
 
-from vitral.data.store import Part
+from vitral.data.store import Split
 
 
 class Pieces:
@@ -40,15 +40,15 @@ def pieces() -> type[Pieces]:
 
 
 @pytest.fixture
-def part() -> Callable[..., Part]:
+def part() -> Callable[..., Split]:
     """A part made of stretches, each a list of tokens; one token that belongs to none lies between two."""
 
-    def make(*stretches: Sequence[int], dtype: type = np.uint8) -> Part:
+    def make(*segments: Sequence[int], dtype: type = np.uint8) -> Split:
         tokens: list[int] = []
         spans = []
-        for stretch in stretches:
-            spans.append((len(tokens), len(tokens) + len(stretch)))
-            tokens += [*stretch, 0]
-        return Part(np.array(tokens, dtype=dtype), np.array(spans, dtype=np.int64).reshape(-1, 2))
+        for segment in segments:
+            spans.append((len(tokens), len(tokens) + len(segment)))
+            tokens += [*segment, 0]
+        return Split(np.array(tokens, dtype=dtype), np.array(spans, dtype=np.int64).reshape(-1, 2))
 
     return make

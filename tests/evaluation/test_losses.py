@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.evaluation import PartLoss, evaluate_part
+from vitral.evaluation import SplitLoss, evaluate_split
 from vitral.model import ModelConfig, Transformer
 
 Make = Callable[..., Any]
@@ -28,9 +28,9 @@ def small(seed: int = 2, **config: Any) -> Transformer:
 def by_the_definition(model: Transformer, first: int) -> tuple[list[float], list[int]]:
     """Each scored target's loss and id, window after window and one at a time."""
     nats, scored = [], []
-    for stretch in STRETCHES:
-        for begin in range(0, len(stretch) - 1, CONTEXT):
-            window = stretch[begin : begin + CONTEXT + 1]
+    for segment in STRETCHES:
+        for begin in range(0, len(segment) - 1, CONTEXT):
+            window = segment[begin : begin + CONTEXT + 1]
             with torch.inference_mode():
                 log_probabilities = model.eval()(torch.tensor([window[:-1]]))[0].log_softmax(-1)
             for position, target in list(enumerate(window[1:]))[first:]:
@@ -54,7 +54,7 @@ def by_the_definition(model: Transformer, first: int) -> tuple[list[float], list
 def test_it_is_the_definition(attention: Any, first: int, batch_tokens: int, part: Make, pieces: Make) -> None:
     model = small(attention=attention)
     nats, scored = by_the_definition(model, first)
-    found = evaluate_part(model, part(*STRETCHES), pieces(PIECES), batch_tokens=batch_tokens)
+    found = evaluate_split(model, part(*STRETCHES), pieces(PIECES), batch_tokens=batch_tokens)
     assert found.loss == pytest.approx(sum(nats) / len(nats), rel=1e-6)
     assert found.num_targets == len(scored)
     assert found.num_bytes == sum(len(PIECES[token]) for token in scored)
@@ -62,19 +62,19 @@ def test_it_is_the_definition(attention: Any, first: int, batch_tokens: int, par
 
 
 def test_every_token_but_the_first_of_a_stretch_is_scored(part: Make, pieces: Make) -> None:
-    assert evaluate_part(small(), part(*STRETCHES), pieces(PIECES)).num_targets == sum(len(s) - 1 for s in STRETCHES)
+    assert evaluate_split(small(), part(*STRETCHES), pieces(PIECES)).num_targets == sum(len(s) - 1 for s in STRETCHES)
 
 
 def test_a_model_that_knows_nothing_is_as_unsure_as_the_vocabulary(part: Make, pieces: Make) -> None:
     model = small()
     torch.nn.init.zeros_(model.head_weight)
-    found = evaluate_part(model, part(*STRETCHES), pieces(PIECES))
+    found = evaluate_split(model, part(*STRETCHES), pieces(PIECES))
     assert found.loss == pytest.approx(math.log(7))
     assert found.perplexity == pytest.approx(7)
 
 
 def test_bits_by_hand() -> None:
-    found = PartLoss(loss=2 * math.log(2), num_targets=6, num_characters=8, num_bytes=24)
+    found = SplitLoss(loss=2 * math.log(2), num_targets=6, num_characters=8, num_bytes=24)
     assert found.perplexity == pytest.approx(4)
     assert found.bits_per_character == pytest.approx(12 / 8)
     assert found.bits_per_byte == pytest.approx(12 / 24)
@@ -90,16 +90,16 @@ def test_bits_by_hand() -> None:
 
 
 def test_a_loss_too_large_for_a_perplexity() -> None:
-    assert PartLoss(1000.0, 1, 1, 1).perplexity == math.inf
+    assert SplitLoss(1000.0, 1, 1, 1).perplexity == math.inf
 
 
 def test_many_small_losses_do_not_drown(part: Make, pieces: Make) -> None:
     # In float32 a sum of 30,000 losses near 2 would be off in the fifth digit.
     model = small()
-    found = [evaluate_part(model, part([6, 0, 3, 4] * n), pieces(PIECES)).loss for n in (5 * 50, 5 * 1500)]
+    found = [evaluate_split(model, part([6, 0, 3, 4] * n), pieces(PIECES)).loss for n in (5 * 50, 5 * 1500)]
     assert found[0] == pytest.approx(found[1], abs=0.01)
-    once = evaluate_part(model, part([6, 0, 3, 4] * 5 + [6]), pieces(PIECES)).loss
-    many = evaluate_part(model, part([6, 0, 3, 4] * 7500 + [6]), pieces(PIECES)).loss
+    once = evaluate_split(model, part([6, 0, 3, 4] * 5 + [6]), pieces(PIECES)).loss
+    many = evaluate_split(model, part([6, 0, 3, 4] * 7500 + [6]), pieces(PIECES)).loss
     assert many == pytest.approx(once, rel=1e-7)
 
 
@@ -108,7 +108,7 @@ def test_the_model_is_left_as_it_was(training: bool, part: Make, pieces: Make) -
     model = small().train(training)
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    first, second = (evaluate_part(model, part(*STRETCHES), pieces(PIECES)) for _ in range(2))
+    first, second = (evaluate_split(model, part(*STRETCHES), pieces(PIECES)) for _ in range(2))
     assert first == second
     assert model.training is training
     assert torch.equal(torch.get_rng_state(), state)
@@ -118,15 +118,15 @@ def test_the_mode_comes_back_after_an_error(part: Make, pieces: Make) -> None:
     model = small().train()
     model.register_forward_pre_hook(lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        evaluate_part(model, part(*STRETCHES), pieces(PIECES))
+        evaluate_split(model, part(*STRETCHES), pieces(PIECES))
     assert model.training
 
 
 def test_bad_input_is_refused(part: Make, pieces: Make) -> None:
     with pytest.raises(UsageError, match="the model has 7 tokens and the tokenizer 6"):
-        evaluate_part(small(), part(*STRETCHES), pieces(PIECES[:-1]))
+        evaluate_split(small(), part(*STRETCHES), pieces(PIECES[:-1]))
     with pytest.raises(UsageError, match="nothing to score"):
-        evaluate_part(small(), part([1]), pieces(PIECES))
+        evaluate_split(small(), part([1]), pieces(PIECES))
     prefix = small(attention={"mask": {"name": "prefix", "length": 4}})
     with pytest.raises(UsageError, match="nothing to score"):
-        evaluate_part(prefix, part([1, 2, 3]), pieces(PIECES))
+        evaluate_split(prefix, part([1, 2, 3]), pieces(PIECES))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.evaluation import NgramLines, WittenBell, bigram_entropy, line_name, ngram_lines, standing
+from vitral.evaluation import NgramBaselines, WittenBell, baseline_name, bigram_entropy, ngram_baselines, standing
 from vitral.evaluation import ngrams as module
 
 Make = Callable[..., Any]
@@ -24,13 +24,13 @@ STATELESS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 class Dictionaries:
     """The definition, with dictionaries and recursion."""
 
-    def __init__(self, stretches: Sequence[Sequence[int]], vocab: int, num_orders: int) -> None:
+    def __init__(self, segments: Sequence[Sequence[int]], vocab: int, num_orders: int) -> None:
         self.vocab = vocab
         self.followers: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
-        for stretch in stretches:
-            for at, token in enumerate(stretch):
+        for segment in segments:
+            for at, token in enumerate(segment):
                 for length in range(min(at, num_orders - 1) + 1):
-                    self.followers[tuple(stretch[at - length : at])][token] += 1
+                    self.followers[tuple(segment[at - length : at])][token] += 1
 
     def probability(self, token: int, context: tuple[int, ...]) -> float:
         lower = self.probability(token, context[1:]) if context else 1 / self.vocab
@@ -39,17 +39,17 @@ class Dictionaries:
             return lower
         return (followers[token] + len(followers) * lower) / (followers.total() + len(followers))
 
-    def nats(self, stretches: Sequence[Sequence[int]], order: int) -> list[float]:
+    def nats(self, segments: Sequence[Sequence[int]], order: int) -> list[float]:
         return [
-            -math.log(self.probability(stretch[at], tuple(stretch[max(0, at - order + 1) : at])))
-            for stretch in stretches
-            for at in range(1, len(stretch))
+            -math.log(self.probability(segment[at], tuple(segment[max(0, at - order + 1) : at])))
+            for segment in segments
+            for at in range(1, len(segment))
         ]
 
 
 @pytest.mark.parametrize("table", [0, 2**24], ids=["by sorting", "by table"])
 @STATELESS
-@given(train=STRETCHES, test=STRETCHES.filter(lambda stretches: any(len(s) > 1 for s in stretches)))
+@given(train=STRETCHES, test=STRETCHES.filter(lambda segments: any(len(s) > 1 for s in segments)))
 def test_it_is_the_definition(table: int, part: Make, train: list[list[int]], test: list[list[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "TABLE", table)
@@ -79,7 +79,7 @@ def test_by_hand(part: Make) -> None:
         pytest.approx([0.5, 0.3, 0.1, 0.1]),
         pytest.approx([0.5, 0.4, 0.1, 0.05]),
     ]
-    lines = ngram_lines(train, part([0, 0, 1, 2], [0, 2]), 4, orders=2)
+    lines = ngram_baselines(train, part([0, 0, 1, 2], [0, 2]), 4, orders=2)
     assert lines.orders == pytest.approx(
         {1: -math.log(0.5 * 0.3 * 0.1 * 0.1) / 4, 2: -math.log(0.5 * 0.4 * 0.1 * 0.05) / 4}
     )
@@ -98,26 +98,33 @@ def test_the_bigram_entropy_is_that_of_the_pairs(part: Make) -> None:
 
 
 @STATELESS
-@given(test=STRETCHES.filter(lambda stretches: any(len(s) > 1 for s in stretches)))
+@given(test=STRETCHES.filter(lambda segments: any(len(s) > 1 for s in segments)))
 def test_no_bigrams_beat_the_texts_own_entropy(part: Make, test: list[list[int]]) -> None:
-    lines = ngram_lines(part(*test), part(*test), VOCAB, orders=2)
+    lines = ngram_baselines(part(*test), part(*test), VOCAB, orders=2)
     assert lines.orders[2] >= lines.test_bigram_entropy - 1e-12
 
 
 def test_a_large_vocabulary_does_not_overflow(part: Make) -> None:
     vocab = 2**31 - 1
     train = [vocab - 1, vocab - 2, vocab - 1, vocab - 2, 0]
-    lines = ngram_lines(part(train, dtype=np.uint32), part(train, dtype=np.uint32), vocab, orders=3)
+    lines = ngram_baselines(part(train, dtype=np.uint32), part(train, dtype=np.uint32), vocab, orders=3)
     definition = Dictionaries([train], vocab, 3)
     for order in (1, 2, 3):
         assert lines.orders[order] == pytest.approx(float(np.mean(definition.nats([train], order))))
 
 
 def test_names_of_lines() -> None:
-    assert [line_name(order) for order in range(1, 7)] == ["unigram", "bigram", "trigram", "4-gram", "5-gram", "6-gram"]
+    assert [baseline_name(order) for order in range(1, 7)] == [
+        "unigram",
+        "bigram",
+        "trigram",
+        "4-gram",
+        "5-gram",
+        "6-gram",
+    ]
 
 
-LINES = NgramLines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
+LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_where_a_loss_stands(loss: float, where: str) -> None:
 
 
 def test_where_a_loss_stands_when_longer_is_worse() -> None:
-    lines = NgramLines({1: 3.0, 2: 2.0, 3: 2.2}, 1.0)
+    lines = NgramBaselines({1: 3.0, 2: 2.0, 3: 2.2}, 1.0)
     assert standing(2.1, lines) == "between the trigram and the bigram"
     assert standing(2.5, lines) == "between the unigram and the trigram"
     assert standing(1.9, lines) == "below the bigram line"
@@ -149,21 +156,21 @@ def test_a_loss_that_is_no_number_stands_nowhere() -> None:
 
 
 def test_lines_survive_plain_data() -> None:
-    assert NgramLines.from_plain(LINES.plain()) == LINES
+    assert NgramBaselines.from_plain(LINES.plain()) == LINES
 
 
 @pytest.mark.parametrize("plain", [{}, {"orders": 3}, {"orders": {"x": 1.0}, "test_bigram_entropy": 1.0}])
 def test_malformed_plain_data_is_refused(plain: dict) -> None:
     with pytest.raises(UsageError, match=r"^n-gram lines: malformed"):
-        NgramLines.from_plain(plain)
+        NgramBaselines.from_plain(plain)
 
 
 def test_bad_input_is_refused(part: Make) -> None:
     with pytest.raises(UsageError, match="orders must be at least 1"):
-        ngram_lines(part([0, 1]), part([0, 1]), 2, orders=0)
+        ngram_baselines(part([0, 1]), part([0, 1]), 2, orders=0)
     with pytest.raises(UsageError, match="nothing to score"):
-        ngram_lines(part([0, 1]), part([0], [1]), 2)
+        ngram_baselines(part([0, 1]), part([0], [1]), 2)
     with pytest.raises(UsageError, match="no pair"):
         bigram_entropy(part(), 2)
     with pytest.raises(UsageError, match="token 7 is outside the vocabulary of 2"):
-        ngram_lines(part([0, 7]), part([0, 1]), 2)
+        ngram_baselines(part([0, 7]), part([0, 1]), 2)

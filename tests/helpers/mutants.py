@@ -382,14 +382,16 @@ class _Maker:
                 changed = list(written)
                 changed[a], changed[b] = changed[b], changed[a]
                 value = float("".join(changed))
-                if abs(value - made[h][i][j]) > 1.5 * 10**-self.decimals and not self.blanks.get((self.where, h, i, j)):
+                if abs(value - made[h][i][j]) > 1.5 * 10**-self.decimals and not self.masking.get(
+                    (self.where, h, i, j)
+                ):
                     made[h][i][j] = value
                     self.about = f"cell {h},{i},{j}"
                     return made
         raise Again
 
     @property
-    def blanks(self) -> dict:
+    def masking(self) -> dict:
         """Cells that are not printed, by step, head, row and column."""
         pick = random.Random(f"{self.salt}blank")
         some = {step for step in self.printed if pick.random() < 0.15 and step not in ("weights", "output")}
@@ -404,14 +406,14 @@ class _Maker:
 
     def first_difference(self, honest: dict, slipped: dict) -> str | None:
         """The first printed step in which a printed number is more than one unit off."""
-        blanks, unit = self.blanks, 10**-self.decimals
+        masking, unit = self.masking, 10**-self.decimals
         for step in STEPS:
             if step not in self.printed or step not in honest:
                 continue
             for h, (before, after) in enumerate(zip(honest[step], slipped[step], strict=True)):
                 for i, rows in enumerate(zip(before, after, strict=True)):
                     for j, (a, b) in enumerate(zip(*rows, strict=True)):
-                        if a != b and not abs(a - b) <= 1.5 * unit and not blanks.get((step, h, i, j)):
+                        if a != b and not abs(a - b) <= 1.5 * unit and not masking.get((step, h, i, j)):
                             return step
         return None
 
@@ -433,7 +435,7 @@ class _Maker:
             per_head = name not in ("x", "token_embedding", "position_embedding", "w_o")
             lines.append(f"{name} = {value[0] if per_head and single else value}")
         lines.append("[claimed]")
-        blanks = self.blanks
+        masking = self.masking
         for step in STEPS:
             if step not in self.printed or step not in shown:
                 continue
@@ -441,7 +443,7 @@ class _Maker:
                 "["
                 + ", ".join(
                     "["
-                    + ", ".join(self.cell(value, blanks.get((step, h, i, j), False)) for j, value in enumerate(row))
+                    + ", ".join(self.cell(value, masking.get((step, h, i, j), False)) for j, value in enumerate(row))
                     + "]"
                     for i, row in enumerate(rows)
                 )

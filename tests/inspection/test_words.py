@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import BPETokenizer, CharTokenizer, Part
+from vitral.data import BPETokenizer, CharTokenizer, Split
 from vitral.inspection import (
     MinimalPair,
     co_occurrences,
@@ -29,11 +29,11 @@ TOKENIZER = BPETokenizer(((32, 116), (256, 104), (257, 101), (32, 97)))
 SPACED_T, SPACED_TH, SPACED_THE, SPACED_A = 256, 257, 258, 259
 
 
-def part_of(*stretches: str | list[int]) -> Part:
+def part_of(*segments: str | list[int]) -> Split:
     """These stretches as tokens."""
-    pieces = [np.array(TOKENIZER.encode(each) if isinstance(each, str) else each) for each in stretches]
+    pieces = [np.array(TOKENIZER.encode(each) if isinstance(each, str) else each) for each in segments]
     ends = np.cumsum([0, *map(len, pieces)])
-    return Part(np.concatenate(pieces).astype(np.uint16), np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
+    return Split(np.concatenate(pieces).astype(np.uint16), np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
 
 
 def test_cosines_are_angles_and_a_zero_vector_is_like_nothing() -> None:

@@ -147,14 +147,14 @@ def test_asked_to_stop_during_an_evaluation(
     """The evaluation is left, what was trained is saved, and the evaluation is done again after the resume."""
     from vitral.training import loop
 
-    asked, pass_over = [], loop.evaluate_part
+    asked, pass_over = [], loop.evaluate_split
 
     def interrupted(*given, tick, **options):
         if not asked:
             asked.append(signal.raise_signal(signal.SIGTERM))
         return pass_over(*given, tick=tick, **options)
 
-    monkeypatch.setattr(loop, "evaluate_part", interrupted)
+    monkeypatch.setattr(loop, "evaluate_split", interrupted)
     folder = train(config, tmp_path / "run")
     ended = folder.metrics("end")[-1]
     assert (ended["step"], ended["finished"]) == (5, False)
@@ -173,7 +173,7 @@ def test_one_writer_at_a_time(config: RunConfig, tmp_path: Path) -> None:
                 resume(tmp_path / "run")
             complaints.append(str(refused.value))
 
-    folder = train(config, tmp_path / "run", reporter=second)
+    folder = train(config, tmp_path / "run", callback=second)
     assert len(complaints) == 1
     assert f"process {os.getpid()} on " in complaints[0]
     assert "\n" not in complaints[0]
@@ -188,7 +188,7 @@ def test_a_changed_configuration_is_refused_key_by_key(config: RunConfig, tmp_pa
         if event["event"] == "step" and event["step"] == 4:
             signal.raise_signal(signal.SIGINT)
 
-    folder = train(config, tmp_path / "run", reporter=stop)
+    folder = train(config, tmp_path / "run", callback=stop)
     written = (folder.path / "config.toml").read_text(encoding="utf-8")
     (folder.path / "config.toml").write_text(
         written.replace("learning_rate = 0.02", "learning_rate = 0.03").replace('scale = "sqrt"', 'scale = "linear"'),

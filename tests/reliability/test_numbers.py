@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reliability.conftest import STEPS, Tally, last_bytes, scaled
 from vitral.core.errors import TrainingStopped
-from vitral.data import Batches, CharTokenizer, encode_parts, split_text
+from vitral.data import Batches, CharTokenizer, encode_splits, split_text
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, loop, resume, train
@@ -25,20 +25,20 @@ def inject(patch: pytest.MonkeyPatch, place: str, step: int, value: float, which
     """Put a bad number somewhere at a step."""
     loss_of, norm = loop.loss_of, torch.nn.utils.get_total_norm
 
-    def bad_loss(session, at, micro, chain=""):
+    def bad_loss(trainer, at, micro, chain=""):
         if at == step - 1 and micro == 0:
-            parameters = list(session.model.parameters())
+            parameters = list(trainer.model.parameters())
             if place == "weight":
                 parameters[which % len(parameters)].data.view(-1)[0] = value
             if place == "optimizer":
-                states = [v for part in session.optimizer.parts for s in part.state.values() for v in s.values()]
+                states = [v for part in trainer.optimizer.parts for s in part.state.values() for v in s.values()]
                 states = [state for state in states if state.numel() > 1]
                 states[which % len(states)].view(-1)[-1] = value
-        loss, chain = loss_of(session, at, micro, chain)
+        loss, chain = loss_of(trainer, at, micro, chain)
         if at == step - 1 and place == "loss" and micro == 1:
             loss = loss * value
         if at == step - 1 and place == "gradient" and micro == 1:
-            parameters = list(session.model.parameters())
+            parameters = list(trainer.model.parameters())
             parameters[which % len(parameters)].register_hook(lambda gradient: torch.full_like(gradient, value))
         return loss, chain
 
@@ -127,12 +127,12 @@ def test_no_window_sees_what_is_held_out(tally: Tally, size: int, split: str, co
     for part, spans in blocks.items():
         for begin, end in spans:
             text[begin:end] = letters[part].encode() * (end - begin)
-    parts = encode_parts(text.decode(), blocks, CharTokenizer("abc"))
+    parts = encode_splits(text.decode(), blocks, CharTokenizer("abc"))
     for place, part in enumerate(letters, start=1):
         assert set(parts[part].tokens.tolist()) == {place}
     # Positions instead of characters: a window's are consecutive, so it crosses no gap between two blocks.
     placed = np.concatenate([np.arange(begin, end) for begin, end in blocks["train"]])
-    train_part = type(parts["train"])(placed, parts["train"].stretches)
+    train_part = type(parts["train"])(placed, parts["train"].segments)
     try:
         batches = Batches(train_part, context_length=context, batch_size=16, seed=seed)
     except ValueError:

@@ -57,15 +57,15 @@ def outcome(path: Path, tokenizer: object, newlines: str = "keep") -> str | None
         assert "\n" not in str(error), str(error)[:300]
         assert str(error).isprintable(), str(error)[:300]
         return str(error)
-    tokens = [int(token) for part in ("train", "validation", "test") for token in dataset.parts[part].tokens[:9000]]
+    tokens = [int(token) for part in ("train", "validation", "test") for token in dataset.splits[part].tokens[:9000]]
     text = "".join(pieces(corpus.text))
     if len(text) <= 9000:
         assert dataset.tokenizer.decode(tokens) == text
     sample = text[:50_000]
     assert dataset.tokenizer.decode(dataset.tokenizer.encode(sample)) == sample
-    total = sum(part.tokens.size for part in dataset.parts.values())
+    total = sum(part.tokens.size for part in dataset.splits.values())
     assert total >= 1
-    assert all(part.tokens.max(initial=0) < dataset.tokenizer.vocab_size for part in dataset.parts.values())
+    assert all(part.tokens.max(initial=0) < dataset.tokenizer.vocab_size for part in dataset.splits.values())
     return None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitral.evaluation import NgramLines
+from vitral.evaluation import NgramBaselines
 from vitral.studies import ArmResult, RunResult, StudyResult, run_study, study_named
 from vitral.studies.design import resolve
 from vitral.studies.results import run_path
@@ -16,7 +16,7 @@ Made = Callable[..., StudyResult]
 WHOLE = study_named("no-attention")
 FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4]})
 """The study `no-attention` with its first four arms."""
-LINES = NgramLines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
+LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
 BASE = RunConfig.parse({"model": {"context_length": 7, "d_model": 12, "num_heads": 3}, "training": {"steps": 10}})
 
 
@@ -52,7 +52,7 @@ def made(tmp_path: Path) -> Made:
             first_seeds=tuple(first_seeds or seeds),
             arms=arms,
             lines=LINES,
-            curve_lines=LINES,
+            curve_baselines=LINES,
             corpus={"source": "made-up", "sha256": "ab" * 32},
             environment={"vitral": "0.0", "python": "3"},
             folder=tmp_path,

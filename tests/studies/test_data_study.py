@@ -10,7 +10,7 @@ import pytest
 from vitral.core.config import merge
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, prepare
-from vitral.evaluation import NgramLines, evaluate_part
+from vitral.evaluation import NgramBaselines, evaluate_split
 from vitral.figures.sections import Paragraph, Table
 from vitral.model import cost
 from vitral.runs import load_run
@@ -45,7 +45,7 @@ def made(tmp_path: Path, study: Study, budget, losses, seeds=SEEDS, spread=0.002
         values = [losses[arm.arm.name] + spread * (z + 3 * y) for z, y in zip(own, common, strict=True)]
         runs = tuple(RunResult(s, tmp_path, ((1, v),), None, None, v, 1.0) for s, v in zip(seeds, values, strict=True))
         arms.append(ArmResult(arm.arm, arm.config.plain(), arm.num_parameters, arm.flops_per_token, runs))
-    lines = NgramLines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
+    lines = NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
     return StudyResult(
         study.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, tmp_path, budget
     )
@@ -124,16 +124,16 @@ def run(tmp_path_factory) -> Trained:
 
 def test_what_is_measured_of_the_amount(run):
     measured = AMOUNTS.measure(run)
-    train_part, tokenizer = run.dataset.parts["train"], run.dataset.tokenizer
-    text, test = (tokenizer.decode(run.dataset.parts[part].tokens) for part in ("train", "test"))
+    train_part, tokenizer = run.dataset.splits["train"], run.dataset.tokenizer
+    text, test = (tokenizer.decode(run.dataset.splits[part].tokens) for part in ("train", "test"))
     assert measured["tokens"] == measured["bytes"] == len(text.encode()) == len(train_part.tokens)
     assert measured["characters"] == len(text) < measured["bytes"]
     assert measured["passes"] == pytest.approx(5 * 3 * 2 * 7 / len(train_part.tokens))
-    common = prepare(run.dataset.config.model_copy(update={"share": 1 / 32})).parts["train"]
+    common = prepare(run.dataset.config.model_copy(update={"share": 1 / 32})).splits["train"]
     known = tokenizer.decode(common.tokens)
     assert known in text
     assert len(known) < len(text)
-    assert measured["train_loss"] == evaluate_part(run.run.model, common, tokenizer).loss
+    assert measured["train_loss"] == evaluate_split(run.run.model, common, tokenizer).loss
     words = test.split()
     # A word cut at the part's border is not among the training words either.
     assert measured["words_seen"] == pytest.approx(1 - words.count("zebra") / len(words), abs=2 / len(words))
@@ -142,7 +142,7 @@ def test_what_is_measured_of_the_amount(run):
 
 def test_what_is_measured_of_tokens(run):
     measured = TEXT_UNITS.measure(run)
-    test = run.dataset.parts["test"]
+    test = run.dataset.splits["test"]
     text = run.dataset.tokenizer.decode(test.tokens)
     assert measured["characters_per_token"] == pytest.approx(len(text) / len(text.encode()))
     assert measured["context_characters"] == pytest.approx(7 * measured["characters_per_token"])
@@ -166,12 +166,12 @@ def test_where_a_run_stands_on_the_scaling_laws(run):
 def test_characters_per_token_of_pairs_by_hand(tmp_path):
     (tmp_path / "t.txt").write_text("abab" * 3_000, encoding="utf-8")
     data = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": "byte", "split": "tail"}))
-    assert characters_per_token(data.parts["test"], data.tokenizer) == 1.0
+    assert characters_per_token(data.splits["test"], data.tokenizer) == 1.0
     (tmp_path / "t.txt").write_text("éa" * 3_000, encoding="utf-8")
     data = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": "byte", "split": "tail"}))
-    assert characters_per_token(data.parts["test"], data.tokenizer) == pytest.approx(2 / 3)
+    assert characters_per_token(data.splits["test"], data.tokenizer) == pytest.approx(2 / 3)
     pairs = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": "bpe", "split": "tail"}))
-    assert characters_per_token(pairs.parts["test"], pairs.tokenizer) > 1.5
+    assert characters_per_token(pairs.splits["test"], pairs.tokenizer) > 1.5
 
 
 def test_less_text_and_less_variety_are_worse_where_they_are(tmp_path):
@@ -388,6 +388,6 @@ def shakespeare_amounts():
     names = ("thirty-second", "one-genre", "one-play", "all", "english-portuguese")
     arms = {arm.arm.name: arm.config.corpus for arm in resolved(DATA, "quick", corpus={"source": "shakespeare"})}
     try:
-        return [len(prepare(arms[name]).parts["train"].tokens) for name in names]
+        return [len(prepare(arms[name]).splits["train"].tokens) for name in names]
     except UsageError as error:
         pytest.skip(f"needs both texts: {error}")

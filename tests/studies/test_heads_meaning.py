@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import BPETokenizer, CorpusConfig, Part, prepare
+from vitral.data import BPETokenizer, CorpusConfig, Split, prepare
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Table
 from vitral.figures.style import svg_bytes
@@ -331,7 +331,7 @@ def test_without_attention_both_senses_have_one_vector(tiny: RunConfig) -> None:
 def test_the_passage_before_a_sentence_ends_a_line() -> None:
     tokenizer = BPETokenizer(())
     tokens = np.frombuffer(b"a\nbcd\nef\n\ngh", dtype=np.uint8).astype(np.uint16)
-    part = Part(tokens, np.array([[0, 2], [2, 12]]))
+    part = Split(tokens, np.array([[0, 2], [2, 12]]))
     assert bytes(passage(tokenizer, part, 4).tolist()) == b"bcd\n"
     assert bytes(passage(tokenizer, part, 6).tolist()) == b"cd\nef\n"
     assert torch.equal(passage(tokenizer, part, 11), torch.full((11,), 10))

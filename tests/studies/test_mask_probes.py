@@ -107,10 +107,10 @@ class TestFilling:
 
     def test_continuing_reads_the_last_place_or_a_blank_after_it(self) -> None:
         contexts = some_windows()[:, :6]
-        causal, blanks = asked("causal"), asked("bidirectional", blank=0)
+        causal, masking = asked("causal"), asked("bidirectional", blank=0)
         with_blank = torch.cat([contexts, torch.zeros(5, 1, dtype=torch.int64)], dim=1)
         assert torch.equal(continuing(causal, contexts), causal.logs(contexts, 5))
-        assert torch.equal(continuing(blanks, contexts), blanks.logs(with_blank, 6))
+        assert torch.equal(continuing(masking, contexts), masking.logs(with_blank, 6))
         assert (continuing(causal, contexts)[:, 0] == -torch.inf).all()  # a special is no answer
 
     def test_answers_by_hand(self) -> None:
@@ -198,7 +198,7 @@ class TestWorks:
         for part, found in parts.items():
             counts = np.bincount(found.works, minlength=len(titles))
             assert set(counts.tolist()) == {len(found.works) // len(titles)}
-            stored = dataset.tokenizer.decode(np.asarray(dataset.parts[part].tokens))
+            stored = dataset.tokenizer.decode(np.asarray(dataset.splits[part].tokens))
             assert all(dataset.tokenizer.decode(row.numpy()) in stored for row in found.tokens)
         if are_works:
             letter = {"THE KING": "b", "A STORM": "f", "TWO FOOLS": "j", "THE END": "n", "LOST": "v"}
@@ -496,14 +496,14 @@ class TestUses:
         from dataclasses import replace
 
         from vitral.core.config import merge
-        from vitral.data import Part
+        from vitral.data import Split
         from vitral.runs import LoadedRun, RunFolder
 
         config = RunConfig.parse(merge(tiny.plain(), {"model": model}))
         dataset = prepare(config.corpus)
         if text is not None:
-            part = Part(np.ones(text, dtype=np.uint16), np.array([[0, text]]))
-            dataset = replace(dataset, parts={**dataset.parts, "test": part})
+            part = Split(np.ones(text, dtype=np.uint16), np.array([[0, text]]))
+            dataset = replace(dataset, parts={**dataset.splits, "test": part})
         fresh = Transformer(config.model, dataset.tokenizer.vocab_size, seed=1).eval()
         run = LoadedRun(RunFolder(Path("no-folder-is-read")), fresh, dataset.tokenizer, config.plain(), 0)
         with pytest.raises(UsageError, match=why):
@@ -560,6 +560,6 @@ def test_windows_stay_in_their_stretch(made_part: Callable[[], Any]) -> None:
 
 @pytest.fixture
 def made_part() -> Callable[[], Any]:
-    from vitral.data import Part
+    from vitral.data import Split
 
-    return lambda: Part(np.arange(16, dtype=np.uint8), np.array([[0, 10], [10, 11], [11, 16]]))
+    return lambda: Split(np.arange(16, dtype=np.uint8), np.array([[0, 10], [10, 11], [11, 16]]))

@@ -31,7 +31,7 @@ class Counting:
         assert not trained.run.model.training
         self.asked.append((trained.arm, trained.seed))
         weight = trained.run.model.token_embedding.weight.detach()
-        return {"norm": float(weight.norm()), "parts": len(trained.dataset.parts)}
+        return {"norm": float(weight.norm()), "parts": len(trained.dataset.splits)}
 
     def of_study(self, setting: Setting) -> dict:
         """A number of the study."""

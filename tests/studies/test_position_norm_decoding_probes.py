@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import Dataset, Part, prepare, windows
+from vitral.data import Dataset, Split, prepare, windows
 from vitral.data.tokenizers import ByteTokenizer, CharTokenizer
 from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
-from vitral.evaluation import WittenBell, evaluate_part, longest_copy, training_text
+from vitral.evaluation import WittenBell, evaluate_split, longest_copy, training_text
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.runs import LoadedRun, load_run
 from vitral.studies import StudyResult
@@ -35,11 +35,11 @@ def config(**changes: Any) -> ModelConfig:
     return ModelConfig.parse({"context_length": CONTEXT, "d_model": 12, "num_heads": 2, "num_layers": 3} | changes)
 
 
-def part(num: int, vocab: int = 7, stretches: int = 1) -> Part:
+def part(num: int, vocab: int = 7, segments: int = 1) -> Split:
     """Random tokens, in stretches of one length."""
     tokens = np.random.default_rng(num).integers(vocab, size=num).astype(np.uint8)
-    ends = np.linspace(0, num, stretches + 1).astype(np.int64)
-    return Part(tokens, np.stack([ends[:-1], ends[1:]], axis=1))
+    ends = np.linspace(0, num, segments + 1).astype(np.int64)
+    return Split(tokens, np.stack([ends[:-1], ends[1:]], axis=1))
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +100,17 @@ class TestByPosition:
         starts = by_position.window_starts(text, CONTEXT, 100)
         nats = by_position.window_nats(run.model, text, starts, CONTEXT)
         assert nats.shape == (5, CONTEXT)
-        assert nats.mean() == pytest.approx(evaluate_part(run.model, text, run.tokenizer).loss, rel=1e-6)
+        assert nats.mean() == pytest.approx(evaluate_split(run.model, text, run.tokenizer).loss, rel=1e-6)
 
     def test_each_number_is_the_loss_of_its_own_target(self, run: LoadedRun) -> None:
         text = part(3 * CONTEXT, run.tokenizer.vocab_size)
         nats = by_position.window_nats(run.model, text, np.array([2, 5]), CONTEXT)
-        inputs, targets = next(windows(Part(text.tokens, np.array([[5, 6 + CONTEXT]])), CONTEXT, 1))
+        inputs, targets = next(windows(Split(text.tokens, np.array([[5, 6 + CONTEXT]])), CONTEXT, 1))
         laws = run.model(inputs).detach().log_softmax(-1)
         assert nats[1, 3] == pytest.approx(-float(laws[0, 3, targets[0, 3]]), rel=1e-5)
 
     def test_windows_stay_in_their_stretch_and_are_spread(self) -> None:
-        text = part(60, stretches=3)
+        text = part(60, segments=3)
         starts = by_position.window_starts(text, CONTEXT, 100)
         assert starts.tolist() == [0, 8, 20, 28, 40, 48]
         assert by_position.window_starts(text, CONTEXT, 3).tolist() == [0, 20, 40]
@@ -152,7 +152,7 @@ class TestByPosition:
         assert beyond["why"] == "it takes 31 test tokens in a row, and there are 30"
 
     def test_a_text_without_a_whole_window_says_so(self, trained: Trained) -> None:
-        short = replace(trained.dataset, parts=dict(trained.dataset.parts) | {"test": part(CONTEXT)})
+        short = replace(trained.dataset, parts=dict(trained.dataset.splits) | {"test": part(CONTEXT)})
         with pytest.raises(UsageError, match="the test part has no 9 tokens in a row"):
             by_position.measure(replace(trained, dataset=short))
 
@@ -359,7 +359,7 @@ class TestGradients:
         model = trained.run.model
         fresh = Transformer(model.config, model.vocab_size, seed=trained.seed).eval()
         batches = gradient_by_layer.Batches(
-            trained.dataset.parts["train"], context_length=CONTEXT, batch_size=16, seed=0
+            trained.dataset.splits["train"], context_length=CONTEXT, batch_size=16, seed=0
         )
         assert measured["fresh"] == gradient_by_layer.gradients(fresh, *batches.batch(0))
         assert measured["fresh"] != measured["trained"]
@@ -418,7 +418,7 @@ class TestStrategies:
     """Every strategy on the same prompts."""
 
     def test_pieces_are_fixed_apart_and_within_their_stretches(self) -> None:
-        text = Part(np.arange(1, 201, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
+        text = Split(np.arange(1, 201, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
         tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
         rows = decoding.cut(text, tokenizer, 5, 8, 9)
         assert rows.tolist() == decoding.cut(text, tokenizer, 5, 8, 9).tolist()
@@ -427,7 +427,7 @@ class TestStrategies:
         assert all((row[0] - 1) // 100 == (row[-1] - 1) // 100 and row[-1] - row[0] == 12 for row in rows)
 
     def test_continuations_are_as_long_as_the_longest_stretch_allows(self) -> None:
-        text = Part(np.arange(1, 51, dtype=np.uint8), np.array([[0, 20], [20, 50]]))
+        text = Split(np.arange(1, 51, dtype=np.uint8), np.array([[0, 20], [20, 50]]))
         tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
         assert decoding.cut(text, tokenizer, 5, 800, 9).tolist() == [list(range(21, 51))]
         assert decoding.cut(text, tokenizer, 29, 800, 9).shape == (1, 30)
@@ -437,7 +437,7 @@ class TestStrategies:
     def test_no_prompt_begins_or_ends_inside_a_character(self) -> None:
         tokenizer = ByteTokenizer()
         tokens = tokenizer.encode("aé" * 50)[1:-2].astype(np.uint8)
-        text = Part(tokens, np.array([[1, len(tokens)]]))  # begins with the second byte of é
+        text = Split(tokens, np.array([[1, len(tokens)]]))  # begins with the second byte of é
         rows = decoding.cut(text, tokenizer, 4, 7, 100)
         assert len(rows) > 5
         for row in rows:
@@ -459,7 +459,7 @@ class TestStrategies:
     def test_the_text_of_a_prompt_is_what_generate_gives_for_its_number(
         self, run: LoadedRun, dataset: Dataset, sampling: Sampling
     ) -> None:
-        prompts = decoding.cut(dataset.parts["test"], run.tokenizer, 5, 19, 3)[:, :5]
+        prompts = decoding.cut(dataset.splits["test"], run.tokenizer, 5, 19, 3)[:, :5]
         written = decoding.sampled(run.model, run.tokenizer, prompts, 19, sampling, 7)
         for number, row in enumerate(prompts):
             options = GenerateOptions(first_sample=number)
@@ -480,7 +480,7 @@ class TestStrategies:
 
     def test_rows_are_scored_by_the_longest_counted_order(self) -> None:
         """Of `abab`: p(b) = (2 + 2 · ½) / (4 + 2) = ½ and p(b | a) = (2 + 1 · ½) / (2 + 1) = 5/6."""
-        counted = WittenBell(Part(np.array([0, 1, 0, 1], np.uint8), np.array([[0, 4]])), 2, 2)
+        counted = WittenBell(Split(np.array([0, 1, 0, 1], np.uint8), np.array([[0, 4]])), 2, 2)
         nats = decoding.row_nats(counted, np.array([[0, 1], [0, 1]]))
         assert nats.shape == (2, 1)
         assert nats[:, 0] == pytest.approx([-math.log(5 / 6)] * 2)
@@ -491,7 +491,7 @@ class TestStrategies:
         assert strategies == measured
         assert list(measured["strategies"])[:3] == [strategies_shown.TRUTH, "greedy", decoding.BEAM]
         assert len(measured["strategies"]) == len(decoding.SAMPLINGS) + 2
-        test = trained.run.tokenizer.decode(trained.dataset.parts["test"].tokens)
+        test = trained.run.tokenizer.decode(trained.dataset.splits["test"].tokens)
         for prompt, row in zip(measured["prompts"], measured["strategies"][strategies_shown.TRUTH], strict=True):
             assert prompt + row["text"] in test
         known = training_text(trained.dataset)

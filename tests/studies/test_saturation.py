@@ -13,7 +13,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.core.taps import Editor
-from vitral.data import Dataset, Part, prepare
+from vitral.data import Dataset, Split, prepare
 from vitral.figures.sections import Table
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.runs import load_run
@@ -113,7 +113,7 @@ class TestModels:
             saturation.state_of(model, ids[:, :-1], ids[:, 1:])
 
     def test_windows_are_whole_and_within_a_stretch(self) -> None:
-        part = Part(np.arange(100, dtype=np.uint8), np.array([[0, 9], [9, 60], [60, 100]]))
+        part = Split(np.arange(100, dtype=np.uint8), np.array([[0, 9], [9, 60], [60, 100]]))
         inputs, targets = saturation.whole_windows(part, 7, 5)
         assert inputs.shape == (5, 7)
         assert torch.equal(inputs + 1, targets)
@@ -165,7 +165,7 @@ class TestRunProbe:
         self, measured: Mapping[str, Mapping[int, Plain]], tiny: RunConfig, dataset: Dataset
     ) -> None:
         model = Transformer(tiny.model, dataset.tokenizer.vocab_size, seed=5).eval()
-        pairs = saturation.whole_windows(dataset.parts["test"], 11, saturation.WINDOWS["quick"])
+        pairs = saturation.whole_windows(dataset.splits["test"], 11, saturation.WINDOWS["quick"])
         assert measured["sqrt"][5]["fresh"] == saturation.state_of(model, *pairs)
         assert measured["sqrt"][5]["trained"]["loss"] < measured["sqrt"][5]["fresh"]["loss"]
 

@@ -10,7 +10,7 @@ import pytest
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.evaluation import NgramLines
+from vitral.evaluation import NgramBaselines
 from vitral.figures.sections import Table
 from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
@@ -259,7 +259,7 @@ def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tupl
         )
         plain = resolved.config.plain()
         arms.append(ArmResult(resolved.arm, plain, resolved.num_parameters, resolved.flops_per_token, runs))
-    lines = NgramLines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
+    lines = NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
     result = StudyResult(study, arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, tmp_path, budget)
     return result, measured
 

@@ -71,11 +71,11 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
         seen[current[0]].append(hashlib.sha256(inputs.numpy().tobytes() + targets.numpy().tobytes()).hexdigest())
         return inputs, targets
 
-    def reporter(event) -> None:
+    def callback(event) -> None:
         current[0] = event["run"]
 
     monkeypatch.setattr(Batches, "batch", spied)
-    run_study(FOUR, tiny, tmp_path / "s", seeds=[1, 2], reporter=reporter)
+    run_study(FOUR, tiny, tmp_path / "s", seeds=[1, 2], callback=callback)
     first, second = [seen[n] for n in (1, 2, 3, 4)], [seen[n] for n in (5, 6, 7, 8)]
     assert len(first[0]) == tiny.training.steps
     assert all(batches == first[0] for batches in first)
@@ -85,7 +85,7 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
 
 def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult) -> None:
     log = Log()
-    again = run_study(FOUR, tiny, trained.folder, seeds=[5, 7], reporter=log)
+    again = run_study(FOUR, tiny, trained.folder, seeds=[5, 7], callback=log)
     assert again == trained
     assert {state for _, _, state in log.states} == {"found"}
     assert len(log.states) == 8
@@ -94,7 +94,7 @@ def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult
 def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, tmp_path: Path) -> None:
     run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
     log = Log()
-    more = run_study(PAIR, tiny, tmp_path / "s", seeds=[2, 3], reporter=log)
+    more = run_study(PAIR, tiny, tmp_path / "s", seeds=[2, 3], callback=log)
     assert log.states == [("pre", 2, "found"), ("post", 2, "found"), ("pre", 3, "train"), ("post", 3, "train")]
     assert (more.seeds, more.first_seeds) == ((2, 3), (2,))
     with pytest.raises(UsageError, match=r"seeds not asked for here \(2\)"):
@@ -105,9 +105,9 @@ def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, tmp_path: Path) 
 def test_an_interrupted_study_goes_on_to_the_same_numbers(tiny: RunConfig, tmp_path: Path, step: int) -> None:
     whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
     with pytest.raises(KeyboardInterrupt):
-        run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], reporter=Log(("step", 2, step)))
+        run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], callback=Log(("step", 2, step)))
     log = Log()
-    cut = run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], reporter=log)
+    cut = run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], callback=log)
     # Before the first checkpoint (at step 3) there is nothing to resume.
     assert log.states == [("pre", 2, "found"), ("post", 2, "resume" if step > 3 else "train")]
     assert [arm.losses for arm in cut.arms] == [arm.losses for arm in whole.arms]
@@ -115,14 +115,14 @@ def test_an_interrupted_study_goes_on_to_the_same_numbers(tiny: RunConfig, tmp_p
 
 
 def test_a_run_asked_to_stop_ends_its_step_and_goes_on_next_time(tiny: RunConfig, tmp_path: Path) -> None:
-    def reporter(event) -> None:
+    def callback(event) -> None:
         if (event["event"], event["run"], event.get("step")) == ("step", 1, 2):
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        run_study(PAIR, tiny, tmp_path / "s", seeds=[2], reporter=reporter)
+        run_study(PAIR, tiny, tmp_path / "s", seeds=[2], callback=callback)
     log = Log()
-    run_study(PAIR, tiny, tmp_path / "s", seeds=[2], reporter=log)
+    run_study(PAIR, tiny, tmp_path / "s", seeds=[2], callback=log)
     assert log.states == [("pre", 2, "resume"), ("post", 2, "train")]
 
 
@@ -144,13 +144,13 @@ def test_an_arm_that_diverges_is_a_result(tiny: RunConfig, tmp_path: Path) -> No
     assert "stopped before step" in stopped
     assert str(tmp_path) not in stopped
     log = Log()
-    assert run_study(study, tiny, tmp_path / "s", seeds=[2, 3], reporter=log) == result
+    assert run_study(study, tiny, tmp_path / "s", seeds=[2, 3], callback=log) == result
     assert {state for _, _, state in log.states} == {"found"}
 
 
 def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
     losses = itertools.cycle([1.0, math.nan])  # validation, test
-    monkeypatch.setattr("vitral.training.loop.evaluate_part", lambda *_, **__: SimpleNamespace(loss=next(losses)))
+    monkeypatch.setattr("vitral.training.loop.evaluate_split", lambda *_, **__: SimpleNamespace(loss=next(losses)))
     result = run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
     assert result.arms[0].losses == {}
     assert "the test loss is nan" in (result.arms[0].runs[0].stopped or "")
@@ -195,7 +195,7 @@ def test_a_run_killed_between_its_last_loss_and_its_last_weights_is_resumed(tiny
     assert '"evaluation"' in lines[-1]
     (folder.path / "last").write_text(sorted(folder.steps.iterdir())[-1].name + "\n")
     log = Log()
-    again = run_study(PAIR, tiny, tmp_path / "killed", seeds=[2], reporter=log)
+    again = run_study(PAIR, tiny, tmp_path / "killed", seeds=[2], callback=log)
     assert log.states == [("pre", 2, "found"), ("post", 2, "resume")]
     assert [arm.losses for arm in again.arms] == [arm.losses for arm in straight.arms]
 
@@ -208,8 +208,8 @@ def test_losses_are_of_the_whole_test_part_though_less_is_measured_while_trainin
     whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
     assert [arm.losses for arm in result.arms] == [arm.losses for arm in whole.arms]
     assert result.arms[0].runs[0].curve[-1][1] != whole.arms[0].runs[0].curve[-1][1]
-    assert result.lines == whole.lines == whole.curve_lines
-    assert result.curve_lines != result.lines
+    assert result.lines == whole.lines == whole.curve_baselines
+    assert result.curve_baselines != result.lines
 
 
 def test_what_a_kill_left_of_a_record_is_no_hindrance(tiny: RunConfig, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from vitral.api.run import Run
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import prepare
-from vitral.evaluation import Blanks, evaluate_part
+from vitral.evaluation import Masking, evaluate_split
 from vitral.runs import RunFolder, load_run
 from vitral.training import RunConfig, TrainingConfig, resume, train
 from vitral.training.config import comparable
-from vitral.training.objectives import IGNORED, Masked, pose
+from vitral.training.objectives import IGNORED, Masked, make_inputs
 
 Configured = Callable[..., RunConfig]
 BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
@@ -35,22 +35,22 @@ class TestBlanks:
     @pytest.mark.parametrize(("rate", "time", "count"), [(0.15, 7, 1), (0.15, 64, 10), (0.01, 11, 1), (0.5, 5, 2)])
     def test_every_window_has_as_many(self, rate: float, time: int, count: int) -> None:
         tokens = torch.arange(1, 1 + 13 * time).reshape(13, time)
-        inputs, hidden = Blanks(rate, 0).hide(tokens, numpy_stream(1, "test"))
+        inputs, hidden = Masking(rate, 0).hide(tokens, numpy_stream(1, "test"))
         assert hidden.sum(dim=1).tolist() == [count] * 13
         assert (inputs[hidden] == 0).all()
         assert (inputs[~hidden] == tokens[~hidden]).all()
 
     def test_every_place_is_hidden_equally_often(self) -> None:
         tokens = torch.ones(7000, 11, dtype=torch.int64)
-        _, hidden = Blanks(0.3, 0).hide(tokens, numpy_stream(2, "test"))
+        _, hidden = Masking(0.3, 0).hide(tokens, numpy_stream(2, "test"))
         share, expected = hidden.double().mean(dim=0), 3 / 11
         assert (share - expected).abs().max() < 4.5 * (expected * (1 - expected) / 7000) ** 0.5
 
     def test_windows_one_after_the_other_get_what_they_get_together(self) -> None:
-        tokens, blanks = torch.ones(7, 11, dtype=torch.int64), Blanks(0.3, 0)
-        _, together = blanks.hide(tokens, numpy_stream(3, "test"))
+        tokens, masking = torch.ones(7, 11, dtype=torch.int64), Masking(0.3, 0)
+        _, together = masking.hide(tokens, numpy_stream(3, "test"))
         stream = numpy_stream(3, "test")
-        apart = [blanks.hide(piece, stream)[1] for piece in tokens.split(3)]
+        apart = [masking.hide(piece, stream)[1] for piece in tokens.split(3)]
         assert torch.equal(torch.cat(apart), together)
 
 
@@ -58,10 +58,10 @@ class TestPose:
     batch = (torch.arange(1, 78).reshape(7, 11), torch.arange(2, 79).reshape(7, 11))
 
     def test_without_blanks_it_is_the_batch_itself(self) -> None:
-        assert pose(self.batch, None, 1, 0, 0) is self.batch
+        assert make_inputs(self.batch, None, 1, 0, 0) is self.batch
 
     def test_what_is_asked_for_stood_there_and_is_hidden(self) -> None:
-        inputs, targets = pose(self.batch, Blanks(0.3, 0), 1, 0, 0)
+        inputs, targets = make_inputs(self.batch, Masking(0.3, 0), 1, 0, 0)
         asked = targets != IGNORED
         assert asked.sum(dim=1).tolist() == [3] * 7
         assert torch.equal(targets[asked], self.batch[0][asked])
@@ -69,7 +69,7 @@ class TestPose:
 
     def test_places_are_a_function_of_seed_step_and_micro(self) -> None:
         def places(*key: int) -> list[bool]:
-            return (pose(self.batch, Blanks(0.3, 0), *key)[0] == 0).flatten().tolist()
+            return (make_inputs(self.batch, Masking(0.3, 0), *key)[0] == 0).flatten().tolist()
 
         keys = [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
         assert len({tuple(places(*key)) for key in keys}) == 4
@@ -145,17 +145,17 @@ class TestRuns:
     def test_what_is_measured_is_the_mean_over_hidden_tokens(self, filling: RunFolder, configured: Configured) -> None:
         """The definition, one window at a time, against the full pass in batches of any size."""
         run, dataset = load_run(filling.path, "last"), prepare(configured().corpus)
-        tokens = torch.from_numpy(np.asarray(dataset.parts["test"].tokens).astype(np.int64))
-        blanks, stream, nats = Blanks(0.3, 0), numpy_stream(0, "blanks", "evaluation"), []
+        tokens = torch.from_numpy(np.asarray(dataset.splits["test"].tokens).astype(np.int64))
+        masking, stream, nats = Masking(0.3, 0), numpy_stream(0, "blanks", "evaluation"), []
         for begin in range(0, len(tokens) - 1, 11):
             window = tokens[begin : min(begin + 11, len(tokens) - 1)][None]
-            inputs, hidden = blanks.hide(window, stream)
+            inputs, hidden = masking.hide(window, stream)
             with torch.inference_mode():
                 log_probabilities = run.model(inputs).log_softmax(-1)
             nats += (-log_probabilities[hidden].gather(1, window[hidden][:, None])).flatten().tolist()
         for batch_tokens in (1, 50, 4096):
-            part = dataset.parts["test"]
-            found = evaluate_part(run.model, part, dataset.tokenizer, blanks=blanks, batch_tokens=batch_tokens)
+            part = dataset.splits["test"]
+            found = evaluate_split(run.model, part, dataset.tokenizer, masking=masking, batch_tokens=batch_tokens)
             assert found.num_targets == len(nats)
             assert found.loss == pytest.approx(np.mean(nats), rel=1e-5)
         assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
@@ -163,7 +163,7 @@ class TestRuns:
     def test_measuring_a_run_measures_blanks_and_compares_them_with_no_line(self, filling: RunFolder) -> None:
         found = measure(filling.path, "last", device="cpu", dtype="float32", copying=True)
         logged = filling.metrics("evaluation")[-1]
-        assert found.parts["test"].loss == pytest.approx(logged["test_loss"], rel=1e-6)
+        assert found.splits["test"].loss == pytest.approx(logged["test_loss"], rel=1e-6)
         assert found.copying is None
         assert "no n-gram line" in found.standing
 

@@ -15,12 +15,12 @@ from torch.nn import functional
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import prepare
 from vitral.data.batches import Batches
-from vitral.evaluation import PartLoss
+from vitral.evaluation import SplitLoss
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
 from vitral.runs import RunFolder, load_run
 from vitral.training import Event, RunConfig, resume, train
-from vitral.training.loop import Session, backward, one_step
+from vitral.training.loop import Trainer, backward, one_step
 from vitral.training.optimizers import (
     AdamWConfig,
     build_optimizer,
@@ -34,12 +34,12 @@ Configured = Callable[..., RunConfig]
 BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 
 
-def session(config: RunConfig, path: Path) -> Session:
+def trainer(config: RunConfig, path: Path) -> Trainer:
     """A float64 session without a folder on disk."""
     dataset = prepare(config.corpus)
     model = Transformer(config.model, dataset.tokenizer.vocab_size, seed=config.seed).double()
     optimizer = build_optimizer(model, config.training.optimizer)
-    return Session(config, dataset, model, optimizer, RunFolder(path), lambda event: None)
+    return Trainer(config, dataset, model, optimizer, RunFolder(path), lambda event: None)
 
 
 def gradients(model: Transformer) -> dict[str, Tensor]:
@@ -53,7 +53,7 @@ class TestGradients:
 
     def test_accumulated_gradients_are_the_mean(self, configured: Configured, tmp_path: Path) -> None:
         """Of two batches of three, and of one batch of the same six windows."""
-        two = session(configured(model=self.PLAIN), tmp_path)
+        two = trainer(configured(model=self.PLAIN), tmp_path)
         loss = sum(float(backward(two, 5, micro)[0]) for micro in range(2))
         found = gradients(two.model)
         pairs = [two.batches.batch(5, micro) for micro in range(2)]
@@ -70,15 +70,15 @@ class TestGradients:
         assert loss == pytest.approx(float(means[2]), rel=1e-14)
 
     def test_a_steps_batches_are_those_of_its_number(self, configured: Configured, tmp_path: Path) -> None:
-        made = session(configured(model=self.PLAIN), tmp_path)
-        same = Batches(made.dataset.parts["train"], context_length=11, batch_size=3, seed=1)
+        made = trainer(configured(model=self.PLAIN), tmp_path)
+        same = Batches(made.dataset.splits["train"], context_length=11, batch_size=3, seed=1)
         for step, micro in ((0, 0), (0, 1), (3, 1)):
             ours, theirs = made.batches.batch(step, micro), same.batch(step, micro)
             assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
 
     def test_under_a_prefix_only_what_follows_counts(self, configured: Configured, tmp_path: Path) -> None:
         prefix = {"attention": {"mask": {"name": "prefix", "length": 4}}}
-        made = session(configured(model=self.PLAIN | prefix, training={"accumulation": 1}), tmp_path)
+        made = trainer(configured(model=self.PLAIN | prefix, training={"accumulation": 1}), tmp_path)
         inputs, targets = made.batches.batch(0, 0)
         with torch.inference_mode():
             each = made.model(inputs).log_softmax(-1).gather(-1, targets[..., None])[..., 0]
@@ -87,12 +87,12 @@ class TestGradients:
         assert loss != pytest.approx(-float(each.mean()), rel=1e-6)
 
     def test_clipping_shortens_what_is_too_long(self, configured: Configured, tmp_path: Path) -> None:
-        free = session(configured(model=self.PLAIN, training={"clip_norm": 1e9}), tmp_path)
+        free = trainer(configured(model=self.PLAIN, training={"clip_norm": 1e9}), tmp_path)
         _, norm, _ = one_step(free)
         untouched = gradients(free.model)
         total = math.sqrt(sum(float(gradient.square().sum()) for gradient in untouched.values()))
         assert norm == pytest.approx(total, rel=1e-12)
-        clipped = session(configured(model=self.PLAIN, training={"clip_norm": norm / 3}), tmp_path)
+        clipped = trainer(configured(model=self.PLAIN, training={"clip_norm": norm / 3}), tmp_path)
         assert one_step(clipped)[1] == pytest.approx(norm, rel=1e-12)  # the norm before clipping is told
         for name, gradient in gradients(clipped.model).items():
             torch.testing.assert_close(gradient, untouched[name] / 3, rtol=1e-5, atol=1e-12)
@@ -101,7 +101,7 @@ class TestGradients:
         """m/(1-β1) = g and v/(1-β2) = g², so the step is g/(|g| + ε); decay is apart from it, and only of matrices."""
         chosen = {"learning_rate": 0.25, "weight_decay": 0.5, "epsilon": 0.125}
         plain = {"optimizer": chosen, "schedule": {"name": "constant", "warmup_steps": 0}, "clip_norm": 1e9}
-        made = session(configured(model=self.PLAIN, training=plain), tmp_path)
+        made = trainer(configured(model=self.PLAIN, training=plain), tmp_path)
         before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
         one_step(made)
         for name, gradient in gradients(made.model).items():
@@ -214,7 +214,7 @@ class TestSchedules:
 
     def test_the_rate_told_is_the_rate_applied(self, configured: Configured, tmp_path: Path) -> None:
         config = configured()
-        made = session(config, tmp_path)
+        made = trainer(config, tmp_path)
         made.progress.step = 2
         _, _, rate = one_step(made)
         assert rate == learning_rate(config.training.schedule, 0.01, 2, 20) == 0.01
@@ -264,7 +264,7 @@ class TestNumbersThatAreNotFinite:
         with monkeypatch.context() as patch:
             patch.setattr("vitral.training.loop.next_token_loss", broken)
             with pytest.raises(TrainingStopped, match=f"stopped before step 9: {culprit}") as stopped:
-                train(configured(), tmp_path / "run", reporter=said.append)
+                train(configured(), tmp_path / "run", callback=said.append)
         assert stopped.value.exit_code == 3
         assert "\n" not in str(stopped.value)
         assert "batch 8 of seed 1" in str(stopped.value)
@@ -282,11 +282,11 @@ class TestNumbersThatAreNotFinite:
     ) -> None:
         calls: list[int] = []
 
-        def broken(*_: Any, **__: Any) -> PartLoss:
+        def broken(*_: Any, **__: Any) -> SplitLoss:
             calls.append(1)
-            return PartLoss(math.nan if len(calls) == 3 + part else 1.0, 1, 1, 1)
+            return SplitLoss(math.nan if len(calls) == 3 + part else 1.0, 1, 1, 1)
 
-        monkeypatch.setattr("vitral.training.loop.evaluate_part", broken)
+        monkeypatch.setattr("vitral.training.loop.evaluate_split", broken)
         name = ("validation", "test")[part]
         with pytest.raises(TrainingStopped, match=f"stopped at step 14: the {name} loss is nan") as stopped:
             train(configured(), tmp_path / "run")

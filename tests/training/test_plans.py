@@ -10,7 +10,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
 from vitral.training import Event, RunConfig, plans, train
-from vitral.training.plans import Plan, compiled, settle
+from vitral.training.plans import Plan, compiled, resolve_plan
 
 Configured = Callable[..., RunConfig]
 
@@ -40,7 +40,7 @@ FLOAT, BRAIN = Plan("float32", compile=False), Plan("bfloat16", compile=False)
 def test_nothing_is_measured_unasked(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = timed(monkeypatch, {})
     config = configured(training={"dtype": "bfloat16"})
-    assert settle(config, build, 10**6).config is config
+    assert resolve_plan(config, build, 10**6).config is config
     assert asked == []
 
 
@@ -49,7 +49,7 @@ def test_the_faster_precision_is_chosen_and_written(
     float32: float, bfloat16: float, chosen: str, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = timed(monkeypatch, {FLOAT: float32, BRAIN: bfloat16})
-    found = settle(configured(training={"plan": "auto", "steps": 20}), build, 10**6)
+    found = resolve_plan(configured(training={"plan": "auto", "steps": 20}), build, 10**6)
     assert (found.config.training.dtype, found.config.training.compile) == (chosen, False)
     assert found.config.training.plan == "as-written"
     assert asked == [FLOAT, BRAIN]
@@ -57,13 +57,13 @@ def test_the_faster_precision_is_chosen_and_written(
         f"plan: {chosen}, not compiled (a step: float32, not compiled {1000 * float32:.1f} ms, "
         f"bfloat16, not compiled {1000 * bfloat16:.1f} ms)",
     )
-    assert settle(found.config, build, 10**6).config is found.config
+    assert resolve_plan(found.config, build, 10**6).config is found.config
 
 
 def test_float64_stays(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = timed(monkeypatch, {Plan("float64", compile=False): 1.0})
     assert (
-        settle(configured(training={"plan": "auto", "dtype": "float64"}), build, 10**6).config.training.dtype
+        resolve_plan(configured(training={"plan": "auto", "dtype": "float64"}), build, 10**6).config.training.dtype
         == "float64"
     )
     assert len(asked) == 1
@@ -75,16 +75,16 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
     long = configured(training={"plan": "auto", "steps": 1000})
     faster = Plan("bfloat16", compile=True)
     timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: 0.5})
-    assert settle(long, build, 10**6).config.training.compile
+    assert resolve_plan(long, build, 10**6).config.training.compile
     timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: RuntimeError("no compiler")})
-    found = settle(long, build, 10**6)
+    found = resolve_plan(long, build, 10**6)
     assert not found.config.training.compile
     assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
 
 
 def test_a_compiler_asked_for_that_fails_is_not_timed(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {Plan("float32", compile=True): RuntimeError("no compiler"), FLOAT: 0.5})
-    found = settle(configured(training={"minutes": 1, "compile": True}), build, 10**6)
+    found = resolve_plan(configured(training={"minutes": 1, "compile": True}), build, 10**6)
     assert (found.config.training.compile, found.config.training.steps) == (False, 120)
     assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
 
@@ -92,12 +92,12 @@ def test_a_compiler_asked_for_that_fails_is_not_timed(configured: Configured, mo
 def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {FLOAT: 0.25})
     schedule = {"name": "linear", "warmup_steps": 100}
-    found = settle(
+    found = resolve_plan(
         configured(training={"minutes": 2, "schedule": schedule, "evaluate_every": 500}), build, 10**6
     ).config.training
     assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
     with pytest.raises(UsageError, match=r"0\.01 are 2 steps of 0\.25 s; allow more time"):
-        settle(configured(training={"minutes": 0.01}), build, 10**6)
+        resolve_plan(configured(training={"minutes": 0.01}), build, 10**6)
 
 
 def test_a_short_text_is_not_learned_by_heart(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_short_text_is_not_learned_by_heart(configured: Configured, monkeypatc
     config = configured(
         training={"minutes": 2, "batch_size": 2, "accumulation": 1, "evaluate_every": 500}, model={"context_length": 5}
     )
-    found = settle(config, build, 100)
+    found = resolve_plan(config, build, 100)
     assert (found.config.training.steps, found.config.training.evaluate_every) == (80, 16)
     assert found.notes[1] == "plan: 80 steps see each token of this text 8 times, which is enough"
 
@@ -121,7 +121,7 @@ def test_steps_are_really_timed(configured: Configured) -> None:
 def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {FLOAT: 3.0})
     said: list[Event] = []
-    folder = train(configured(training={"minutes": 0.5}), tmp_path / "run", reporter=said.append)
+    folder = train(configured(training={"minutes": 0.5}), tmp_path / "run", callback=said.append)
     line = "plan: 10 steps of 3000.0 ms in 0.5 minutes"
     assert said[0] == {"event": "note", "text": line}
     assert folder.document("environment")["plan"] == [line]

@@ -25,25 +25,25 @@ MeasuredIn = Callable[[RunFolder], list[str]]
 def asks_to_stop(*steps: int, number: int = signal.SIGINT) -> Callable[[Event], None]:
     """A reporter that presses Ctrl-C (or sends `number`) during these steps, or every step if none is named."""
 
-    def reporter(event: Event) -> None:
+    def callback(event: Event) -> None:
         if event["event"] == "step" and (not steps or event["step"] in steps):
             signal.raise_signal(number)
 
-    return reporter
+    return callback
 
 
 def test_stopped_after_every_step(
     configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
 ) -> None:
     """Twenty processes' worth of work, a step each: weights, optimizer, state, losses."""
-    folder = train(configured(), tmp_path / "run", reporter=asks_to_stop())
+    folder = train(configured(), tmp_path / "run", callback=asks_to_stop())
     for step in range(1, 21):
         assert [event["step"] for event in folder.metrics("end")] == [step]
         assert not folder.metrics("end")[0]["finished"]
         # An evaluation that was due has been left, and is done by the next process first.
         same = [name for name in bytes_of(folder, step) if name.endswith("safetensors") or step not in (7, 14, 20)]
         assert [bytes_of(folder, step)[name] for name in same] == [bytes_of(straight, step)[name] for name in same]
-        folder = resume(folder.path, reporter=asks_to_stop())
+        folder = resume(folder.path, callback=asks_to_stop())
         assert bytes_of(folder, step) == bytes_of(straight, step)
     assert folder.metrics("end")[0]["finished"]
     assert measured_in(folder) == measured_in(straight)
@@ -77,7 +77,7 @@ def test_resumed_after_the_newest_was_damaged(
     for step in range(17, 21):
         weights = path / "steps" / f"step-{step:08d}" / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    folder = resume(path, reporter=said.append)
+    folder = resume(path, callback=said.append)
     assert [event["event"] for event in said[:5]] == ["note"] * 4 + ["start"]
     assert "step-00000020: model.safetensors does not agree" in said[0]["text"]
     for step in range(17, 21):
@@ -119,7 +119,7 @@ def test_a_batch_systems_request_is_heard_too(
     configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
 ) -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    folder = train(configured(), tmp_path / "run", reporter=asks_to_stop(5, number=signal.SIGTERM))
+    folder = train(configured(), tmp_path / "run", callback=asks_to_stop(5, number=signal.SIGTERM))
     assert bytes_of(folder, 5) == bytes_of(straight, 5)
     assert {number: signal.getsignal(number) for number in before} == before
 
@@ -133,7 +133,7 @@ def test_a_second_ctrl_c_does_not_wait(
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        train(configured(), tmp_path / "run", reporter=impatient)
+        train(configured(), tmp_path / "run", callback=impatient)
     folder = RunFolder.open(tmp_path / "run")
     assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
     assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)
@@ -146,7 +146,7 @@ def test_stopped_before_the_first_step(
         if event["event"] == "start":
             signal.raise_signal(signal.SIGINT)
 
-    folder = train(configured(), tmp_path / "run", reporter=at_once)
+    folder = train(configured(), tmp_path / "run", callback=at_once)
     assert [path.name for path in folder.steps.iterdir()] == ["step-00000000"]
     assert folder.metrics("step") == []
     assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)
@@ -182,7 +182,7 @@ def test_other_runs_resume_as_well(
     short = {"training": {"steps": 4, "evaluate_every": 3}}
     config = configured(**{room: changes.get(room, {}) | short.get(room, {}) for room in (*changes, "training")})
     whole = train(config, tmp_path / "whole")
-    train(config, tmp_path / "run", reporter=asks_to_stop(2))
+    train(config, tmp_path / "run", callback=asks_to_stop(2))
     folder = resume(tmp_path / "run")
     assert bytes_of(folder, 4) == bytes_of(whole, 4)
     assert measured_in(folder) == measured_in(whole)
@@ -192,7 +192,7 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
     copy = tmp_path / "copy.txt"
     shutil.copyfile(text, copy)
     config = configured(corpus={"source": str(copy)}, training={"steps": 4})
-    folder = train(config, tmp_path / "run", reporter=asks_to_stop(2))
+    folder = train(config, tmp_path / "run", callback=asks_to_stop(2))
     before = sorted(path.name for path in folder.steps.iterdir())
     content = copy.read_text(encoding="utf-8")
     complaints = {

@@ -11,7 +11,7 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import prepare
-from vitral.evaluation import NgramLines, evaluate_part
+from vitral.evaluation import NgramBaselines, evaluate_split
 from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run
 from vitral.training import Event, RunConfig, train
@@ -95,14 +95,14 @@ def test_a_loaded_run_measures_what_training_measured(configured: Configured, st
     best = min(evaluations, key=lambda event: event["validation_loss"])
     assert run.step == best["step"]
     for part in ("validation", "test"):
-        found = evaluate_part(run.model, dataset.parts[part], run.tokenizer).loss
+        found = evaluate_split(run.model, dataset.splits[part], run.tokenizer).loss
         assert found == best[f"{part}_loss"]
 
 
 def test_what_is_said_while_training(configured: Configured, tmp_path: Path) -> None:
     said: list[Event] = []
     sizes = {"steps": 5, "evaluate_every": 2, "log_every": 2, "sample_every": 3, "sample_tokens": 7}
-    folder = train(configured(training=sizes), tmp_path / "run", reporter=said.append)
+    folder = train(configured(training=sizes), tmp_path / "run", callback=said.append)
     lines = said.pop(2)  # counted before the first loss that is compared with them
     assert lines["event"] == "lines"
     assert folder.document("corpus")["ngrams"] == lines["ngrams"]
@@ -142,7 +142,7 @@ def test_a_run_folder_tells_everything(configured: Configured, straight: RunFold
     assert straight.config["model"]["num_kv_heads"] == 3
     corpus = straight.document("corpus")
     assert corpus["sha256"] == prepare(configured().corpus).sha256
-    assert len(NgramLines.from_plain(corpus["ngrams"]).orders) == 6
+    assert len(NgramBaselines.from_plain(corpus["ngrams"]).orders) == 6
     state = json.loads((straight.steps / "step-00000020" / "state.json").read_bytes())
     remembered = {"loss_sum", "loss_count", "best_loss", "best_step", "pending", "chain", "anchor", "anchor_step"}
     assert state.keys() == {"format", "step", "seed", "corpus", "config"} | remembered

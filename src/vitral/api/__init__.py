@@ -8,7 +8,7 @@ from vitral.api.explaining import find_example
 from vitral.api.run import Run
 from vitral.explain import Report
 from vitral.explain import check as check_example
-from vitral.training import Reporter, silent
+from vitral.training import Callback, silent
 from vitral.training import train as train_run
 
 __all__ = ["Preset", "Run", "check", "configure", "free_folder", "load", "presets", "train"]
@@ -20,7 +20,7 @@ def train(
     *,
     corpus: str | None = None,
     init_from: str | Path | None = None,
-    reporter: Reporter = silent,
+    callback: Callback = silent,
     **overrides: Any,
 ) -> Run:
     """Train a model and give the run.
@@ -30,7 +30,7 @@ def train(
         out: the run's folder; a free one under `runs/` if None.
         corpus: the text, instead of what `start` says.
         init_from: a run to start from (fine-tuning).
-        reporter: is told every event of training.
+        callback: is told every event of training.
         overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`.
 
     Raises:
@@ -41,7 +41,7 @@ def train(
     source = None if init_from is None else Path(init_from)
     config = configure(start, corpus=corpus, init_from=source, overrides=[overrides])
     folder = Path(out) if out is not None else free_folder(start or config.corpus.source)
-    train_run(config, folder, reporter=reporter, init_from=source)
+    train_run(config, folder, callback=callback, init_from=source)
     return Run(folder)
 
 

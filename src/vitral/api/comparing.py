@@ -11,7 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.studies import Report, Study, read_study, run_study, study_named, write_report
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.probes import probe_named
-from vitral.training import Reporter, RunConfig, silent
+from vitral.training import Callback, RunConfig, silent
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class PlannedStudy:
     command: str
     budget: BudgetName | None = None
 
-    def run(self, *, reporter: Reporter = silent) -> Report:
+    def run(self, *, callback: Callback = silent) -> Report:
         """Train and measure what is not there yet and write the report.
 
         Raises:
             UsageError: the design does not fit the base, or the folder holds another study.
             StorageError: the disk did not take it.
         """
-        result = run_study(self.study, self.base, self.out, seeds=self.seeds, budget=self.budget, reporter=reporter)
+        result = run_study(self.study, self.base, self.out, seeds=self.seeds, budget=self.budget, callback=callback)
         return write_report(result, command=self.command)
 
 

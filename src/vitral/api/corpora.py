@@ -7,7 +7,7 @@ from typing import Any
 
 from vitral.api.configuring import DEFAULT_PRESET, presets
 from vitral.data import CorpusConfig, CorpusReport, Dataset, Text, corpus_report, load_corpus, prepare
-from vitral.evaluation import NgramLines, line_name, ngram_lines
+from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.figures.bars import alphabet_bars
 from vitral.figures.html import page
 from vitral.figures.sections import Figure, Heading, Listing, Paragraph, Section, Table
@@ -25,7 +25,7 @@ class Survey:
     """
 
     report: CorpusReport
-    lines: NgramLines
+    lines: NgramBaselines
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -69,7 +69,9 @@ def survey(corpus: Mapping[str, Any]) -> Survey:
 def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
     """The survey of a prepared text, batches being `batch_size` windows of `context_length` tokens."""
     report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)
-    return Survey(report, ngram_lines(dataset.parts["train"], dataset.parts["test"], dataset.tokenizer.vocab_size))
+    return Survey(
+        report, ngram_baselines(dataset.splits["train"], dataset.splits["test"], dataset.tokenizer.vocab_size)
+    )
 
 
 def facts(report: CorpusReport) -> list[tuple[str, str]]:
@@ -89,9 +91,9 @@ def facts(report: CorpusReport) -> list[tuple[str, str]]:
     ]
 
 
-def ngram_rows(lines: NgramLines) -> list[tuple[str, str]]:
+def ngram_rows(lines: NgramBaselines) -> list[tuple[str, str]]:
     """The n-gram lines as (name, nats per token)."""
-    rows = [(line_name(order), f"{nats:.3f}") for order, nats in lines.orders.items()]
+    rows = [(baseline_name(order), f"{nats:.3f}") for order, nats in lines.orders.items()]
     return [*rows, ("the test text's own bigram entropy", f"{lines.test_bigram_entropy:.3f}")]
 
 

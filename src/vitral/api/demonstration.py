@@ -19,7 +19,7 @@ from vitral.figures.style import save
 from vitral.runs import RunFolder, refuse_existing
 from vitral.runs.files import replace_durably, storage
 from vitral.studies import Study, StudyResult, run_study, study_named, study_sections, verdict
-from vitral.training import Reporter, RunConfig
+from vitral.training import Callback, RunConfig
 
 PRESET = "demo"
 SENTENCE = "The light"
@@ -46,9 +46,9 @@ class Demonstration:
     count: Count
     study: Study
 
-    def train(self, reporter: Reporter) -> StudyResult:
+    def train(self, callback: Callback) -> StudyResult:
         """Train all arms."""
-        return run_study(self.study, self.config, self.out / "study", reporter=reporter, dataset=self.dataset)
+        return run_study(self.study, self.config, self.out / "study", callback=callback, dataset=self.dataset)
 
     def trained(self) -> Run:
         """The full model of the first seed."""

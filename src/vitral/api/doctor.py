@@ -204,12 +204,12 @@ def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], event
     try:
         torch.set_num_threads(int(recorded["threads"]))
         dataset = prepare(config.corpus, tokenizer=tokenizer_from_plain(folder.document("tokenizer")))
-        session = restored(folder, config, dataset, start, silent)
-        if chain_from_anchor(session) != session.progress.chain:
+        trainer = restored(folder, config, dataset, start, silent)
+        if chain_from_anchor(trainer) != trainer.progress.chain:
             return Finding("wrong", what, f"the batches up to step {start.step} are not those it was trained with")
         with torch.no_grad():
             found = sum(
-                (loss_of(session, start.step, micro)[0].cpu() for micro in range(config.training.accumulation)),
+                (loss_of(trainer, start.step, micro)[0].cpu() for micro in range(config.training.accumulation)),
                 start=torch.zeros(()),
             )
     except (VitralError, KeyError, ValueError, TypeError) as error:

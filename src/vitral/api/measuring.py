@@ -6,7 +6,7 @@ from typing import Any
 
 from vitral.api.run import Run
 from vitral.core.devices import DtypeName
-from vitral.evaluation import Copy, NgramLines, PartLoss, longest_copy, novel_share, standing, training_text
+from vitral.evaluation import Copy, NgramBaselines, SplitLoss, longest_copy, novel_share, standing, training_text
 
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
@@ -35,7 +35,7 @@ class Measures:
     Attributes:
         run: its folder.
         step: optimizer steps of the checkpoint measured.
-        parts: loss of each part, full pass.
+        splits: loss of each part, full pass.
         lines: the n-gram lines of its text.
         copying: of one sample; None where it was left out, or the run fills blanks and writes none.
         fills_blanks: whether the losses are of hidden tokens, which no n-gram line is to be compared with.
@@ -43,24 +43,24 @@ class Measures:
 
     run: str
     step: int
-    parts: dict[str, PartLoss]
-    lines: NgramLines
+    splits: dict[str, SplitLoss]
+    lines: NgramBaselines
     copying: Copying | None
-    fills_blanks: bool = False
+    is_masked_lm: bool = False
 
     @property
     def standing(self) -> str:
         """Where the test loss stands among the n-gram lines."""
-        if self.fills_blanks:
+        if self.is_masked_lm:
             return "on hidden tokens, of which both sides are seen: no n-gram line is to be compared with it"
-        return standing(self.parts["test"].loss, self.lines)
+        return standing(self.splits["test"].loss, self.lines)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
         return {
             "run": self.run,
             "step": self.step,
-            "parts": {name: part.plain() for name, part in self.parts.items()},
+            "parts": {name: part.plain() for name, part in self.splits.items()},
             "ngrams": self.lines.plain(),
             "standing": self.standing,
             "copying": None if self.copying is None else asdict(self.copying),
@@ -75,8 +75,8 @@ def measure(path: Path, which: str, *, device: str, dtype: DtypeName, copying: b
     """
     run = Run(path, which, device=device, dtype=dtype)
     parts = run.evaluate("validation", "test")
-    copied = _copying(run) if copying and not run.fills_blanks else None
-    return Measures(str(path), run.step, parts, run.ngram_lines(), copied, run.fills_blanks)
+    copied = _copying(run) if copying and not run.is_masked_lm else None
+    return Measures(str(path), run.step, parts, run.ngram_baselines(), copied, run.is_masked_lm)
 
 
 def _copying(run: Run) -> Copying:

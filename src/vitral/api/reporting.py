@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vitral.evaluation import NgramLines, line_name, standing
+from vitral.evaluation import NgramBaselines, baseline_name, standing
 from vitral.figures.curves import Curve, loss_curves
 from vitral.figures.html import page
 from vitral.figures.margin import Reference
@@ -25,7 +25,7 @@ def write_run_report(path: Path) -> Path:
     """
     folder = RunFolder.open(path)
     counted = folder.document("corpus").get("ngrams")  # there is none before the first evaluation
-    lines = None if counted is None else NgramLines.from_plain(counted)
+    lines = None if counted is None else NgramBaselines.from_plain(counted)
     config = ModelConfig.parse(folder.config["model"], f"{path}/config.toml")
     vocab_size = folder.document("corpus")["vocab_size"]
     sections: list[Section] = [*loss_sections(folder, lines)]
@@ -40,7 +40,7 @@ def write_run_report(path: Path) -> Path:
     return target
 
 
-def loss_sections(folder: RunFolder, lines: NgramLines | None) -> list[Section]:
+def loss_sections(folder: RunFolder, lines: NgramBaselines | None) -> list[Section]:
     """The losses of a run, as a sentence, a figure (written into its report folder) and a table."""
     evaluations = folder.metrics("evaluation")
     if not evaluations or lines is None:
@@ -51,12 +51,12 @@ def loss_sections(folder: RunFolder, lines: NgramLines | None) -> list[Section]:
         Curve(label, steps, [event[key] for event in evaluations])
         for label, key in (("training", "train_loss"), ("validation", "validation_loss"), ("test", "test_loss"))
     ]
-    foretells = folder.config["training"].get("objective", "next-token") == "next-token"
-    orders = [order for order in LINES_SHOWN if order in lines.orders] if foretells else []
-    references = [Reference(line_name(order), lines.orders[order]) for order in orders]
+    is_causal_lm = folder.config["training"].get("objective", "next-token") == "next-token"
+    orders = [order for order in LINES_SHOWN if order in lines.orders] if is_causal_lm else []
+    references = [Reference(baseline_name(order), lines.orders[order]) for order in orders]
     drawn = loss_curves(curves, references=references, title="Loss while training")
     saved = save(drawn, folder.report, "losses")
-    where = standing(last["test_loss"], lines) if foretells else "of hidden tokens, which no n-gram line speaks of"
+    where = standing(last["test_loss"], lines) if is_causal_lm else "of hidden tokens, which no n-gram line speaks of"
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
@@ -66,7 +66,7 @@ def loss_sections(folder: RunFolder, lines: NgramLines | None) -> list[Section]:
         Figure(
             saved.svg.read_text(encoding="utf-8"),
             "Loss in nats per token against steps. Training: mean over the batches since the evaluation before, "
-            f"dropout on. Validation and test: full passes.{GRAY if foretells else ''}",
+            f"dropout on. Validation and test: full passes.{GRAY if is_causal_lm else ''}",
             f"The test loss falls to {last['test_loss']:.3f}, {where}.",
             saved.svg.name,
         ),

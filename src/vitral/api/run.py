@@ -13,13 +13,13 @@ from vitral.core.errors import UsageError
 from vitral.core.names import require_known
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
-from vitral.evaluation import Blanks, NgramLines, PartLoss, evaluate_part, ngram_lines
+from vitral.evaluation import Masking, NgramBaselines, SplitLoss, evaluate_split, ngram_baselines
 from vitral.explain import View, Walkthrough, walk_run
 from vitral.model import Row, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
 from vitral.training import TrainingConfig
-from vitral.training.objectives import blanks_of
+from vitral.training.objectives import masking_of
 
 
 class Run:
@@ -130,10 +130,10 @@ class Run:
                 self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options
             )
 
-    def evaluate(self, *parts: str) -> dict[str, PartLoss]:
+    def evaluate(self, *parts: str) -> dict[str, SplitLoss]:
         """Loss, perplexity, bits per character and per byte on whole parts ("validation" and "test" if none named).
 
-        Of a run that was trained to fill blanks it is the loss on blanks (`vitral.evaluation.evaluate_part`).
+        Of a run that was trained to fill blanks it is the loss on blanks (`vitral.evaluation.evaluate_split`).
 
         Raises:
             UsageError: an unknown part, or the text is no longer the one the model was trained on.
@@ -141,23 +141,23 @@ class Run:
         dataset = self.dataset()
         chosen = parts or ("validation", "test")
         for part in chosen:
-            if part not in dataset.parts:
-                raise UsageError(f"part {part!r} is not one of {', '.join(dataset.parts)}")
+            if part not in dataset.splits:
+                raise UsageError(f"part {part!r} is not one of {', '.join(dataset.splits)}")
         with precision(*self._precision):
             return {
-                part: evaluate_part(self.model, dataset.parts[part], self.tokenizer, blanks=self._blanks)
+                part: evaluate_split(self.model, dataset.splits[part], self.tokenizer, masking=self._masking)
                 for part in chosen
             }
 
     @property
-    def fills_blanks(self) -> bool:
+    def is_masked_lm(self) -> bool:
         """Whether the run was trained to tell hidden tokens rather than the next one."""
-        return self._blanks is not None
+        return self._masking is not None
 
     @property
-    def _blanks(self) -> Blanks | None:
+    def _masking(self) -> Masking | None:
         training = TrainingConfig.parse(self.config.get("training", {}), f"{self.path}/config.toml")
-        return blanks_of(training.objective, self.tokenizer)
+        return masking_of(training.objective, self.tokenizer)
 
     def _refuse_to_continue(self) -> None:
         """Refuse to write a text with a model that never learned which token comes next.
@@ -165,7 +165,7 @@ class Run:
         Raises:
             UsageError: it was trained to fill blanks.
         """
-        if self.fills_blanks:
+        if self.is_masked_lm:
             raise UsageError(
                 f'{self.path}: trained to fill blanks (training.objective = "masked"), not to continue a text; '
                 'generate with a run whose objective is "next-token"'
@@ -183,13 +183,13 @@ class Run:
             raise UsageError(f"{self.path}: the text {config.source!r} is not the one this run was trained on")
         return dataset
 
-    def ngram_lines(self) -> NgramLines:
+    def ngram_baselines(self) -> NgramBaselines:
         """What counting alone achieves on the run's test part."""
         known = self.folder.document("corpus").get("ngrams")
         if known is not None:
-            return NgramLines.from_plain(known)
-        parts = self.dataset().parts  # stopped before its first evaluation
-        return ngram_lines(parts["train"], parts["test"], self.tokenizer.vocab_size)
+            return NgramBaselines.from_plain(known)
+        parts = self.dataset().splits  # stopped before its first evaluation
+        return ngram_baselines(parts["train"], parts["test"], self.tokenizer.vocab_size)
 
     def encode(self, text: str) -> Tensor:
         """The text as a batch of one, [1, time], on the model's device."""

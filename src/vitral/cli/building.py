@@ -79,7 +79,7 @@ def train(
     folder = out or free_folder(start or config.corpus.source)
     with live_reporter() as report:
         also = [tensorboard_reporter(folder)] if tensorboard else []
-        train(config, folder, reporter=all_of(report, *also), init_from=init_from)
+        train(config, folder, callback=all_of(report, *also), init_from=init_from)
     finish(folder)
 
 
@@ -89,7 +89,7 @@ def resume(run: RunArgument) -> None:
     from vitral.training import resume
 
     with live_reporter() as report:
-        resume(run, reporter=report)
+        resume(run, callback=report)
     finish(run)
 
 

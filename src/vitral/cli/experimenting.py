@@ -33,7 +33,7 @@ def study(
         return
     plan = study_at(name, start, budget=budget, corpus=text, seeds=seeds, settings=settings or [], out=out)
     with live_reporter() as report:
-        done = plan.run(reporter=report)
+        done = plan.run(callback=report)
     print_findings(done)
     say(f"report: {done.html}")
 

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from vitral.cli.screen import console, say
 from vitral.core.errors import UsageError
-from vitral.evaluation import NgramLines, standing
+from vitral.evaluation import NgramBaselines, standing
 from vitral.figures.text import visible
-from vitral.training import Event, Reporter
+from vitral.training import Callback, Event
 
 SPARKS = "▁▂▃▄▅▆▇█"
 WORK = ("before", "during", "in_all")
@@ -46,7 +46,7 @@ class View:
             self.__init__(self.study_began)
             self.start, self.first_step = dict(event), event["step"]
         elif kind == "lines":
-            self.lines = NgramLines.from_plain(event["ngrams"])
+            self.lines = NgramBaselines.from_plain(event["ngrams"])
         elif kind == "run":
             self.start, self.step, self.evaluation = {}, {}, {}
         elif kind == "step":
@@ -103,8 +103,8 @@ class View:
         if not self.evaluation:
             return "not evaluated yet"
         evaluation = self.evaluation
-        foretells = self.start.get("objective", "next-token") == "next-token"
-        where = f"token, {standing(evaluation['test_loss'], self.lines)}" if foretells else "hidden token"
+        is_causal_lm = self.start.get("objective", "next-token") == "next-token"
+        where = f"token, {standing(evaluation['test_loss'], self.lines)}" if is_causal_lm else "hidden token"
         return (
             f"step {evaluation['step']:,}: validation {evaluation['validation_loss']:.3f} · "
             f"test {evaluation['test_loss']:.3f} nats per {where}"
@@ -148,7 +148,7 @@ def drawn(view: View) -> Panel:
 
 
 @contextmanager
-def live_reporter() -> Iterator[Reporter]:
+def live_reporter() -> Iterator[Callback]:
     """A reporter for the terminal that there is; the panel lives inside the block."""
     screen = console()
     if screen.is_terminal:
@@ -210,7 +210,7 @@ def _lasting(event: Event, start: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def tensorboard_reporter(folder: Path) -> Reporter:
+def tensorboard_reporter(folder: Path) -> Callback:
     """A reporter that writes TensorBoard events into the run's folder.
 
     Raises:

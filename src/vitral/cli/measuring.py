@@ -16,7 +16,7 @@ def print_measures(measures: Measures) -> None:
             f"{part.bits_per_character:.4f}",
             f"{part.bits_per_byte:.4f}",
         )
-        for name, part in measures.parts.items()
+        for name, part in measures.splits.items()
     ]
     columns = ("part", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
     screen = console()

@@ -5,13 +5,13 @@ from vitral.data.batches import Batches, count_windows, windows
 from vitral.data.bpe import BPETokenizer
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, TokenizerConfig
 from vitral.data.corpora import Corpus, corpus_names, load_corpus
-from vitral.data.dataset import Dataset, encode_parts, prepare
+from vitral.data.dataset import Dataset, encode_splits, prepare
 from vitral.data.download import SOURCES, Source, cache_folder
 from vitral.data.duplicates import Duplicates
 from vitral.data.longtext import LongText, Text
 from vitral.data.report import CharacterCount, CorpusReport, Lines, corpus_report
 from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, Blocks, split_text
-from vitral.data.store import Part
+from vitral.data.store import Split
 from vitral.data.tokenizers import (
     PAD,
     ByteTokenizer,
@@ -43,8 +43,8 @@ __all__ = [
     "Duplicates",
     "Lines",
     "LongText",
-    "Part",
     "Source",
+    "Split",
     "Text",
     "Tokenizer",
     "TokenizerConfig",
@@ -54,7 +54,7 @@ __all__ = [
     "corpus_names",
     "corpus_report",
     "count_windows",
-    "encode_parts",
+    "encode_splits",
     "load_corpus",
     "prepare",
     "split_text",

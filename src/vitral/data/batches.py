@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data.store import Part
+from vitral.data.store import Split
 
 Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 """Inputs and targets, int64; the target of a position is the token after it."""
@@ -24,7 +24,7 @@ class Batches:
         num_windows: how many windows the part has.
     """
 
-    def __init__(self, part: Part, *, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(self, part: Split, *, context_length: int, batch_size: int, seed: int) -> None:
         """Count the windows of a part.
 
         Args:
@@ -42,7 +42,7 @@ class Batches:
         if self.num_windows == 0:
             raise UsageError(too_short(part, context_length))
         self._tokens = np.asarray(part.tokens)
-        self._begins = part.stretches[:, 0]
+        self._begins = part.segments[:, 0]
         self._ends = np.cumsum(counts)
         self._counts = counts
         self._offsets = np.arange(context_length + 1)
@@ -61,12 +61,12 @@ class Batches:
         """
         stream = numpy_stream(self._seed, "batches", step, micro)
         drawn = stream.integers(self.num_windows, size=self._batch_size)
-        stretch = np.searchsorted(self._ends, drawn, side="right")
-        starts = self._begins[stretch] + drawn - (self._ends - self._counts)[stretch]
+        segment = np.searchsorted(self._ends, drawn, side="right")
+        starts = self._begins[segment] + drawn - (self._ends - self._counts)[segment]
         return _pair(self._tokens[starts[:, None] + self._offsets])
 
 
-def windows(part: Part, context_length: int, batch_size: int) -> Iterator[Pair]:
+def windows(part: Split, context_length: int, batch_size: int) -> Iterator[Pair]:
     """Consecutive windows over every stretch: every token but the first of a stretch is a target exactly once.
 
     All windows of a batch have one length: `context_length` first, then what is left at the ends of the stretches,
@@ -86,7 +86,7 @@ def windows(part: Part, context_length: int, batch_size: int) -> Iterator[Pair]:
     _require_positive(context_length=context_length, batch_size=batch_size)
     tokens = np.asarray(part.tokens)
     starts: dict[int, list[np.ndarray]] = {}
-    for begin, end in part.stretches.tolist():
+    for begin, end in part.segments.tolist():
         whole, rest = divmod(max(end - begin - 1, 0), context_length)
         starts.setdefault(context_length, []).append(begin + context_length * np.arange(whole))
         if rest:
@@ -98,15 +98,15 @@ def windows(part: Part, context_length: int, batch_size: int) -> Iterator[Pair]:
             yield _pair(tokens[same[first : first + batch_size, None] + offsets])
 
 
-def count_windows(part: Part, context_length: int) -> np.ndarray:
+def count_windows(part: Split, context_length: int) -> np.ndarray:
     """How many windows each stretch of a part has, 1-d int64: one for each input it can begin with."""
-    lengths = part.stretches[:, 1] - part.stretches[:, 0]
+    lengths = part.segments[:, 1] - part.segments[:, 0]
     return np.maximum(lengths - context_length, 0)
 
 
-def too_short(part: Part, context_length: int) -> str:
+def too_short(part: Split, context_length: int) -> str:
     """Why a part has no window: how many tokens one needs and how many there are."""
-    longest = int((part.stretches[:, 1] - part.stretches[:, 0]).max(initial=0))
+    longest = int((part.segments[:, 1] - part.segments[:, 0]).max(initial=0))
     return (
         f"a window of context_length = {context_length:,} needs {context_length + 1:,} tokens in a row, this part "
         f"of the text has at most {longest:,}; use a smaller context_length or a longer text"

@@ -22,7 +22,7 @@ from vitral.data.download import cache_folder
 from vitral.data.longtext import Text, hash_text
 from vitral.data.reading import read_bytes, shown
 from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, Blocks, split_text
-from vitral.data.store import DamagedStore, Part, Store, open_store, token_dtype, write_atomically, write_store
+from vitral.data.store import DamagedStore, Split, Store, open_store, token_dtype, write_atomically, write_store
 from vitral.data.tokenizers import CharTokenizer, Tokenizer, build_tokenizer, tokenizer_from_plain
 from vitral.data.trainingpart import Addition, additions, narrowed, part_key
 
@@ -45,7 +45,7 @@ class Dataset:
         sha256: see `Corpus.sha256`.
         notes: what was done to the text on the way, a sentence each.
         tokenizer: the tokenizer.
-        parts: `train`, `validation`, `test` -> tokens.
+        splits: `train`, `validation`, `test` -> tokens.
         fingerprint: hash of the text, the tokenizer and the split, in hexadecimal: equal fingerprints, equal tokens.
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
         trained_on: what the training part is made of, as plain data, where it is not simply the text's own; else empty.
@@ -58,7 +58,7 @@ class Dataset:
     sha256: str
     notes: tuple[str, ...]
     tokenizer: Tokenizer
-    parts: dict[str, Part]
+    splits: dict[str, Split]
     fingerprint: str
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Dataset:
                 "method": self.config.split,
                 "block": BLOCK,
                 "seed": SPLIT_SEED,
-                "tokens": {part: int(self.parts[part].tokens.size) for part in PARTS},
+                "tokens": {part: int(self.splits[part].tokens.size) for part in PARTS},
             },
             "tokenizer": self.tokenizer.name,
             "vocab_size": self.tokenizer.vocab_size,
@@ -123,7 +123,7 @@ def prepare(
     store, damaged = _stored(path, fingerprint)
     if store is None:
         with _scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as scratch:
-            parts = encode_parts(corpus.text, blocks, tokenizer, scratch, others)
+            parts = encode_splits(corpus.text, blocks, tokenizer, scratch, others)
             store = _write_and_open(path, parts, fingerprint)
     if damaged:
         notes.append(f"The stored tokens were damaged ({damaged}) and have been made again.")
@@ -135,20 +135,20 @@ def prepare(
         sha256=corpus.sha256,
         notes=tuple(notes),
         tokenizer=tokenizer,
-        parts=store.parts,
+        splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         trained_on=_trained_on(config, blocks["train"], added),
     )
 
 
-def encode_parts(
+def encode_splits(
     text: Text,
     blocks: _Blocks,
     tokenizer: Tokenizer,
     scratch: Path | None = None,
     others: Sequence[_Cut] = (),
-) -> dict[str, Part]:
+) -> dict[str, Split]:
     """Encode each block alone and lay the blocks of a part side by side.
 
     Args:
@@ -169,7 +169,7 @@ def encode_parts(
         encoded = chain.from_iterable(_encoded(*source, tokenizer, dtype, lengths) for source in sources)
         tokens = np.concatenate(list(encoded)) if scratch is None else _on_disk(scratch / part, encoded, dtype)
         ends = np.cumsum([0, *lengths])
-        parts[part] = Part(tokens, np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
+        parts[part] = Split(tokens, np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
     return parts
 
 
@@ -285,7 +285,7 @@ def _stored(path: Path, fingerprint: str) -> tuple[Store | None, str]:
         return None, str(error.strerror)
 
 
-def _write_and_open(path: Path, parts: Mapping[str, Part], fingerprint: str) -> Store:
+def _write_and_open(path: Path, parts: Mapping[str, Split], fingerprint: str) -> Store:
     try:
         write_store(path, parts, fingerprint)
     except StorageError:

@@ -120,7 +120,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
     )
     lines = survey_lines(text)
     duplicates = duplicates_across(text, blocks)
-    train = dataset.parts["train"]
+    train = dataset.splits["train"]
     batches_per_pass = train.tokens.size / (context_length * batch_size)
     num_windows = int(count_windows(train, context_length).sum())
     problems = [
@@ -140,7 +140,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         tokenizer=dataset.tokenizer.name,
         vocab_size=dataset.tokenizer.vocab_size,
         characters={part: blocks[part].num_characters for part in PARTS},
-        tokens={part: int(dataset.parts[part].tokens.size) for part in PARTS},
+        tokens={part: int(dataset.splits[part].tokens.size) for part in PARTS},
         alphabet=alphabet,
         rare=rare,
         unlearnable=unlearnable,
@@ -198,7 +198,7 @@ def _size_problems(dataset: Dataset, batches: float, context_length: int, batch_
             f"{context_length} tokens. The model will see every line many times and learn it by heart: use a longer "
             "text, a smaller model, or few steps, and watch the validation loss."
         )
-    num_test = int(dataset.parts["test"].tokens.size)
+    num_test = int(dataset.splits["test"].tokens.size)
     if num_test < _FEW_TEST_TOKENS:
         problems.append(
             f"The test part has only {num_test:,} tokens. A loss measured on so few is uncertain by several hundredths "

@@ -36,46 +36,46 @@ class DamagedStore(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Split:
     """The tokens of one part of a text.
 
     Attributes:
         tokens: 1-d, uint8, uint16 or uint32, usually memory-mapped and read-only.
-        stretches: `[n, 2]` int64, begin and end in `tokens` of each run of neighbouring blocks; a window stays in one.
+        segments: `[n, 2]` int64, begin and end in `tokens` of each run of neighbouring blocks; a window stays in one.
     """
 
     tokens: np.ndarray
-    stretches: np.ndarray
+    segments: np.ndarray
 
 
-def thinned(part: Part, most_tokens: int | None) -> Part:
+def thinned(part: Split, most_tokens: int | None) -> Split:
     """A part with fewer stretches, spread evenly over it, where it has more than so many tokens; else the part.
 
     Long stretches are cut, so that there is something to choose from.
     """
-    lengths = part.stretches[:, 1] - part.stretches[:, 0]
+    lengths = part.segments[:, 1] - part.segments[:, 0]
     if most_tokens is None or lengths.sum() <= most_tokens:
         return part
     size = max(1, min(_THIN, most_tokens // 8))
     pieces = -(-lengths // size)
     wanted = max(1, most_tokens * int(pieces.sum()) // int(lengths.sum()))  # where stretches are short, so are pieces
     while True:
-        stretches = _spread(part.stretches, pieces, size, wanted)
-        taken = int((stretches[:, 1] - stretches[:, 0]).sum())
+        segments = _spread(part.segments, pieces, size, wanted)
+        taken = int((segments[:, 1] - segments[:, 0]).sum())
         if taken <= most_tokens:
-            return Part(part.tokens, stretches)
+            return Split(part.tokens, segments)
         wanted = max(1, min(wanted - 1, wanted * most_tokens // taken))
 
 
 def _spread(
-    stretches: Int[np.ndarray, "stretches 2"], pieces: Int[np.ndarray, " stretches"], size: int, wanted: int
+    segments: Int[np.ndarray, "segments 2"], pieces: Int[np.ndarray, " segments"], size: int, wanted: int
 ) -> Int[np.ndarray, "wanted 2"]:
     """So many of the pieces into which the stretches are cut, evenly spread."""
     ends = np.cumsum(pieces)
     chosen = np.linspace(0, int(ends[-1]), wanted, endpoint=False).astype(np.int64)
-    stretch = np.searchsorted(ends, chosen, side="right")
-    begins = stretches[stretch, 0] + (chosen - (ends - pieces)[stretch]) * size
-    return np.stack([begins, np.minimum(begins + size, stretches[stretch, 1])], axis=1)
+    segment = np.searchsorted(ends, chosen, side="right")
+    begins = segments[segment, 0] + (chosen - (ends - pieces)[segment]) * size
+    return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +83,11 @@ class Store:
     """An open file of tokens.
 
     Attributes:
-        parts: part -> its tokens.
+        splits: name -> its tokens.
         sha256: SHA-256 of the payload, in hexadecimal.
     """
 
-    parts: dict[str, Part]
+    splits: dict[str, Split]
     sha256: str
 
 
@@ -101,7 +101,7 @@ def token_dtype(vocab_size: int) -> np.dtype:
     return np.dtype(next(_DTYPES[name] for name, size in sizes.items() if vocab_size <= size))
 
 
-def write_store(path: Path, parts: Mapping[str, Part], fingerprint: str) -> None:
+def write_store(path: Path, parts: Mapping[str, Split], fingerprint: str) -> None:
     """Write the parts to a file, whole or not at all.
 
     Args:
@@ -122,8 +122,7 @@ def write_store(path: Path, parts: Mapping[str, Part], fingerprint: str) -> None
         "fingerprint": fingerprint,
         "sha256": digest.hexdigest(),
         "parts": {
-            part: {"tokens": int(parts[part].tokens.size), "stretches": parts[part].stretches.tolist()}
-            for part in PARTS
+            part: {"tokens": int(parts[part].tokens.size), "stretches": parts[part].segments.tolist()} for part in PARTS
         },
     }
     encoded = json.dumps(header).encode("ascii")
@@ -149,8 +148,8 @@ def open_store(path: Path, fingerprint: str) -> Store:
             raise DamagedStore("the tokens do not have the SHA-256 that was recorded")
         parts = {}
         for part, end, count in zip(PARTS, np.cumsum(counts).tolist(), counts, strict=True):
-            stretches = np.asarray(header["parts"][part]["stretches"], dtype=np.int64).reshape(-1, 2)
-            parts[part] = Part(tokens[end - count : end], stretches)
+            segments = np.asarray(header["parts"][part]["stretches"], dtype=np.int64).reshape(-1, 2)
+            parts[part] = Split(tokens[end - count : end], segments)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedStore(f"the header is not one: {error}") from None
     return Store(parts, header["sha256"])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.model.narrow import Narrow, can_narrow
+from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.transformer import Transformer
 
 
@@ -30,8 +30,8 @@ class Reader:
         self._model, self._cache, self._begin = model, None, 0
         together = 0 if model.mask is None else model.mask.settled()
         self._cacheable_from = together if use_cache else None
-        self._narrow: Narrow | None = None
-        self._can_narrow = can_narrow(model, len(tokens))
+        self._narrow: DecodeStep | None = None
+        self._can_narrow = can_decode_step(model, len(tokens))
 
     @property
     def history(self) -> Int[Tensor, "batch time"]:
@@ -66,7 +66,7 @@ class Reader:
         """Go on with these rows: reordered, repeated, or fewer."""
         rows = rows.to(self._tokens.device)
         self._tokens = self._tokens[rows]
-        self._can_narrow = can_narrow(self._model, len(rows))
+        self._can_narrow = can_decode_step(self._model, len(rows))
         if self._cache is not None:
             with torch.inference_mode():
                 self._cache.select(rows)
@@ -76,7 +76,7 @@ class Reader:
             return self._model(window)[:, -1]
         cache = self._cache = self._cache or self._model.new_cache(len(window))
         if window.shape[1] - cache.length == 1 and cache.length and self._can_narrow:
-            self._narrow = self._narrow or Narrow(self._model)
+            self._narrow = self._narrow or DecodeStep(self._model)
             return self._narrow(window[:, -1], cache)
         return self._model(window[:, cache.length :], cache=cache)[:, -1]
 

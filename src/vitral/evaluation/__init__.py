@@ -1,21 +1,28 @@
 """Evaluation: how well a model predicts a part of a text, what n-grams would have reached, what a sample copies."""
 
-from vitral.evaluation.blanks import Blanks
 from vitral.evaluation.copying import Copy, longest_copy, novel_share, training_text
-from vitral.evaluation.losses import PartLoss, evaluate_part
-from vitral.evaluation.ngrams import NgramLines, WittenBell, bigram_entropy, line_name, ngram_lines, standing
+from vitral.evaluation.losses import SplitLoss, evaluate_split
+from vitral.evaluation.masking import Masking
+from vitral.evaluation.ngrams import (
+    NgramBaselines,
+    WittenBell,
+    baseline_name,
+    bigram_entropy,
+    ngram_baselines,
+    standing,
+)
 
 __all__ = [
-    "Blanks",
     "Copy",
-    "NgramLines",
-    "PartLoss",
+    "Masking",
+    "NgramBaselines",
+    "SplitLoss",
     "WittenBell",
+    "baseline_name",
     "bigram_entropy",
-    "evaluate_part",
-    "line_name",
+    "evaluate_split",
     "longest_copy",
-    "ngram_lines",
+    "ngram_baselines",
     "novel_share",
     "standing",
     "training_text",

@@ -56,6 +56,6 @@ def novel_share(sample: str, training_text: str, n: int) -> float:
 
 def training_text(dataset: Dataset) -> str:
     """The text of the training part, stretch after stretch with `SEAM` between them."""
-    part = dataset.parts["train"]
-    pieces = (dataset.tokenizer.decode(part.tokens[begin:end]) for begin, end in part.stretches)
+    part = dataset.splits["train"]
+    pieces = (dataset.tokenizer.decode(part.tokens[begin:end]) for begin, end in part.segments)
     return SEAM.join(pieces)

@@ -14,14 +14,14 @@ from torch.nn import functional
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.batches import windows
-from vitral.data.store import Part
+from vitral.data.store import Split
 from vitral.data.tokenizers import Tokenizer
-from vitral.evaluation.blanks import Blanks
+from vitral.evaluation.masking import Masking
 from vitral.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class PartLoss:
+class SplitLoss:
     """What a full pass over a part found.
 
     Attributes:
@@ -72,15 +72,15 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def evaluate_part(
+def evaluate_split(
     model: Transformer,
-    part: Part,
+    part: Split,
     tokenizer: Tokenizer,
     *,
     batch_tokens: int | None = None,
-    blanks: Blanks | None = None,
+    masking: Masking | None = None,
     tick: Callable[[], None] = nothing,
-) -> PartLoss:
+) -> SplitLoss:
     """The model's loss on a part, in nats per token, over consecutive windows of its context length.
 
         loss = -(1/n) Σ log p(target | the tokens before it in its window)
@@ -101,7 +101,7 @@ def evaluate_part(
         tokenizer: the model's, for the characters and bytes of each token.
         batch_tokens: tokens computed side by side; changes speed and memory, not the result. Left out: 4,096 on a CPU,
             whose caches they fit, 16,384 elsewhere.
-        blanks: how tokens are hidden, for a model that was trained to tell hidden ones.
+        masking: how tokens are hidden, for a model that was trained to tell hidden ones.
         tick: is called after each batch; what it raises ends the pass.
 
     Raises:
@@ -117,14 +117,14 @@ def evaluate_part(
     try:
         with torch.inference_mode():
             on_cpu = model.token_embedding.weight.device.type == "cpu"
-            passing = _pass if blanks is None else partial(_blank_pass, blanks=blanks)
+            passing = _pass if masking is None else partial(_masked_pass, masking=masking)
             nats, counts = passing(model, part, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:
         model.train(training)
     return _loss_of(nats, counts, part, model.config.context_length, tokenizer)
 
 
-def bits_per_nat(part: Part, context_length: int, tokenizer: Tokenizer) -> float:
+def bits_per_nat(part: Split, context_length: int, tokenizer: Tokenizer) -> float:
     """Bits per character of a model whose loss on the part is one nat per token: 1/ln 2 · tokens / characters.
 
     Raises:
@@ -137,8 +137,8 @@ def bits_per_nat(part: Part, context_length: int, tokenizer: Tokenizer) -> float
 
 
 def _loss_of(
-    nats: float, counts: Int[np.ndarray, " vocab"], part: Part, context_length: int, tokenizer: Tokenizer
-) -> PartLoss:
+    nats: float, counts: Int[np.ndarray, " vocab"], part: Split, context_length: int, tokenizer: Tokenizer
+) -> SplitLoss:
     """The sum of the targets' losses as a loss, from how often each token was a target."""
     characters, size = _sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
@@ -147,11 +147,11 @@ def _loss_of(
             f"nothing to score: the part's {len(part.tokens)} tokens hold no target for a model that sees "
             f"{context_length} at once; use a longer text"
         )
-    return PartLoss(nats / num_targets, num_targets, num_characters, num_bytes)
+    return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
 
 
 def _pass(
-    model: Transformer, part: Part, batch_tokens: int, tick: Callable[[], None]
+    model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None]
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The sum of all targets' losses, and how often each token was a target."""
     first = (0 if model.mask is None else model.mask.first_target()) or 0
@@ -167,15 +167,15 @@ def _pass(
     return nats, counts
 
 
-def _blank_pass(
-    model: Transformer, part: Part, batch_tokens: int, tick: Callable[[], None], *, blanks: Blanks
+def _masked_pass(
+    model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None], *, masking: Masking
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The sum of all hidden tokens' losses, and how often each token was hidden."""
     context_length, device = model.config.context_length, model.token_embedding.weight.device
     stream = numpy_stream(0, "blanks", "evaluation")
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
     for tokens, _ in windows(part, context_length, max(1, batch_tokens // context_length)):
-        inputs, hidden = blanks.hide(tokens, stream)
+        inputs, hidden = masking.hide(tokens, stream)
         scored = tokens[hidden][None, :]
         nats += _nats(model(inputs.to(device))[hidden.to(device)][None, :], scored.to(device))
         counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)

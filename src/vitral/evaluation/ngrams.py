@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
-from vitral.data.store import Part, thinned
+from vitral.data.store import Split, thinned
 from vitral.evaluation.losses import nothing
 
 TABLE = 2**24
@@ -32,7 +32,7 @@ _NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 
 
 @dataclass(frozen=True)
-class NgramLines:
+class NgramBaselines:
     """What n-grams counted on the training part reach on the test part.
 
     Attributes:
@@ -55,7 +55,7 @@ class NgramLines:
         }
 
     @staticmethod
-    def from_plain(plain: Mapping[str, Any]) -> "NgramLines":
+    def from_plain(plain: Mapping[str, Any]) -> "NgramBaselines":
         """Back from plain data.
 
         Raises:
@@ -64,14 +64,14 @@ class NgramLines:
         try:
             orders = {int(order): float(loss) for order, loss in plain["orders"].items()}
             counted = None if plain.get("counted") is None else int(plain["counted"])
-            return NgramLines(orders, float(plain["test_bigram_entropy"]), counted)
+            return NgramBaselines(orders, float(plain["test_bigram_entropy"]), counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"n-gram lines: malformed ({type(error).__name__}: {error})") from None
 
 
-def ngram_lines(
-    train: Part, test: Part, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = nothing
-) -> NgramLines:
+def ngram_baselines(
+    train: Split, test: Split, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = nothing
+) -> NgramBaselines:
     """Count on the training part, score the test part, at orders 1 to `orders`.
 
     As for a model, the first token of a stretch is context and not scored, and no context reaches over the beginning
@@ -84,10 +84,10 @@ def ngram_lines(
     counted = None
     if len(train.tokens) + len(test.tokens) > LONG:
         train, test = thinned(train, COUNTED), thinned(test, COUNTED)
-        counted = int((train.stretches[:, 1] - train.stretches[:, 0]).sum())
+        counted = int((train.segments[:, 1] - train.segments[:, 0]).sum())
     nats = WittenBell(train, vocab_size, orders, tick=tick).nats(test)
     losses = {order: float(row.mean()) for order, row in enumerate(nats, start=1)}
-    return NgramLines(losses, bigram_entropy(test, vocab_size), counted)
+    return NgramBaselines(losses, bigram_entropy(test, vocab_size), counted)
 
 
 class WittenBell:
@@ -101,7 +101,7 @@ class WittenBell:
         num_orders: the longest n-gram.
     """
 
-    def __init__(self, train: Part, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = nothing) -> None:
+    def __init__(self, train: Split, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = nothing) -> None:
         """Count all n-grams of orders 1 to `num_orders`.
 
         Raises:
@@ -119,7 +119,7 @@ class WittenBell:
             contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
             tick()
 
-    def nats(self, part: Part) -> Float[np.ndarray, "orders targets"]:
+    def nats(self, part: Split) -> Float[np.ndarray, "orders targets"]:
         """-log p of every token but the first of each stretch, one row per order.
 
         Raises:
@@ -139,7 +139,7 @@ class WittenBell:
         return rows
 
 
-def bigram_entropy(part: Part, vocab_size: int) -> float:
+def bigram_entropy(part: Split, vocab_size: int) -> float:
     """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the part's own pairs of neighbours, in nats (Shannon 1951, eq. 1).
 
     Raises:
@@ -155,21 +155,21 @@ def bigram_entropy(part: Part, vocab_size: int) -> float:
     return float(-(counts.counts * np.log(shares)).sum() / total)
 
 
-def line_name(order: int) -> str:
+def baseline_name(order: int) -> str:
     """What the field calls an n-gram of this order.
 
-    >>> [line_name(order) for order in (1, 2, 3, 4)]
+    >>> [baseline_name(order) for order in (1, 2, 3, 4)]
     ['unigram', 'bigram', 'trigram', '4-gram']
     """
     return _NAMES.get(order, f"{order}-gram")
 
 
-def standing(loss: float, lines: NgramLines) -> str:
+def standing(loss: float, lines: NgramBaselines) -> str:
     """Where a loss stands among the lines, to follow "the loss is …".
 
     Lines are taken by height, since on a small text a longer n-gram can do worse than a shorter one.
 
-    >>> standing(2.1, NgramLines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
+    >>> standing(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
     'between the bigram and the trigram'
 
     Raises:
@@ -181,10 +181,10 @@ def standing(loss: float, lines: NgramLines) -> str:
     above = [order for order in by_height if lines.orders[order] > loss]
     below = [order for order in by_height if lines.orders[order] <= loss]
     if not above:
-        return f"above the {line_name(below[0])} line"
+        return f"above the {baseline_name(below[0])} line"
     if not below:
-        return f"below the {line_name(above[-1])} line"
-    return f"between the {line_name(above[-1])} and the {line_name(below[0])}"
+        return f"below the {baseline_name(above[-1])} line"
+    return f"between the {baseline_name(above[-1])} and the {baseline_name(below[0])}"
 
 
 @dataclass(frozen=True)
@@ -265,14 +265,14 @@ def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time
     return contexts
 
 
-def _laid_out(part: Part, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
+def _laid_out(part: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
     """The tokens of all stretches, one after another, and how many of its stretch stand before each.
 
     Raises:
         UsageError: a token outside the vocabulary.
     """
-    lengths = part.stretches[:, 1] - part.stretches[:, 0]
-    pieces = [part.tokens[begin:end] for begin, end in part.stretches]
+    lengths = part.segments[:, 1] - part.segments[:, 0]
+    pieces = [part.tokens[begin:end] for begin, end in part.segments]
     tokens = np.concatenate([*pieces, np.empty(0, dtype=part.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:
         raise UsageError(f"n-grams: token {tokens.max()} is outside the vocabulary of {vocab_size}")

@@ -7,11 +7,11 @@ need no model, so they are a measure of likeness from outside, by which a model'
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from vitral.data import Part, Tokenizer
+from vitral.data import Split, Tokenizer
 
 
 def whole_words(
-    tokenizer: Tokenizer, part: Part, *, least_count: int, most: int, least_share: float
+    tokenizer: Tokenizer, part: Split, *, least_count: int, most: int, least_share: float
 ) -> Int[np.ndarray, " words"]:
     """Tokens that are mostly whole words of the text, the most frequent first; of equals the smaller id.
 
@@ -37,7 +37,7 @@ def whole_words(
 
 
 def co_occurrences(
-    part: Part, words: Int[np.ndarray, " words"], vocab_size: int, *, reach: int
+    part: Split, words: Int[np.ndarray, " words"], vocab_size: int, *, reach: int
 ) -> Int[np.ndarray, "words two_sides"]:
     """How often each token of the vocabulary stands up to `reach` tokens before, and after, each of `words`.
 
@@ -51,12 +51,12 @@ def co_occurrences(
         Counts, one row for each word: first of what stands before it, then of what stands after it.
     """
     tokens = np.asarray(part.tokens).astype(np.int64)
-    stretch = np.repeat(np.arange(len(part.stretches)), part.stretches[:, 1] - part.stretches[:, 0])
+    segment = np.repeat(np.arange(len(part.segments)), part.segments[:, 1] - part.segments[:, 0])
     row = np.full(vocab_size, -1)
     row[words] = np.arange(len(words))
     counts = np.zeros((2, len(words) * vocab_size), dtype=np.int64)
     for away in range(1, reach + 1):
-        together = stretch[:-away] == stretch[away:]
+        together = segment[:-away] == segment[away:]
         earlier, later = tokens[:-away][together], tokens[away:][together]
         for side, (word, context) in enumerate(((later, earlier), (earlier, later))):
             rows = row[word]

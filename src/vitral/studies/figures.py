@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vitral.evaluation import NgramLines, line_name
+from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.figures.curves import Curve, band, loss_curves
 from vitral.figures.intervals import Row, interval_dots
 from vitral.figures.margin import Reference
@@ -27,10 +27,10 @@ TRAINED = "each point the mean of the batches that were logged since the one bef
 NEAR, NEAR_AT_LEAST = 0.5, 0.25
 
 
-def references(result: StudyResult, lines: NgramLines) -> list[Reference]:
+def references(result: StudyResult, lines: NgramBaselines) -> list[Reference]:
     """N-gram lines in the study's unit, by name."""
     factor = result.arms[0].factor
-    return [Reference(line_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
+    return [Reference(baseline_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
 
 
 def draw_figures(result: StudyResult, report: Path) -> list[Section]:
@@ -71,7 +71,7 @@ def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report:
     curves = [_curve(arm, tested=often) for arm in arms]
     if not any(len(curve.steps) > 1 for curve in curves):
         return None
-    lines = _near(references(result, result.curve_lines), curves) if often else []
+    lines = _near(references(result, result.curve_baselines), curves) if often else []
     kind = "Test" if often else "Training"
     label = f"{kind.lower()} loss ({result.study.unit})"
     figure = loss_curves(curves, references=lines, title=f"{kind} loss while training", y_label=label)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
-from vitral.data.store import Part, thinned
-from vitral.evaluation import evaluate_part
+from vitral.data.store import Split, thinned
+from vitral.evaluation import evaluate_split
 from vitral.runs import load_run
 from vitral.runs.files import as_json, replace_durably, storage
 from vitral.studies.design import BudgetName
 from vitral.studies.probes import probe_named
 from vitral.studies.probes.protocol import Plain, RunProbe, Setting, StudyProbe, Trained
 from vitral.studies.results import ArmResult, RunResult, StudyResult
-from vitral.training import Reporter, RunConfig, TrainingConfig
-from vitral.training.objectives import blanks_of
+from vitral.training import Callback, RunConfig, TrainingConfig
+from vitral.training.objectives import masking_of
 
 FOLDER = "measures"
 WHY = "why"
@@ -26,14 +26,14 @@ FINAL_TOKENS = 5_000_000
 """Of a longer test part so many tokens are measured at the end."""
 
 
-def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], reporter: Reporter) -> StudyResult:
+def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
     """The result with what all its probes find; what is kept in `measures/` is not measured again.
 
     Args:
         result: every run that there is.
         base: configuration of the base arm.
         datasets: by arm.
-        reporter: is told {"event": "probe", "name", "subject"} before each measurement.
+        callback: is told {"event": "probe", "name", "subject"} before each measurement.
 
     Raises:
         UsageError: a run's last checkpoint cannot be loaded.
@@ -43,13 +43,13 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
     for name in result.study.probes:
         probe = probe_named(name)
         if isinstance(probe, StudyProbe):
-            measured[name], unmeasured[name] = _of_study(probe, result, base, datasets, reporter)
+            measured[name], unmeasured[name] = _of_study(probe, result, base, datasets, callback)
         else:
-            measured[name], unmeasured[name] = _of_runs(probe, result, datasets, reporter)
+            measured[name], unmeasured[name] = _of_runs(probe, result, datasets, callback)
     return replace(result, measured=measured, unmeasured=unmeasured)
 
 
-def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], reporter: Reporter) -> StudyResult:
+def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
     """The result with every run's loss on all of the test part, where only some of it was measured while training.
 
     Of a test part of more than FINAL_TOKENS so many are measured, evenly spread.
@@ -58,32 +58,32 @@ def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], reporter:
     for arm in result.arms:
         dataset = datasets[arm.arm.name]
         most = arm.config["training"].get("evaluation_tokens")
-        whole = thinned(dataset.parts["test"], most) is dataset.parts["test"]
-        runs = arm.runs if whole else tuple(_final(arm, run, dataset, result.folder, reporter) for run in arm.runs)
+        whole = thinned(dataset.splits["test"], most) is dataset.splits["test"]
+        runs = arm.runs if whole else tuple(_final(arm, run, dataset, result.folder, callback) for run in arm.runs)
         arms.append(replace(arm, runs=runs))
     return replace(result, arms=tuple(arms))
 
 
-def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, reporter: Reporter) -> RunResult:
+def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callback: Callback) -> RunResult:
     """The run with the loss of its last weights on all of the test part."""
     if run.test_loss is None:
         return run
 
     def look() -> Plain:
         loaded = load_run(run.path, "last")
-        blanks = blanks_of(TrainingConfig.parse(arm.config["training"]).objective, dataset.tokenizer)
-        return evaluate_part(loaded.model, final_part(dataset), dataset.tokenizer, blanks=blanks).plain()
+        masking = masking_of(TrainingConfig.parse(arm.config["training"]).objective, dataset.tokenizer)
+        return evaluate_split(loaded.model, final_split(dataset), dataset.tokenizer, masking=masking).plain()
 
     name = f"{arm.arm.name}-seed-{run.seed}"
-    found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, _announcing(reporter, "test-loss", name))
+    found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, _announcing(callback, "test-loss", name))
     if WHY in found:
         return replace(run, test_loss=None, stopped=f"its loss on the whole test part: {found[WHY]}")
     return replace(run, test_loss=found["loss"])
 
 
-def final_part(dataset: Dataset) -> Part:
+def final_split(dataset: Dataset) -> Split:
     """So much of the test part as final losses and n-gram lines are of: all, unless it is very long."""
-    return thinned(dataset.parts["test"], FINAL_TOKENS)
+    return thinned(dataset.splits["test"], FINAL_TOKENS)
 
 
 Found = tuple[Plain | None, tuple[str, ...]]
@@ -91,16 +91,16 @@ FoundInRuns = tuple[dict[str, dict[int, Plain]], tuple[str, ...]]
 
 
 def _of_study(
-    probe: StudyProbe, result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], reporter: Reporter
+    probe: StudyProbe, result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback
 ) -> Found:
     """What the probe finds, and why not if it does not."""
     setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
     path = result.folder / FOLDER / f"{probe.name}.json"
-    found = _once(path, lambda: probe.measure(setting), _announcing(reporter, probe.name, "the study"))
+    found = _once(path, lambda: probe.measure(setting), _announcing(callback, probe.name, "the study"))
     return (None, (found[WHY],)) if WHY in found else (found, ())
 
 
-def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], reporter: Reporter) -> FoundInRuns:
+def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> FoundInRuns:
     """What the probe finds in every finished run, and of the others why not."""
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
     why: list[str] = []
@@ -115,7 +115,7 @@ def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Datase
                 return probe.measure(Trained(name, seed, loaded, datasets[name], result.budget or USUAL))
 
             kept = result.folder / FOLDER / probe.name / f"{name}-seed-{run.seed}.json"
-            one = _once(kept, look, _announcing(reporter, probe.name, f"{name}, seed {run.seed}"))
+            one = _once(kept, look, _announcing(callback, probe.name, f"{name}, seed {run.seed}"))
             if WHY in one:
                 why += [f"{arm.arm.title}: {one[WHY]}"]
             else:
@@ -123,8 +123,8 @@ def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Datase
     return found, tuple(dict.fromkeys(why))
 
 
-def _announcing(reporter: Reporter, name: str, subject: str) -> Callable[[], None]:
-    return lambda: reporter({"event": "probe", "name": name, "subject": subject})
+def _announcing(callback: Callback, name: str, subject: str) -> Callable[[], None]:
+    return lambda: callback({"event": "probe", "name": name, "subject": subject})
 
 
 def _once(path: Path, look: Callable[[], Plain], announce: Callable[[], None]) -> Plain:

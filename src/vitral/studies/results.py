@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vitral.evaluation import NgramLines
+from vitral.evaluation import NgramBaselines
 from vitral.runs import RunFolder
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study
 
@@ -105,8 +105,8 @@ class StudyResult:
     seeds: tuple[int, ...]
     first_seeds: tuple[int, ...]
     arms: tuple[ArmResult, ...]
-    lines: NgramLines
-    curve_lines: NgramLines
+    lines: NgramBaselines
+    curve_baselines: NgramBaselines
     corpus: Mapping[str, Any]
     environment: Mapping[str, Any]
     folder: Path

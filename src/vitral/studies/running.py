@@ -16,20 +16,20 @@ from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches
 from vitral.data.config import CorpusConfig
-from vitral.data.store import Part, thinned
-from vitral.evaluation import NgramLines, ngram_lines
+from vitral.data.store import Split, thinned
+from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.files import as_json, replace_durably, storage
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
-from vitral.studies.measuring import final_losses, final_part, measure
+from vitral.studies.measuring import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
-from vitral.training import Event, Reporter, RunConfig, resume, silent, train
-from vitral.training.objectives import blanks_of
-from vitral.training.plans import settle
+from vitral.training import Callback, Event, RunConfig, resume, silent, train
+from vitral.training.objectives import masking_of
+from vitral.training.plans import resolve_plan
 from vitral.training.train import build_model
 
 RECORD = "study.json"
@@ -49,7 +49,7 @@ class Texts:
     def __init__(self, given: Dataset | None = None) -> None:
         """Begin with a text that is at hand."""
         self._prepared: dict[str, Dataset] = {} if given is None else {given.config.model_dump_json(): given}
-        self._lines: dict[str, NgramLines] = {}
+        self._lines: dict[str, NgramBaselines] = {}
 
     def of(self, config: CorpusConfig) -> Dataset:
         """The text of a configuration."""
@@ -62,17 +62,17 @@ class Texts:
         """Tokens of its vocabulary."""
         return self.of(config).tokenizer.vocab_size
 
-    def lines(self, dataset: Dataset, test: Part) -> NgramLines:
+    def lines(self, dataset: Dataset, test: Split) -> NgramBaselines:
         """What counting n-grams in a text achieves on so much of its test part."""
-        key = f"{dataset.fingerprint} {len(test.stretches)} {test.stretches.tobytes().hex()[:64]}"
+        key = f"{dataset.fingerprint} {len(test.segments)} {test.segments.tobytes().hex()[:64]}"
         if key not in self._lines:
-            self._lines[key] = ngram_lines(dataset.parts["train"], test, dataset.tokenizer.vocab_size)
+            self._lines[key] = ngram_baselines(dataset.splits["train"], test, dataset.tokenizer.vocab_size)
         return self._lines[key]
 
-    def curve_lines(self, config: RunConfig) -> NgramLines:
+    def curve_baselines(self, config: RunConfig) -> NgramBaselines:
         """The same on so much of it as a run measures while it is trained."""
         dataset = self.of(config.corpus)
-        return self.lines(dataset, thinned(dataset.parts["test"], config.training.evaluation_tokens))
+        return self.lines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def run_study(
     *,
     seeds: Sequence[int] | None = None,
     budget: BudgetName | None = None,
-    reporter: Reporter = silent,
+    callback: Callback = silent,
     dataset: Dataset | None = None,
 ) -> StudyResult:
     """Train whatever of the study is not trained yet, measure what is not measured, and gather all of it.
@@ -113,7 +113,7 @@ def run_study(
         out: the study's folder, new or of the same study. Each run is a run folder at `arms/ARM/seed-N`.
         seeds: instead of the study's; a later call may add some, never leave some out.
         budget: what it is run at, for probes and the record.
-        reporter: is told every training event with "arm", "seed", "run" and "runs" (this one's number, and of how
+        callback: is told every training event with "arm", "seed", "run" and "runs" (this one's number, and of how
             many), and "before", "during" and "in_all": the floating-point operations of this call's trainings done
             before this run, in it, and altogether; {"event": "run", "state": "train" | "resume" | "found"} before each
             run; and {"event": "probe", "name", "subject"} before each measurement.
@@ -143,7 +143,7 @@ def run_study(
     with only_writer(out):
         first_seeds = _record(out, study, shared, seeds, fingerprints, budget)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
-        for job, told in _with_progress(jobs, reporter):
+        for job, told in _with_progress(jobs, callback):
             runs[job.arm.arm.name].append(_run(job, texts, told))
         any_run = RunFolder.open(jobs[0].path)
         result = StudyResult(
@@ -152,18 +152,18 @@ def run_study(
             seeds=seeds,
             first_seeds=first_seeds,
             arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
-            lines=texts.lines(dataset, final_part(dataset)),
-            curve_lines=NgramLines.from_plain(any_run.document("corpus")["ngrams"]),
+            lines=texts.lines(dataset, final_split(dataset)),
+            curve_baselines=NgramBaselines.from_plain(any_run.document("corpus")["ngrams"]),
             corpus=any_run.document("corpus"),
             environment=any_run.document("environment"),
             folder=out,
             budget=budget,
         )
         datasets = {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}
-        return measure(final_losses(result, datasets, reporter), base, datasets, reporter)
+        return measure(final_losses(result, datasets, callback), base, datasets, callback)
 
 
-def _with_progress(jobs: Sequence[Job], reporter: Reporter) -> Iterator[tuple[Job, Reporter]]:
+def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Job, Callback]]:
     """Each job with a reporter that says which run an event belongs to, and how much of all work lies before it."""
     work = [_left(job) for job in jobs]
     for number, job in enumerate(jobs, start=1):
@@ -176,7 +176,7 @@ def _with_progress(jobs: Sequence[Job], reporter: Reporter) -> Iterator[tuple[Jo
             "during": work[number - 1],
             "in_all": sum(work),
         }
-        yield job, _labelled(reporter, label)
+        yield job, _labelled(callback, label)
 
 
 def _left(job: Job) -> int:
@@ -202,10 +202,10 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
         data, config = texts.of(arm.config.corpus), arm.config
         length = config.model.context_length
         try:
-            Batches(data.parts["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
+            Batches(data.splits["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
             for part in ("validation", "test"):
-                bits_per_nat(thinned(data.parts[part], config.training.evaluation_tokens), length, data.tokenizer)
-            blanks_of(config.training.objective, data.tokenizer)
+                bits_per_nat(thinned(data.splits[part], config.training.evaluation_tokens), length, data.tokenizer)
+            masking_of(config.training.objective, data.tokenizer)
         except UsageError as error:
             raise UsageError(
                 f"study {study.name}, arm {arm.arm.name}: the text cannot feed this budget: {error}"
@@ -238,24 +238,24 @@ def _require_room(out: Path, jobs: Sequence[Job]) -> None:
         )
 
 
-def _run(job: Job, texts: Texts, reporter: Reporter) -> RunResult:
+def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
     """One arm from one seed: found finished, resumed, or trained."""
     path = job.path
     if job.begun:
         found = read_run(path, job.seed, job.arm)
         if found.test_loss is not None or found.stopped is not None:
-            reporter({"event": "run", "state": "found"})
+            callback({"event": "run", "state": "found"})
             return found
     begun = _has_checkpoint(path)
-    reporter({"event": "run", "state": "resume" if begun else "train"})
+    callback({"event": "run", "state": "resume" if begun else "train"})
     with suppress(TrainingStopped):  # the run says why in its metrics
         if begun:
-            resume(path, reporter=reporter)
+            resume(path, callback=callback)
         else:
             _clear(path)
             dataset = texts.of(job.arm.config.corpus)
-            lines = texts.curve_lines(job.arm.config)
-            train(_seeded(job.arm.config, job.seed), path, reporter=reporter, dataset=dataset, lines=lines)
+            lines = texts.curve_baselines(job.arm.config)
+            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, lines=lines)
     result = read_run(path, job.seed, job.arm)
     if result.test_loss is None and result.stopped is None:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
@@ -281,16 +281,16 @@ def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key != "seed"}
 
 
-def _labelled(reporter: Reporter, label: Event) -> Reporter:
+def _labelled(callback: Callback, label: Event) -> Callback:
     """A reporter that says which run an event belongs to."""
-    return lambda event: reporter({**event, **label})
+    return lambda event: callback({**event, **label})
 
 
 def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, texts: Texts) -> ArmResult:
     config, factor = resolved.config, 1.0
     if study.unit == "bits per character":
         dataset = texts.of(config.corpus)
-        factor = bits_per_nat(final_part(dataset), config.model.context_length, dataset.tokenizer)
+        factor = bits_per_nat(final_split(dataset), config.model.context_length, dataset.tokenizer)
     return ArmResult(
         arm=resolved.arm,
         config=_without_seed(config.plain()),
@@ -305,8 +305,8 @@ def _settled(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
     """The configuration with its execution plan, that of the study where it has begun: all arms and seeds share it."""
     found = _read_record(out)
     if found is None:
-        vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.parts["train"].tokens)
-        return settle(base, lambda config: build_model(config, vocab_size), num_tokens).config
+        vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
+        return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
     if base.training.plan == "as-written" and base.training.minutes is None:
         return base
     begun, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}").training, ["dtype", "compile", "plan"]

@@ -2,7 +2,7 @@
 
 from vitral.decoding import Sampling, generate
 from vitral.runs import load_run
-from vitral.studies.probes.protocol import foretells
+from vitral.studies.probes.protocol import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult
 
 CHARACTERS = 300
@@ -27,7 +27,7 @@ def arm_samples(result: StudyResult) -> dict[str, str]:
 
 def _sample(arm: ArmResult) -> str | None:
     finished = [run for run in arm.runs if run.seed in arm.losses]
-    if not finished or not foretells(arm.config):
+    if not finished or not is_causal_lm(arm.config):
         return None
     run = load_run(finished[0].path, "last")
     sampling = Sampling(temperature=TEMPERATURE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from vitral.evaluation import standing
 from vitral.studies.comparison import Comparison, compare, rival_of
-from vitral.studies.probes.protocol import foretells
+from vitral.studies.probes.protocol import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult
 from vitral.studies.wording import capital, nats, p_clause, signed, word_of
 
@@ -79,14 +79,14 @@ def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> F
     if comparison.mean is None:
         return Finding("standing", base.arm.name, f"{title} finished from no seed, so nothing can be compared.")
     loss = comparison.mean.mean
-    where = f", {standing(loss / base.factor, result.lines)}" if foretells(base.config) else ", of another task"
+    where = f", {standing(loss / base.factor, result.lines)}" if is_causal_lm(base.config) else ", of another task"
     return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} {result.study.unit}{where}.")
 
 
 def _has_the_floor(result: StudyResult, arm: ArmResult) -> bool:
     """Whether the bigram entropy of the base's tokens is a floor under this arm's loss."""
     same_text = arm.config["corpus"] == result.arms[0].config["corpus"]
-    return arm.sees_one_token and same_text and foretells(arm.config)
+    return arm.sees_one_token and same_text and is_causal_lm(arm.config)
 
 
 def _floors(result: StudyResult, arms: Sequence[tuple[ArmResult, Comparison]]) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Training: optimizers, schedules, the loop, starting and resuming."""
 
 from vitral.training.config import RunConfig, TrainingConfig
-from vitral.training.events import Event, Reporter, all_of, silent
+from vitral.training.events import Callback, Event, all_of, silent
 from vitral.training.train import resume, train
 
-__all__ = ["Event", "Reporter", "RunConfig", "TrainingConfig", "all_of", "resume", "silent", "train"]
+__all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "resume", "silent", "train"]

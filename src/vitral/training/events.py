@@ -18,18 +18,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Event = Mapping[str, Any]
-Reporter = Callable[[Event], None]
+Callback = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:
     """Say nothing."""
 
 
-def all_of(*reporters: Reporter) -> Reporter:
+def all_of(*reporters: Callback) -> Callback:
     """Tell several reporters."""
 
-    def tell(event: Event) -> None:
-        for reporter in reporters:
-            reporter(event)
+    def emit(event: Event) -> None:
+        for callback in reporters:
+            callback(event)
 
-    return tell
+    return emit

@@ -10,7 +10,7 @@ from vitral.core.config import Config, nearest
 from vitral.core.streams import numpy_stream
 from vitral.data.batches import Pair
 from vitral.data.tokenizers import Tokenizer
-from vitral.evaluation.blanks import Blanks, blank_token
+from vitral.evaluation.masking import Masking, mask_token
 
 NAMES = ("next-token", "masked")
 IGNORED = -100
@@ -20,7 +20,7 @@ IGNORED = -100
 class Masked(Config):
     """Masked language modelling: the tokens that stood where blanks are (Devlin et al. 2019, section 3.1).
 
-    Simplified: see `vitral.evaluation.blanks.Blanks`. The blank is the tokenizer's first token that stands for no
+    Simplified: see `vitral.evaluation.masking.Masking`. The blank is the tokenizer's first token that stands for no
     text, `<PAD>` of the character tokenizer.
 
     Attributes:
@@ -31,13 +31,13 @@ class Masked(Config):
     name: Literal["masked"] = "masked"
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
 
-    def blanks(self, tokenizer: Tokenizer) -> Blanks:
+    def masking(self, tokenizer: Tokenizer) -> Masking:
         """The same with the tokenizer's blank.
 
         Raises:
             UsageError: the tokenizer has no token for it.
         """
-        return Blanks(self.rate, blank_token(tokenizer))
+        return Masking(self.rate, mask_token(tokenizer))
 
 
 def _named(objective: Any) -> Any:
@@ -50,16 +50,16 @@ def _named(objective: Any) -> Any:
 Objective = Annotated[Literal["next-token"] | Masked, BeforeValidator(_named)]
 
 
-def blanks_of(objective: Literal["next-token"] | Masked, tokenizer: Tokenizer) -> Blanks | None:
+def masking_of(objective: Literal["next-token"] | Masked, tokenizer: Tokenizer) -> Masking | None:
     """How tokens are hidden under an objective; None under one that hides none.
 
     Raises:
         UsageError: the tokenizer has no token for a blank.
     """
-    return objective.blanks(tokenizer) if isinstance(objective, Masked) else None
+    return objective.masking(tokenizer) if isinstance(objective, Masked) else None
 
 
-def pose(batch: Pair, blanks: Blanks | None, seed: int, step: int, micro: int) -> Pair:
+def make_inputs(batch: Pair, masking: Masking | None, seed: int, step: int, micro: int) -> Pair:
     """What the model is given, and what it is asked for.
 
     Without blanks that is the batch as it is: tokens, and the token after each. With blanks it is the batch's inputs
@@ -67,13 +67,13 @@ def pose(batch: Pair, blanks: Blanks | None, seed: int, step: int, micro: int) -
 
     Args:
         batch: inputs and next tokens.
-        blanks: how tokens are hidden.
+        masking: how tokens are hidden.
         seed: of the run.
         step: the optimizer step.
         micro: which of the step's batches; which positions are hidden depends on seed, step and this alone.
     """
-    if blanks is None:
+    if masking is None:
         return batch
-    inputs, hidden = blanks.hide(batch[0], numpy_stream(seed, "blanks", step, micro))
+    inputs, hidden = masking.hide(batch[0], numpy_stream(seed, "blanks", step, micro))
     targets: Int[Tensor, "batch time"] = batch[0].masked_fill(~hidden, IGNORED)
     return inputs, targets

@@ -54,7 +54,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedPlan:
     """A configuration in which nothing is left to be measured.
 
     Attributes:
@@ -66,9 +66,9 @@ class Settled:
     notes: tuple[str, ...]
 
 
-def settle(
+def resolve_plan(
     config: RunConfig, build: Callable[[RunConfig], Transformer], num_tokens: int, num_held_out: int = 0
-) -> Settled:
+) -> ResolvedPlan:
     """Measure what the configuration leaves to measurement: `training.plan = "auto"` and `training.minutes`.
 
     Args:
@@ -82,7 +82,7 @@ def settle(
     """
     training = config.training
     if training.plan != "auto" and training.minutes is None:
-        return Settled(config, ())
+        return ResolvedPlan(config, ())
     notes: list[str] = []
     plan, seconds = _first_plan(config, build, notes)
     if training.plan == "auto":
@@ -90,7 +90,7 @@ def settle(
     changes: dict[str, Any] = {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
     if training.minutes is not None:
         changes |= _steps_in(config, seconds, num_tokens, num_held_out, notes)
-    return Settled(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
+    return ResolvedPlan(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
 
 
 def _first_plan(config: RunConfig, build: Callable[[RunConfig], Transformer], notes: list[str]) -> tuple[Plan, float]:
@@ -182,7 +182,7 @@ def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer
     return settled[len(settled) // 2]
 
 
-def compiled(model: Transformer, complain: Callable[[str], None]) -> Callable[[Tensor], Tensor]:
+def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:
     """The model's forward, compiled; where that turns out not to work, the model itself, after one line."""
     forward: Callable[[Tensor], Tensor] = torch.compile(model)
 
@@ -193,7 +193,7 @@ def compiled(model: Transformer, complain: Callable[[str], None]) -> Callable[[T
         except Exception as error:  # whatever the compiler or its own compilers raise
             if forward is model:
                 raise
-            complain(f"plan: cannot compile here ({type(error).__name__}); going on without")
+            warn(f"plan: cannot compile here ({type(error).__name__}); going on without")
             forward = model
             return model(tokens)
 

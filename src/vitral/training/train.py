@@ -10,7 +10,7 @@ from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.data.tokenizers import tokenizer_from_plain
-from vitral.evaluation import NgramLines
+from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.runs import Checkpoint, RunFolder, load_run, refuse_existing
@@ -19,10 +19,10 @@ from vitral.runs.environment import describe_environment
 from vitral.runs.loading import load_weights, needed_shapes
 from vitral.runs.lock import only_writer
 from vitral.training.config import RunConfig, comparable
-from vitral.training.events import Reporter, silent
-from vitral.training.loop import Progress, Session, chain_from_anchor, describe_corpus, run_steps, save
+from vitral.training.events import Callback, silent
+from vitral.training.loop import Trainer, TrainerState, chain_from_anchor, describe_corpus, run_steps, save
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
-from vitral.training.plans import settle
+from vitral.training.plans import resolve_plan
 from vitral.training.stopping import stop_on_signals
 
 
@@ -30,9 +30,9 @@ def train(
     config: RunConfig,
     out: Path,
     *,
-    reporter: Reporter = silent,
+    callback: Callback = silent,
     dataset: Dataset | None = None,
-    lines: NgramLines | None = None,
+    lines: NgramBaselines | None = None,
     init_from: Path | None = None,
 ) -> RunFolder:
     """Train a model as `config` says, in a new run folder.
@@ -40,7 +40,7 @@ def train(
     Args:
         config: the whole run.
         out: the folder to make.
-        reporter: is told every event (`vitral.training.events`).
+        callback: is told every event (`vitral.training.events`).
         dataset: the prepared corpus, if it is at hand; else it is prepared from `config.corpus`.
         lines: its n-gram lines, if they are at hand; else they are counted before the first evaluation.
         init_from: a run whose best weights and whose tokenizer training starts from (fine-tuning).
@@ -57,33 +57,33 @@ def train(
     elif source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
         raise UsageError(f"--init-from {init_from}: the text was tokenized otherwise; tokens must mean the same")
     vocab_size = dataset.tokenizer.vocab_size
-    tokens = {name: len(part.tokens) for name, part in dataset.parts.items()}
+    tokens = {name: len(part.tokens) for name, part in dataset.splits.items()}
     most = config.training.evaluation_tokens
     held_out = sum(tokens[name] if most is None else min(tokens[name], most) for name in ("validation", "test"))
-    settled = settle(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
+    settled = resolve_plan(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
     config = complete(settled.config)
     for line in settled.notes:
-        reporter({"event": "note", "text": line})
+        callback({"event": "note", "text": line})
     model = build_model(config, vocab_size)
     if source is not None:
         load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
     optimizer = build_optimizer(model, config.training.optimizer)
     progress = beginning(dataset)
-    session = Session(config, dataset, model, optimizer, RunFolder(out), reporter, progress, lines=lines)
+    trainer = Trainer(config, dataset, model, optimizer, RunFolder(out), callback, progress, lines=lines)
     documents = {
         "environment": {**describe_environment(), "plan": list(settled.notes)},
         "corpus": describe_corpus(dataset, lines),
         "tokenizer": dataset.tokenizer.plain(),
     }
-    with stop_on_signals() as session.request:
-        session.folder = RunFolder.create(out, config.plain(), documents)
+    with stop_on_signals() as trainer.request:
+        trainer.folder = RunFolder.create(out, config.plain(), documents)
         with only_writer(out):
             if source is not None:  # its weights come from elsewhere: they are not drawn again from the configuration
-                save(session, best=False)
-            return _go(session)
+                save(trainer, best=False)
+            return _go(trainer)
 
 
-def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
+def resume(path: Path, *, callback: Callback = silent) -> RunFolder:
     """Go on with a run from its last checkpoint, bit for bit as if it had never stopped.
 
     Raises:
@@ -97,22 +97,22 @@ def resume(path: Path, *, reporter: Reporter = silent) -> RunFolder:
         sweep(folder.steps)
         config = RunConfig.parse(folder.config, f"{path}/config.toml")
         tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
-        checkpoint = _last(folder, config, tokenizer.vocab_size, reporter)
+        checkpoint = _last(folder, config, tokenizer.vocab_size, callback)
         if checkpoint is not None:
             _refuse_finished(folder, config, checkpoint)
             _refuse_changes(path, config, checkpoint)
         dataset = prepare(config.corpus, tokenizer=tokenizer)
-        session = restored(folder, config, dataset, checkpoint, reporter)
-        if chain_from_anchor(session) != session.progress.chain:
-            began = session.progress.anchor_step
+        trainer = restored(folder, config, dataset, checkpoint, callback)
+        if chain_from_anchor(trainer) != trainer.progress.chain:
+            began = trainer.progress.anchor_step
             raise UsageError(
-                f"{path}: the batches of steps {began + 1} to {session.progress.step} are not those this run was "
+                f"{path}: the batches of steps {began + 1} to {trainer.progress.step} are not those this run was "
                 "trained with; its text, or the Vitral that draws them, is another"
             )
-        with stop_on_signals() as session.request:
-            progress = session.progress
+        with stop_on_signals() as trainer.request:
+            progress = trainer.progress
             folder.rewind(progress.step, progress.best_step, redo=progress.pending)
-            return _go(session)
+            return _go(trainer)
 
 
 def _or_unset(value: Any) -> Any:
@@ -120,8 +120,8 @@ def _or_unset(value: Any) -> Any:
 
 
 def restored(
-    folder: RunFolder, config: RunConfig, dataset: Dataset, checkpoint: Checkpoint | None, reporter: Reporter
-) -> Session:
+    folder: RunFolder, config: RunConfig, dataset: Dataset, checkpoint: Checkpoint | None, callback: Callback
+) -> Trainer:
     """A session that stands where the checkpoint was written, or at the beginning where there is none.
 
     Raises:
@@ -131,24 +131,24 @@ def restored(
     model = build_model(config, dataset.tokenizer.vocab_size)
     optimizer = build_optimizer(model, config.training.optimizer)
     known = folder.document("corpus").get("ngrams")
-    lines = None if known is None else NgramLines.from_plain(known)
+    lines = None if known is None else NgramBaselines.from_plain(known)
     if checkpoint is None:
-        return Session(config, dataset, model, optimizer, folder, reporter, beginning(dataset), lines)
+        return Trainer(config, dataset, model, optimizer, folder, callback, beginning(dataset), lines)
     if dataset.fingerprint != checkpoint.state["corpus"]:
         raise UsageError(f"{where}: the text {config.corpus.source!r} is not the one this run began with")
     load_weights(model, dict(checkpoint.model), where)
     load_optimizer_tensors(model, optimizer, checkpoint.optimizer, where)
-    remembered = {key: checkpoint.state[key] for key in Progress().plain()}
-    progress = Progress(step=checkpoint.step, **remembered)
-    return Session(config, dataset, model, optimizer, folder, reporter, progress, lines, saved=checkpoint.step)
+    remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
+    progress = TrainerState(step=checkpoint.step, **remembered)
+    return Trainer(config, dataset, model, optimizer, folder, callback, progress, lines, saved=checkpoint.step)
 
 
-def beginning(dataset: Dataset) -> Progress:
+def beginning(dataset: Dataset) -> TrainerState:
     """Before the first step; the chain of batches begins with the text."""
-    return Progress(chain=dataset.fingerprint, anchor=dataset.fingerprint)
+    return TrainerState(chain=dataset.fingerprint, anchor=dataset.fingerprint)
 
 
-def _last(folder: RunFolder, config: RunConfig, vocab_size: int, reporter: Reporter) -> Checkpoint | None:
+def _last(folder: RunFolder, config: RunConfig, vocab_size: int, callback: Callback) -> Checkpoint | None:
     """The newest whole checkpoint; None where the run was stopped before it wrote one.
 
     Raises:
@@ -156,13 +156,13 @@ def _last(folder: RunFolder, config: RunConfig, vocab_size: int, reporter: Repor
     """
 
     def warn(line: str) -> None:
-        reporter({"event": "note", "text": line})
+        callback({"event": "note", "text": line})
 
     if not any(folder.steps.iterdir()):
         warn("stopped before its first checkpoint: beginning at step 0, with the same numbers")
         return None
     checkpoint = folder.load("last", shapes=needed_shapes(config.model, vocab_size, str(folder.path)), warn=warn)
-    missing = sorted({*Progress().plain(), "corpus", "config"} - checkpoint.state.keys())
+    missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
     if missing:
         raise UsageError(f"{folder.path}: {missing[0]} is missing in state.json of step {checkpoint.step}")
     return checkpoint
@@ -208,25 +208,25 @@ def complete(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"model": model, "training": training})
 
 
-def _go(session: Session) -> RunFolder:
+def _go(trainer: Trainer) -> RunFolder:
     """Announce, train, and give the folder."""
-    config = session.config
-    session.reporter(
+    config = trainer.config
+    trainer.callback(
         {
             "event": "start",
-            "step": session.progress.step,
+            "step": trainer.progress.step,
             "steps": config.training.steps,
             "objective": config.training.plain()["objective"],
-            "parameters": count_parameters(config.model, session.dataset.tokenizer.vocab_size),
-            "vocab_size": session.dataset.tokenizer.vocab_size,
-            "tokens": {name: len(part.tokens) for name, part in session.dataset.parts.items()},
-            "device": session.device.type,
+            "parameters": count_parameters(config.model, trainer.dataset.tokenizer.vocab_size),
+            "vocab_size": trainer.dataset.tokenizer.vocab_size,
+            "tokens": {name: len(part.tokens) for name, part in trainer.dataset.splits.items()},
+            "device": trainer.device.type,
             "dtype": config.training.dtype,
             "threads": torch.get_num_threads(),
-            "out": str(session.folder.path),
+            "out": str(trainer.folder.path),
         }
     )
-    if session.lines is not None:
-        session.reporter({"event": "lines", "ngrams": session.lines.plain()})
-    run_steps(session)
-    return session.folder
+    if trainer.lines is not None:
+        trainer.callback({"event": "lines", "ngrams": trainer.lines.plain()})
+    run_steps(trainer)
+    return trainer.folder

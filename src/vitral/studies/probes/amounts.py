@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import UsageError
-from vitral.data import Dataset, Part, prepare
+from vitral.data import Dataset, Split, prepare
 from vitral.data.store import thinned
-from vitral.evaluation import evaluate_part
+from vitral.evaluation import evaluate_split
 from vitral.figures.intervals import Row, interval_dots
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
@@ -45,23 +45,23 @@ def measure(trained: Trained) -> Plain:
         counted) the share that occurs in the training part.
     """
     dataset, training = trained.dataset, trained.run.config["training"]
-    train = dataset.parts["train"]
+    train = dataset.splits["train"]
     per_step = training["batch_size"] * training["accumulation"] * trained.run.config["model"]["context_length"]
     known = thinned(_trained_on(dataset), _MEASURED[trained.budget])
     return {
         "tokens": len(train.tokens),
         **_contents(dataset),
         "passes": training["steps"] * per_step / len(train.tokens),
-        "train_loss": evaluate_part(trained.run.model, known, dataset.tokenizer).loss,
+        "train_loss": evaluate_split(trained.run.model, known, dataset.tokenizer).loss,
     }
 
 
-def _trained_on(dataset: Dataset) -> Part:
+def _trained_on(dataset: Dataset) -> Split:
     """Text the run was trained on: of any share the common one, of passages all."""
     if not _holds_the_common(dataset.config.plain()):
-        return dataset.parts["train"]
+        return dataset.splits["train"]
     common = dataset.config.model_copy(update={"share": COMMON, "also": None})
-    return prepare(common, tokenizer=dataset.tokenizer).parts["train"]
+    return prepare(common, tokenizer=dataset.tokenizer).splits["train"]
 
 
 def _holds_the_common(corpus: Mapping[str, Any]) -> bool:
@@ -72,7 +72,7 @@ def _holds_the_common(corpus: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=2)
 def _contents(dataset: Dataset) -> dict[str, int | float]:
     """Characters, bytes and words of a text's training part; the same for all runs on it."""
-    text, test = (dataset.tokenizer.decode(dataset.parts[part].tokens) for part in ("train", "test"))
+    text, test = (dataset.tokenizer.decode(dataset.splits[part].tokens) for part in ("train", "test"))
     known, asked = set(_WORD.findall(text)), _WORD.findall(test)
     seen = sum(word in known for word in asked)
     return {"characters": len(text), "bytes": len(text.encode()), "words_seen": seen / max(1, len(asked))}

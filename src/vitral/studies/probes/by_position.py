@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch.nn import functional
 
 from vitral.core.errors import UsageError
-from vitral.data import Part
+from vitral.data import Split
 from vitral.model import Transformer
 from vitral.studies.probes.by_position_shown import show
 from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
@@ -46,7 +46,7 @@ def measure(trained: Trained) -> Plain:
         UsageError: the run is not trained to tell next tokens, or the test part has no whole window.
     """
     require_next_tokens(trained)
-    model, part = trained.run.model, trained.dataset.parts["test"]
+    model, part = trained.run.model, trained.dataset.splits["test"]
     context_length = model.config.context_length
     starts = window_starts(part, context_length, TOKENS[trained.budget] // context_length)
     if not len(starts):
@@ -67,7 +67,7 @@ def first_target(model: Transformer) -> int:
     return (0 if model.mask is None else model.mask.first_target()) or 0
 
 
-def window_starts(part: Part, length: int, most: int, stride: int | None = None) -> Int[np.ndarray, " windows"]:
+def window_starts(part: Split, length: int, most: int, stride: int | None = None) -> Int[np.ndarray, " windows"]:
     """Where windows of `length` inputs begin, one after the other in every stretch; at most `most`, spread evenly.
 
     Args:
@@ -78,7 +78,7 @@ def window_starts(part: Part, length: int, most: int, stride: int | None = None)
     """
     step = stride or length
     starts = np.concatenate(
-        [np.arange(begin, end - length, step) for begin, end in part.stretches.tolist()] or [np.empty(0, np.int64)]
+        [np.arange(begin, end - length, step) for begin, end in part.segments.tolist()] or [np.empty(0, np.int64)]
     )
     if len(starts) <= most:
         return starts
@@ -86,7 +86,7 @@ def window_starts(part: Part, length: int, most: int, stride: int | None = None)
 
 
 def window_nats(
-    model: Transformer, part: Part, starts: Int[np.ndarray, " windows"], length: int
+    model: Transformer, part: Split, starts: Int[np.ndarray, " windows"], length: int
 ) -> Float[np.ndarray, "windows time"]:
     """-log p of the target at every position of every window, in float64."""
     tokens, offsets = np.asarray(part.tokens), np.arange(length + 1)
@@ -120,7 +120,7 @@ def same_targets(nats: Float[np.ndarray, "windows time"], width: int, places: in
     return np.array([blocks[places - 1 - g : windows - g, g].mean() for g in range(blocks.shape[1])])
 
 
-def _beyond(model: Transformer, part: Part, multiple: int, most_tokens: int) -> Plain:
+def _beyond(model: Transformer, part: Split, multiple: int, most_tokens: int) -> Plain:
     """The loss at every quarter of a context length in windows `multiple` times as long.
 
     A model that cannot read so far is scored on the same targets in the quarters of its own length.
@@ -131,7 +131,7 @@ def _beyond(model: Transformer, part: Part, multiple: int, most_tokens: int) -> 
     if context_length % QUARTERS:
         return nothing | {"why": f"a context length of {context_length} has no whole quarters"}
     width, places = context_length // QUARTERS, multiple * QUARTERS
-    longest = int((part.stretches[:, 1] - part.stretches[:, 0]).max(initial=0))
+    longest = int((part.segments[:, 1] - part.segments[:, 0]).max(initial=0))
     windows = min(RUN * places, (longest - 1 - length) // width + 1)
     if windows < places:
         needed = length + 1 + width * (places - 1)

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import Part, Tokenizer
+from vitral.data import Split, Tokenizer
 from vitral.data.store import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
 from vitral.evaluation import WittenBell, training_text
@@ -71,12 +71,12 @@ def measure(trained: Trained) -> Plain:
     Raises:
         UsageError: the model cannot write a text and score it in one pass, or the test part has no room for a prompt.
     """
-    run, train = trained.run, trained.dataset.parts["train"]
+    run, train = trained.run, trained.dataset.splits["train"]
     require_next_tokens(trained)
     if run.model.mask is not None and run.model.mask.first_target() != 0:
         raise UsageError(f"{trained.arm} sees ahead under its mask, so a text cannot be scored in one pass")
     prompt_tokens = min(PROMPT_TOKENS, run.model.config.context_length)
-    test = trained.dataset.parts["test"]
+    test = trained.dataset.splits["test"]
     rows = cut(test, run.tokenizer, prompt_tokens, LENGTH[trained.budget], PROMPTS[trained.budget])
     prompts, length = rows[:, :prompt_tokens], rows.shape[1] - prompt_tokens
     written = {TRUTH: rows[:, prompt_tokens:]}
@@ -104,7 +104,7 @@ def measure(trained: Trained) -> Plain:
 
 
 def cut(
-    part: Part, tokenizer: Tokenizer, prompt_tokens: int, length: int, num: int
+    part: Split, tokenizer: Tokenizer, prompt_tokens: int, length: int, num: int
 ) -> Int[np.ndarray, "pieces prompt_and_rest"]:
     """Prompts with what follows them, none overlapping another, drawn by a fixed stream; in the order they stand there.
 
@@ -127,16 +127,16 @@ def cut(
         row = tokens[begin : begin + prompt_tokens]
         return np.array_equal(tokenizer.encode(tokenizer.decode(row)), row)
 
-    stretches = []
-    for begin, end in part.stretches.tolist():
+    segments = []
+    for begin, end in part.segments.tolist():
         first = next((place for place in range(begin, end - prompt_tokens) if is_text(place)), None)
         if first is not None:
-            stretches.append((first, end))
-    if not stretches:
+            segments.append((first, end))
+    if not segments:
         raise UsageError(f"the test part has no prompt of {prompt_tokens} tokens with one after it; use a longer text")
-    size = min(prompt_tokens + length, max(end - first for first, end in stretches))
+    size = min(prompt_tokens + length, max(end - first for first, end in segments))
     starts = []
-    for first, end in stretches:
+    for first, end in segments:
         place = first
         while place + size <= end:
             if is_text(place):
@@ -244,7 +244,7 @@ def _both_nats(
 def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[np.ndarray, "rows scored"]:
     """-log p of every token but the first of each row, under n-grams of the longest order that were counted."""
     ends = rows.shape[1] * np.arange(1, len(rows) + 1)
-    part = Part(rows.ravel(), np.stack([ends - rows.shape[1], ends], axis=1))
+    part = Split(rows.ravel(), np.stack([ends - rows.shape[1], ends], axis=1))
     return counted.nats(part)[-1].reshape(len(rows), -1)
 
 

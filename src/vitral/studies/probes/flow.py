@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.errors import UsageError
-from vitral.data import Part
+from vitral.data import Split
 from vitral.model import Transformer
 from vitral.studies.probes.protocol import Plain
 
@@ -62,10 +62,10 @@ class Asked:
         return torch.cat(pieces)
 
 
-def spread_windows(part: Part, time: int, count: int) -> Int[Tensor, "windows time"]:
+def spread_windows(part: Split, time: int, count: int) -> Int[Tensor, "windows time"]:
     """At most `count` windows of a part that do not overlap, evenly spread; none crosses a border."""
     begins = [
-        begin + time * np.arange((end - begin) // time) for begin, end in part.stretches.tolist() if end - begin >= time
+        begin + time * np.arange((end - begin) // time) for begin, end in part.segments.tolist() if end - begin >= time
     ]
     every = np.concatenate(begins) if begins else np.zeros(0, dtype=np.int64)
     chosen = every[np.linspace(0, len(every), min(count, len(every)), endpoint=False).astype(int)]

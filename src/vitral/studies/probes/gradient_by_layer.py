@@ -47,7 +47,7 @@ def measure(trained: Trained) -> Plain:
     weight = model.token_embedding.weight
     fresh = Transformer(model.config, model.vocab_size, seed=trained.seed).to(weight).eval()
     batches = Batches(
-        trained.dataset.parts["train"],
+        trained.dataset.splits["train"],
         context_length=model.config.context_length,
         batch_size=WINDOWS[trained.budget],
         seed=BATCH_SEED,

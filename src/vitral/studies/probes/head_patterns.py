@@ -54,7 +54,7 @@ def measure(trained: Trained) -> Plain:
         return {"loss": None, "uniform": {}, "layers": []}
     require_next_tokens(trained)
     time = model.config.context_length
-    part = trained.dataset.parts["test"]
+    part = trained.dataset.splits["test"]
 
     def sample(windows: int) -> tuple[Tensor, Tensor]:
         return Batches(part, context_length=time, batch_size=windows, seed=SAMPLE_SEED).batch(0)

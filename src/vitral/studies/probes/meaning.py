@@ -15,7 +15,7 @@ from torch import Tensor
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import Dataset, Part, Tokenizer
+from vitral.data import Dataset, Split, Tokenizer
 from vitral.inspection import (
     co_occurrences,
     cosines,
@@ -127,7 +127,7 @@ def measure(trained: Trained) -> Plain:
     """
     require_next_tokens(trained)
     model, tokenizer = trained.run.model, trained.run.tokenizer
-    tokens = np.asarray(trained.dataset.parts["train"].tokens[:LOOKED_AT])
+    tokens = np.asarray(trained.dataset.splits["train"].tokens[:LOOKED_AT])
     name = language_of(tokenizer.decode(tokens))
     if name is None:
         raise UsageError(
@@ -147,7 +147,7 @@ def _neighbours(
     model: Transformer, tokenizer: Tokenizer, dataset: Dataset, language: Language, most: int
 ) -> Plain | None:
     """Neighbours in the token embedding, and how well it agrees with counted contexts; None with too few words."""
-    part = dataset.parts["train"]
+    part = dataset.splits["train"]
     words = whole_words(tokenizer, part, least_count=LEAST_COUNT, most=most, least_share=LEAST_SHARE)
     if len(words) < LEAST_WORDS:
         return None
@@ -176,7 +176,7 @@ def _neighbours(
 
 def _senses(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, language: Language) -> Iterator[Plain]:
     """Cosines of a word's vectors within a sense and across senses, at every place; words that do not fit left out."""
-    before = passage(tokenizer, dataset.parts["test"], model.config.context_length // 2)
+    before = passage(tokenizer, dataset.splits["test"], model.config.context_length // 2)
     for sense in language.senses:
         try:
             first, second = (
@@ -195,18 +195,18 @@ def _senses(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, language
         }
 
 
-def passage(tokenizer: Tokenizer, part: Part, length: int) -> Tensor:
+def passage(tokenizer: Tokenizer, part: Split, length: int) -> Tensor:
     """The `length` tokens of a part up to its first line break that has so many before it, the break included.
 
     Where a stretch has no such break, start tokens.
     """
     breaks = np.array([b"\n" in tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)])
-    for begin, end in part.stretches.tolist():
-        stretch = np.asarray(part.tokens[begin:end]).astype(np.int64)
-        ends = np.flatnonzero(breaks[stretch]) + 1
+    for begin, end in part.segments.tolist():
+        segment = np.asarray(part.tokens[begin:end]).astype(np.int64)
+        ends = np.flatnonzero(breaks[segment]) + 1
         if (ends >= length).any():
             last = int(ends[ends >= length][0])
-            return torch.from_numpy(stretch[last - length : last])
+            return torch.from_numpy(segment[last - length : last])
     return torch.full((length,), tokenizer.start)
 
 

@@ -47,7 +47,7 @@ class Trained:
     budget: BudgetName
 
 
-def foretells(config: Mapping[str, Any]) -> bool:
+def is_causal_lm(config: Mapping[str, Any]) -> bool:
     """Whether a run of this plain configuration tells next tokens from what stands before them, and nothing else."""
     training = config["training"]
     return training.get("objective", "next-token") == "next-token" and not training["allow_leak"]
@@ -59,7 +59,7 @@ def require_next_tokens(trained: Trained) -> None:
     Raises:
         UsageError: the run fills blanks, or was shown its answers.
     """
-    if not foretells(trained.run.config):
+    if not is_causal_lm(trained.run.config):
         raise UsageError(f"{trained.arm} is not trained to tell the next token from what stands before it")
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from vitral.attention import Causal, Mask
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
-from vitral.data import Part, windows
+from vitral.data import Split, windows
 from vitral.data.batches import too_short
 from vitral.data.store import thinned
 from vitral.model import Transformer, next_token_loss
@@ -54,7 +54,9 @@ def measure(trained: Trained) -> Plain:
     require_next_tokens(trained)
     model = trained.run.model
     _mask_of(model, model.config.context_length)
-    inputs, targets = whole_windows(trained.dataset.parts["test"], model.config.context_length, WINDOWS[trained.budget])
+    inputs, targets = whole_windows(
+        trained.dataset.splits["test"], model.config.context_length, WINDOWS[trained.budget]
+    )
     seed = int(trained.run.config["seed"])
     fresh = Transformer(model.config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
     time = model.config.context_length
@@ -72,7 +74,7 @@ def measure(trained: Trained) -> Plain:
 
 
 def whole_windows(
-    part: Part, context_length: int, most: int
+    part: Split, context_length: int, most: int
 ) -> tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]:
     """At most so many windows of the full length, spread evenly over a part, and their targets.
 

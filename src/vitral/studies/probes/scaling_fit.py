@@ -49,7 +49,7 @@ def measure(trained: Trained) -> Plain:
         "size": sum(row.count for row in rows),
         "amount": tokens,
         "compute": tokens * (costs.forward_flops + costs.backward_flops),
-        "characters_per_token": characters_per_token(dataset.parts["test"], dataset.tokenizer),
+        "characters_per_token": characters_per_token(dataset.splits["test"], dataset.tokenizer),
     }
 
 

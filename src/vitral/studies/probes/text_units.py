@@ -8,7 +8,7 @@ from statistics import fmean
 
 import numpy as np
 
-from vitral.data import Dataset, Part, Tokenizer
+from vitral.data import Dataset, Split, Tokenizer
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.model import ModelConfig
@@ -26,7 +26,7 @@ FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
 
 
-def characters_per_token(part: Part, tokenizer: Tokenizer) -> float:
+def characters_per_token(part: Split, tokenizer: Tokenizer) -> float:
     """Characters of a part over its tokens; of bytes, those that begin a character count."""
     counts = np.bincount(part.tokens, minlength=tokenizer.vocab_size)
     begun = [sum(byte & 0xC0 != 0x80 for byte in tokenizer.token_bytes(token)) for token in range(len(counts))]
@@ -46,7 +46,7 @@ def measure(trained: Trained) -> Plain:
     tokens = training["steps"] * training["batch_size"] * training["accumulation"] * model.context_length
     rows = parameter_table(model, dataset.tokenizer.vocab_size)
     known = sum(row.count for row in rows if row.part == "head" or row.name.startswith("token_embedding"))
-    train, per_token = dataset.parts["train"], characters_per_token(dataset.parts["test"], dataset.tokenizer)
+    train, per_token = dataset.splits["train"], characters_per_token(dataset.splits["test"], dataset.tokenizer)
     return {
         "vocab_size": dataset.tokenizer.vocab_size,
         "characters_per_token": per_token,
@@ -60,7 +60,7 @@ def measure(trained: Trained) -> Plain:
 
 
 def _median_count(dataset: Dataset) -> float:
-    counts = np.bincount(dataset.parts["train"].tokens, minlength=dataset.tokenizer.vocab_size)
+    counts = np.bincount(dataset.splits["train"].tokens, minlength=dataset.tokenizer.vocab_size)
     return float(np.median(counts))
 
 

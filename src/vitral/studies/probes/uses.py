@@ -10,7 +10,7 @@ from vitral.studies.probes.protocol import BudgetName, Plain, RunProbe, Trained
 from vitral.studies.probes.uses_shown import NAME, show
 from vitral.studies.probes.works import labelled
 from vitral.training import TrainingConfig
-from vitral.training.objectives import blanks_of
+from vitral.training.objectives import masking_of
 
 GAPS: Mapping[BudgetName, int] = {"quick": 64, "standard": 384, "full": 1_000}
 """Windows with a gap: by the chain rule each costs as many passes as there are tokens."""
@@ -40,9 +40,9 @@ def measure(trained: Trained) -> Plain:
     """
     model, tokenizer = trained.run.model, trained.run.tokenizer
     training = TrainingConfig.parse(trained.run.config["training"], f"arm {trained.arm}")
-    blanks = blanks_of(training.objective, tokenizer)
-    asked = Asked(model, None if blanks is None else blanks.token, tuple(tokenizer.specials))
-    time, part = model.config.context_length, trained.dataset.parts["test"]
+    masking = masking_of(training.objective, tokenizer)
+    asked = Asked(model, None if masking is None else masking.token, tuple(tokenizer.specials))
+    time, part = model.config.context_length, trained.dataset.splits["test"]
     if time < LEAST_CONTEXT:
         raise UsageError(f"a context of {time} tokens has no room for a gap and two sides; {LEAST_CONTEXT} are needed")
     if asked.first_target + 1 > time - 2:
@@ -61,7 +61,7 @@ def measure(trained: Trained) -> Plain:
         "context": time,
         "gap": gap,
         "right": end - gap - 1,
-        "targets": time - asked.first_target if blanks is None else blanks.count(time),
+        "targets": time - asked.first_target if masking is None else masking.count(time),
         "leak": {
             name: leak(asked, contexts[:: max(1, len(contexts) // LEAKING)], place) for name, place in positions.items()
         },

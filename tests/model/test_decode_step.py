@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from vitral.model import ModelConfig, Transformer, narrow
-from vitral.model.narrow import Narrow, can_narrow, linear
+from vitral.model import ModelConfig, Transformer, decode_step
+from vitral.model.decode_step import DecodeStep, can_decode_step, linear
 
 SIZES: dict[str, Any] = {"context_length": 11, "d_model": 12, "num_layers": 3, "num_heads": 3, "d_ff": 7}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -42,9 +42,9 @@ def made(**changes: Any) -> Transformer:
 @torch.inference_mode()
 def test_it_equals_the_forward_pass(variant: str, rows: int) -> None:
     model = made(**VARIANTS[variant])
-    assert can_narrow(model, rows)
+    assert can_decode_step(model, rows)
     tokens = torch.randint(13, (rows, 11), generator=torch.Generator().manual_seed(5))
-    step, cache, other = Narrow(model), model.new_cache(rows), model.new_cache(rows)
+    step, cache, other = DecodeStep(model), model.new_cache(rows), model.new_cache(rows)
     model(tokens[:, :5], cache=cache)
     model(tokens[:, :5], cache=other)
     for place in range(5, 11):
@@ -56,31 +56,31 @@ def test_it_equals_the_forward_pass(variant: str, rows: int) -> None:
 
 
 def test_it_leaves_alone_what_it_does_not_know() -> None:
-    assert not can_narrow(made(attention={"scale": "adaptive"}), 1)
-    assert not can_narrow(made(), narrow.MOST_ROWS + 1)
+    assert not can_decode_step(made(attention={"scale": "adaptive"}), 1)
+    assert not can_decode_step(made(), decode_step.MOST_ROWS + 1)
     hooked = made()
     hooked.blocks[1].register_forward_hook(lambda *_: None)
-    assert not can_narrow(hooked, 1)
+    assert not can_decode_step(hooked, 1)
 
     replaced = made()
     replaced.blocks[0].register_forward_pre_hook(lambda *_: None)
-    assert not can_narrow(replaced, 1)
+    assert not can_decode_step(replaced, 1)
     wrapped = made()
     wrapped.forward = wrapped.forward
-    assert not can_narrow(wrapped, 1)
+    assert not can_decode_step(wrapped, 1)
 
     class Larger(torch.nn.Linear):
         pass
 
     adapted = made()
     adapted.head = Larger(12, 13, bias=False)
-    assert not can_narrow(adapted, 1)
+    assert not can_decode_step(adapted, 1)
 
     class Other(Transformer):
         def forward(self, *tokens: torch.Tensor, **options: Any) -> torch.Tensor:
             return super().forward(*tokens, **options)
 
-    assert not can_narrow(Other(ModelConfig.parse(SIZES), 13), 1)
+    assert not can_decode_step(Other(ModelConfig.parse(SIZES), 13), 1)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -90,7 +90,7 @@ def test_it_leaves_alone_what_it_does_not_know() -> None:
 def test_a_matrix_in_pieces_is_the_matrix(
     threads: int, shape: tuple[int, int], has_bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrow, "SPLIT_FROM", 1)
+    monkeypatch.setattr(decode_step, "SPLIT_FROM", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     weight = torch.arange(shape[0] * shape[1], dtype=torch.float64).view(shape)
     bias = torch.arange(shape[0], dtype=torch.float64) if has_bias else None
@@ -101,6 +101,6 @@ def test_a_matrix_in_pieces_is_the_matrix(
 def test_a_table_in_float64_beside_weights_in_float32() -> None:
     model = Transformer(ModelConfig.parse({**SIZES, "positions": "sinusoidal"}), 13, seed=3).eval()
     with torch.inference_mode():
-        step, cache = Narrow(model), model.new_cache(1)
+        step, cache = DecodeStep(model), model.new_cache(1)
         model(torch.tensor([[1, 2]]), cache=cache)
         assert step(torch.tensor([3]), cache).dtype == torch.float32

@@ -40,7 +40,7 @@ KNOWN = {
 """What a model is made of that `Narrow` knows; whatever else somebody has put in goes the usual way."""
 
 
-def can_narrow(model: Transformer, batch: int) -> bool:
+def can_decode_step(model: Transformer, batch: int) -> bool:
     """Whether `Narrow` knows this model's parts and is faster with so many rows."""
     attention = model.config.attention
     known = attention == "none" or (
@@ -56,7 +56,7 @@ def can_narrow(model: Transformer, batch: int) -> bool:
     return known and plain and batch <= MOST_ROWS and model.token_embedding.weight.device.type == "cpu"
 
 
-class Narrow:
+class DecodeStep:
     """A model ready to read single tokens; a change of its weights is not seen."""
 
     def __init__(self, model: Transformer) -> None:

@@ -12,7 +12,7 @@ from vitral.data.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
-class Blanks:
+class Masking:
     """How tokens are hidden (Devlin et al. 2019, section 3.1, simplified).
 
     There, of the tokens chosen, 80 % become the blank, 10 % another token and 10 % stay; here all become the blank.
@@ -45,7 +45,7 @@ class Blanks:
         return tokens.masked_fill(hidden, self.token), hidden
 
 
-def blank_token(tokenizer: Tokenizer) -> int:
+def mask_token(tokenizer: Tokenizer) -> int:
     """The id that stands for a blank: the first that stands for no text.
 
     Raises:
