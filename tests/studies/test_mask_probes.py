@@ -503,7 +503,7 @@ class TestUses:
         dataset = prepare(config.corpus)
         if text is not None:
             part = Split(np.ones(text, dtype=np.uint16), np.array([[0, text]]))
-            dataset = replace(dataset, parts={**dataset.splits, "test": part})
+            dataset = replace(dataset, splits={**dataset.splits, "test": part})
         fresh = Transformer(config.model, dataset.tokenizer.vocab_size, seed=1).eval()
         run = LoadedRun(RunFolder(Path("no-folder-is-read")), fresh, dataset.tokenizer, config.plain(), 0)
         with pytest.raises(UsageError, match=why):
