@@ -205,7 +205,7 @@ def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]
 
 
 def mean_table(caption: str, arms: Arms, *quantities: Quantity) -> Table:
-    """A row for each arm, a column for each quantity that some arm has: means over seeds, a dash where there is none."""
+    """A row for each arm, a column for each quantity that some arm has: means over seeds, or a dash."""
     used = [quantity for quantity in quantities if any(arm.values(quantity) for arm in arms)]
     columns = [f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name for quantity in used]
     rows = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
@@ -213,7 +213,7 @@ def mean_table(caption: str, arms: Arms, *quantities: Quantity) -> Table:
 
 
 def interval_plot(name: str, title: str, arms: Arms, quantity: Quantity, caption: str) -> tuple[Plot, ...]:
-    """A row for each arm that has the quantity: seeds as dots, their mean with its 95% interval; none without an arm."""
+    """A row for each arm that has the quantity: seeds as dots, the mean with its interval."""
     from vitral.figures.intervals import Row, interval_dots
 
     rows = []
