@@ -8,7 +8,8 @@ from pathlib import Path
 from vitral.api.configuring import configure
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
-from vitral.studies import Report, Study, read_study, run_study, study_named, write_report
+from vitral.reports.study import StudyPage, write_report
+from vitral.studies import Study, read_study, run_study, study_named
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.probes import probe_named
 from vitral.training import Callback, RunConfig, silent
@@ -25,7 +26,7 @@ class PlannedStudy:
     command: str
     budget: BudgetName | None = None
 
-    def run(self, *, callback: Callback = silent) -> Report:
+    def run(self, *, callback: Callback = silent) -> StudyPage:
         """Train and measure what is not there yet and write the report.
 
         Raises:

@@ -16,9 +16,10 @@ from vitral.figures.html import page
 from vitral.figures.maps import attention_maps
 from vitral.figures.sections import Details, Figure, Heading, Paragraph, Section
 from vitral.figures.style import save
+from vitral.reports.study import study_sections
 from vitral.runs import RunFolder, refuse_existing
 from vitral.runs.files import replace_durably, storage
-from vitral.studies import Study, StudyResult, run_study, study_named, study_sections, verdict
+from vitral.studies import Study, StudyResult, loss_claims, run_study, study_named
 from vitral.training import Callback, RunConfig
 
 PRESET = "demo"
@@ -99,7 +100,7 @@ def write_page(planned: Demonstration, result: StudyResult, walkthrough: Walkthr
         *_attention(run, figures),
         *to_sections(walkthrough),
         Heading("The same model without attention"),
-        *(_deeper(section) for section in study_sections(result, verdict(result))),
+        *(_deeper(section) for section in study_sections(result, loss_claims(result))),
     ]
     target = planned.out / "report.html"
     lead = "A small language model, trained from nothing on the bundled play, taken apart."

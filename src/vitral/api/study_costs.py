@@ -7,7 +7,8 @@ from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
 from vitral.model import Transformer, cost
 from vitral.studies import Study, study_named, study_names
 from vitral.studies.design import BudgetName, ResolvedArm, resolve
-from vitral.studies.probes import RunProbe, probe_named
+from vitral.studies.probe import RunProbe
+from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 from vitral.training.plans import Plan, seconds_per_step
 from vitral.training.train import build_model

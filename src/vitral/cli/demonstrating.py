@@ -9,7 +9,7 @@ from vitral.cli.counting import print_count
 from vitral.cli.live import live_reporter
 from vitral.cli.screen import say
 from vitral.explain import to_text
-from vitral.studies import verdict
+from vitral.studies import loss_claims
 
 
 def demonstrate(out: Path | None, settings: list[str]) -> None:
@@ -30,8 +30,8 @@ def demonstrate(out: Path | None, settings: list[str]) -> None:
     walkthrough = walk(planned.trained())
     say(to_text(walkthrough))
     say("\n5. What came out\n")
-    for finding in verdict(result):
-        say(f"- {finding.text}")
+    for claim in loss_claims(result).all:
+        say(f"- {claim.text}")
     page = write_page(planned, result, walkthrough)
     run = planned.trained().path
     say(f"\nTry:    vitral generate {run} --prompt WREN.\nReport: {page}")

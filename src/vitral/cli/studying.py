@@ -2,7 +2,8 @@
 
 from vitral.api.study_costs import study_costs
 from vitral.cli.screen import console, say, table
-from vitral.studies import Report, study_names
+from vitral.reports.study import StudyPage
+from vitral.studies import study_names
 from vitral.studies.design import BUDGETS
 
 
@@ -26,8 +27,8 @@ def _minutes(minutes: float) -> str:
     return f"{max(1, round(minutes))} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-def print_findings(report: Report) -> None:
+def print_findings(report: StudyPage) -> None:
     """The verdict."""
     say("verdict:")
-    for finding in report.findings:
+    for finding in report.claims:
         say(f"  {finding.text}")

@@ -110,6 +110,7 @@ class Comparison:
         values: of the subject, by seed.
         others: of what it is compared with, by seed; only shared seeds count.
         arm: name of the arm, for programs; empty where it concerns the whole study.
+        excluded: reason why it must not be tested; empty where it may.
     """
 
     subject: str
@@ -118,6 +119,7 @@ class Comparison:
     values: Mapping[int, float]
     others: Mapping[int, float]
     arm: str = ""
+    excluded: str = ""
 
     @property
     def differences(self) -> list[float]:
@@ -246,18 +248,20 @@ def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Int
 def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
     """One claim for each comparison of a family, in order; see the module for the rule.
 
-    A comparison has no test, and does not count in the family, with fewer than `ENOUGH_SEEDS` shared seeds, or where
-    every seed has the same difference, so that nothing is known of its spread.
+    A comparison has no test, and does not count in the family, with fewer than `ENOUGH_SEEDS` shared seeds, where every
+    seed has the same difference, so that nothing is known of its spread, or where it names a reason to be excluded.
     """
-    tested = [index for index, one in enumerate(comparisons) if _testable(one.differences)]
-    family = max(1, len(tested))
+    testable = [_testable(one) for one in comparisons]
+    family = max(1, sum(testable))
     return tuple(
-        _tested(one, family) if index in tested else _untested(one, family) for index, one in enumerate(comparisons)
+        _tested(one, family) if tested else _untested(one, family)
+        for one, tested in zip(comparisons, testable, strict=True)
     )
 
 
-def _testable(differences: Sequence[float]) -> bool:
-    return len(differences) >= ENOUGH_SEEDS and max(differences) > min(differences)
+def _testable(one: Comparison) -> bool:
+    differences = one.differences
+    return not one.excluded and len(differences) >= ENOUGH_SEEDS and max(differences) > min(differences)
 
 
 def _tested(one: Comparison, family: int) -> Claim:
@@ -276,7 +280,9 @@ def _untested(one: Comparison, family: int) -> Claim:
     num = len(differences)
     if not num:
         return Claim(one, 0, math.nan, family=family, why="no seed finished in both")
-    if num < ENOUGH_SEEDS:
+    if one.excluded:
+        why = one.excluded
+    elif num < ENOUGH_SEEDS:
         why = f"a test needs {ENOUGH_SEEDS} seeds and there {'is' if num == 1 else 'are'} {num}"
     else:
         why = "every seed has the same difference, so its spread is unknown"

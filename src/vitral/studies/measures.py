@@ -1,4 +1,4 @@
-"""What a study's probes find, each measured once and kept beside the runs."""
+"""The measurements of a study's probes: each is made once and kept as JSON beside the runs."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from vitral.evaluation import evaluate_split
 from vitral.runs import load_run
 from vitral.runs.files import as_json, replace_durably, storage
 from vitral.studies.design import BudgetName
+from vitral.studies.probe import Plain, RunProbe, Setting, StudyProbe, Trained
 from vitral.studies.probes import probe_named
-from vitral.studies.probes.protocol import Plain, RunProbe, Setting, StudyProbe, Trained
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
@@ -21,23 +21,23 @@ from vitral.training.objectives import masking_of
 FOLDER = "measures"
 WHY = "why"
 USUAL: BudgetName = "standard"
-"""The budget at which probes look at a study of one size."""
+"""The budget of probes in a study of one size."""
 FINAL_TOKENS = 5_000_000
-"""Of a longer test part so many tokens are measured at the end."""
+"""Most tokens of the test split on which final losses are measured."""
 
 
 def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
-    """The result with what all its probes find; what is kept in `measures/` is not measured again.
+    """The result with the measurements of all its probes; one that is kept in `measures/` is not made again.
 
     Args:
-        result: every run that there is.
+        result: the runs.
         base: configuration of the base arm.
         datasets: by arm.
-        callback: is told {"event": "probe", "name", "subject"} before each measurement.
+        callback: receives {"event": "probe", "name", "subject"} before each measurement.
 
     Raises:
         UsageError: a run's last checkpoint cannot be loaded.
-        StorageError: the disk did not take what was measured.
+        StorageError: the disk did not take a measurement.
     """
     measured, unmeasured = {}, {}
     for name in result.study.probes:
@@ -50,9 +50,9 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
 
 
 def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
-    """The result with every run's loss on all of the test part, where only some of it was measured while training.
+    """The result with every run's loss on the whole test split, where only some of it was measured while training.
 
-    Of a test part of more than FINAL_TOKENS so many are measured, evenly spread.
+    Of a test split of more than FINAL_TOKENS, FINAL_TOKENS evenly spread tokens are measured.
     """
     arms = []
     for arm in result.arms:
@@ -65,7 +65,7 @@ def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], callback:
 
 
 def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callback: Callback) -> RunResult:
-    """The run with the loss of its last weights on all of the test part."""
+    """The run with the loss of its last weights on the whole test split."""
     if run.test_loss is None:
         return run
 
@@ -77,31 +77,31 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
     name = f"{arm.arm.name}-seed-{run.seed}"
     found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, _announcing(callback, "test-loss", name))
     if WHY in found:
-        return replace(run, test_loss=None, stopped=f"its loss on the whole test part: {found[WHY]}")
+        return replace(run, test_loss=None, stopped=f"its loss on the whole test split: {found[WHY]}")
     return replace(run, test_loss=found["loss"])
 
 
 def final_split(dataset: Dataset) -> Split:
-    """So much of the test part as final losses and n-gram lines are of: all, unless it is very long."""
+    """The test split, thinned to FINAL_TOKENS where it is longer: final losses and n-gram baselines are measured on it."""
     return thinned(dataset.splits["test"], FINAL_TOKENS)
 
 
-Found = tuple[Plain | None, tuple[str, ...]]
-FoundInRuns = tuple[dict[str, dict[int, Plain]], tuple[str, ...]]
+StudyMeasure = tuple[Plain | None, tuple[str, ...]]
+RunMeasures = tuple[dict[str, dict[int, Plain]], tuple[str, ...]]
 
 
 def _of_study(
     probe: StudyProbe, result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback
-) -> Found:
-    """What the probe finds, and why not if it does not."""
+) -> StudyMeasure:
+    """The measurement, or None and the reason why there is none."""
     setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
     path = result.folder / FOLDER / f"{probe.name}.json"
     found = _once(path, lambda: probe.measure(setting), _announcing(callback, probe.name, "the study"))
     return (None, (found[WHY],)) if WHY in found else (found, ())
 
 
-def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> FoundInRuns:
-    """What the probe finds in every finished run, and of the others why not."""
+def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> RunMeasures:
+    """The measurements of finished runs by arm and seed, and the reasons why others have none."""
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
     why: list[str] = []
     for arm in result.arms:
@@ -128,9 +128,9 @@ def _announcing(callback: Callback, name: str, subject: str) -> Callable[[], Non
 
 
 def _once(path: Path, look: Callable[[], Plain], announce: Callable[[], None]) -> Plain:
-    """What this file holds, or what is found now and kept there; read back, so that both are the same numbers.
+    """The content of this file, or a measurement made now and kept there; read back, so that both are the same numbers.
 
-    What cannot be measured is kept too, as {"why": the reason}, so that it is not tried again and again.
+    A failure is kept too, as {"why": the reason}, so that it is not tried again.
     """
     kept = _kept(path)
     if kept is None:
@@ -149,7 +149,7 @@ def _once(path: Path, look: Callable[[], Plain], announce: Callable[[], None]) -
 
 
 def _kept(path: Path) -> Plain | None:
-    """The measurement in this file; None if there is none, or it is damaged, and so made again."""
+    """The measurement in this file; None if there is none or it is damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

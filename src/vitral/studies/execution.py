@@ -24,7 +24,7 @@ from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.files import as_json, replace_durably, storage
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
-from vitral.studies.measuring import final_losses, final_split, measure
+from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
 from vitral.training import Callback, Event, RunConfig, resume, silent, train

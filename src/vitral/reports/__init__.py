@@ -1,0 +1,1 @@
+"""Pages: views of plain data as HTML, Markdown and figures."""
