@@ -95,7 +95,7 @@ def write_page(planned: Demonstration, result: StudyResult, walkthrough: Walkthr
         ),
         Details("The parameter table", (parameter_section(planned.count.rows),)),
         Heading("Training"),
-        *loss_sections(RunFolder.open(run.path), result.lines),
+        *loss_sections(RunFolder.open(run.path), result.baselines),
         Heading("One attention computation in numbers"),
         *_attention(run, figures),
         *to_sections(walkthrough),

@@ -316,12 +316,12 @@ def _intervals(result: StudyResult, report: Path) -> Section | None:
     if len(rows) < 2:  # nothing to stand beside
         return None
     ends = [Curve(row.label, (0,), (row.mean,)) for row in rows]
-    lines = _near(_references(result, result.lines), ends)
+    lines = _near(_references(result, result.baselines), ends)
     figure = interval_dots(
         rows, references=lines, title="Test loss at the last step", x_label=f"test loss ({result.study.unit})"
     )
     caption = (
-        "Test loss at the last step, on the whole test part: small dots are seeds, the large mark is their mean with "
+        "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean with "
         "its 95% t interval"
         f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."
     )
@@ -366,8 +366,8 @@ def _sample(arm: ArmResult) -> str | None:
 
 
 def _baselines(result: StudyResult) -> list[Section]:
-    rows = [(reference.label, nats(reference.value)) for reference in _references(result, result.lines)]
-    floor = result.lines.test_bigram_entropy * result.arms[0].factor
+    rows = [(reference.label, nats(reference.value)) for reference in _references(result, result.baselines)]
+    floor = result.baselines.test_bigram_entropy * result.arms[0].factor
     rows.append(("bigram entropy of the test text", nats(floor)))
     return [
         Heading("N-gram baselines"),

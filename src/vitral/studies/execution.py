@@ -1,7 +1,7 @@
-"""Running a study: every arm from every seed, on the same batches, each run once however often one asks.
+"""Execution of a study: every arm from every seed, on the same batches, each run once however often it is called.
 
-Seeds are the outer loop, so a study that is cut short has whole sets of arms to compare. What is finished is found
-again, what was begun is resumed, and a run that met a number that is not finite is a result like any other.
+Seeds are the outer loop, so a study that is interrupted has whole sets of arms to compare. A finished run is found
+again, an unfinished one is resumed, and a run that met a number that is not finite is a result like any other.
 """
 
 import json
@@ -35,21 +35,21 @@ from vitral.training.train import build_model
 RECORD = "study.json"
 FORMAT = 2
 BEGINNINGS = (LOCK, f".{RECORD}.")
-"""What a study that was killed in its first moment leaves in its folder."""
+"""Files a study may leave if killed before study.json exists."""
 BYTES_PER_PARAMETER = 12
-"""Of a checkpoint in float32: the weight and the optimizer's two averages."""
+"""In a float32 checkpoint: the weight and the optimizer's two averages."""
 MOST_CHECKPOINTS = 3
 SPARE_BYTES = 2**26
-"""Beyond the checkpoints: metrics, figures, and what a disk must keep free."""
+"""Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
 
 
 class Texts:
-    """Every text that the arms ask for, prepared once, with its n-gram lines counted once."""
+    """The texts of all arms, each prepared once, with its n-gram baselines counted once."""
 
     def __init__(self, given: Dataset | None = None) -> None:
-        """Begin with a text that is at hand."""
+        """Start with a prepared text, if there is one."""
         self._prepared: dict[str, Dataset] = {} if given is None else {given.config.model_dump_json(): given}
-        self._lines: dict[str, NgramBaselines] = {}
+        self._baselines: dict[str, NgramBaselines] = {}
 
     def of(self, config: CorpusConfig) -> Dataset:
         """The text of a configuration."""
@@ -62,17 +62,17 @@ class Texts:
         """Tokens of its vocabulary."""
         return self.of(config).tokenizer.vocab_size
 
-    def lines(self, dataset: Dataset, test: Split) -> NgramBaselines:
-        """What counting n-grams in a text achieves on so much of its test part."""
+    def baselines(self, dataset: Dataset, test: Split) -> NgramBaselines:
+        """N-gram baselines counted on the training split and scored on `test`."""
         key = f"{dataset.fingerprint} {len(test.segments)} {test.segments.tobytes().hex()[:64]}"
-        if key not in self._lines:
-            self._lines[key] = ngram_baselines(dataset.splits["train"], test, dataset.tokenizer.vocab_size)
-        return self._lines[key]
+        if key not in self._baselines:
+            self._baselines[key] = ngram_baselines(dataset.splits["train"], test, dataset.tokenizer.vocab_size)
+        return self._baselines[key]
 
     def curve_baselines(self, config: RunConfig) -> NgramBaselines:
-        """The same on so much of it as a run measures while it is trained."""
+        """N-gram baselines on the test tokens that a run measures while it is trained."""
         dataset = self.of(config.corpus)
-        return self.lines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
+        return self.baselines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
 
 
 @dataclass(frozen=True)
@@ -105,25 +105,25 @@ def run_study(
     callback: Callback = silent,
     dataset: Dataset | None = None,
 ) -> StudyResult:
-    """Train whatever of the study is not trained yet, measure what is not measured, and gather all of it.
+    """Train the runs that are not trained yet, make the missing measurements, and gather everything.
 
     Args:
         study: the design, as its budget allows it (`Study.at`).
         base: the configuration of the base arm; its seed is not used.
         out: the study's folder, new or of the same study. Each run is a run folder at `arms/ARM/seed-N`.
         seeds: instead of the study's; a later call may add some, never leave some out.
-        budget: what it is run at, for probes and the record.
-        callback: is told every training event with "arm", "seed", "run" and "runs" (this one's number, and of how
-            many), and "before", "during" and "in_all": the floating-point operations of this call's trainings done
-            before this run, in it, and altogether; {"event": "run", "state": "train" | "resume" | "found"} before each
+        budget: for probes and the record.
+        callback: receives every training event with "arm", "seed", "run" and "runs" (this run's number and the
+            number of runs), and "before", "during" and "in_all": the floating-point operations of this call's trainings done
+            before this run, in it, and in total; {"event": "run", "state": "train" | "resume" | "found"} before each
             run; and {"event": "probe", "name", "subject"} before each measurement.
-        dataset: the prepared corpus of the base, if it is at hand.
+        dataset: the prepared corpus of the base, if it is prepared already.
 
     Raises:
-        UsageError: the design does not fit the configuration, the text cannot feed it, the disk has too little room,
-            or `out` holds something else; it says what.
+        UsageError: the design does not fit the configuration, the text is too short, the disk has too little room, or
+            `out` contains something else; the message says which.
         StorageError: the disk did not take a run.
-        KeyboardInterrupt: somebody asked to stop; the same call goes on from there.
+        KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
     seeds = tuple(study.seeds if seeds is None else seeds)
     check_seeds(seeds)
@@ -131,7 +131,7 @@ def run_study(
         probe_named(probe)
     texts = Texts(dataset)
     dataset = texts.of(base.corpus)
-    base = _settled(base, out, dataset)
+    base = _with_plan(base, out, dataset)
     arms = resolve(study, base, texts.vocab_size)
     _require_text(study, arms, texts)
     shared = _without_seed(base.plain())
@@ -152,7 +152,7 @@ def run_study(
             seeds=seeds,
             first_seeds=first_seeds,
             arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
-            lines=texts.lines(dataset, final_split(dataset)),
+            baselines=texts.baselines(dataset, final_split(dataset)),
             curve_baselines=NgramBaselines.from_plain(any_run.document("corpus")["ngrams"]),
             corpus=any_run.document("corpus"),
             environment=any_run.document("environment"),
@@ -164,7 +164,7 @@ def run_study(
 
 
 def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Job, Callback]]:
-    """Each job with a reporter that says which run an event belongs to, and how much of all work lies before it."""
+    """Each job with a callback that adds to each event the run it belongs to and the amount of work before it."""
     work = [_left(job) for job in jobs]
     for number, job in enumerate(jobs, start=1):
         label = {
@@ -180,7 +180,7 @@ def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Jo
 
 
 def _left(job: Job) -> int:
-    """Floating-point operations that are still to be done for it."""
+    """Floating-point operations still to be done for the job."""
     if not job.begun:
         return job.arm.flops
     found = read_run(job.path, job.seed, job.arm)
@@ -193,10 +193,10 @@ def _left(job: Job) -> int:
 
 
 def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
-    """Refuse, before anything is trained, a text that cannot feed an arm.
+    """Refuse, before anything is trained, a text that is too short for an arm.
 
     Raises:
-        UsageError: it names the arm and what is missing.
+        UsageError: names the arm and the reason.
     """
     for arm in arms:
         data, config = texts.of(arm.config.corpus), arm.config
@@ -208,7 +208,7 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
             masking_of(config.training.objective, data.tokenizer)
         except UsageError as error:
             raise UsageError(
-                f"study {study.name}, arm {arm.arm.name}: the text cannot feed this budget: {error}"
+                f"study {study.name}, arm {arm.arm.name}: the text is too short for this budget: {error}"
             ) from None
         same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
@@ -219,10 +219,10 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
 
 
 def _require_room(out: Path, jobs: Sequence[Job]) -> None:
-    """Refuse, before anything is trained, a study whose checkpoints the disk has no room for.
+    """Refuse, before anything is trained, a study whose checkpoints do not fit on the disk.
 
     Raises:
-        UsageError: it says how much is needed.
+        UsageError: says how much is needed.
     """
     needed = SPARE_BYTES
     for job in jobs:
@@ -254,8 +254,8 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
         else:
             _clear(path)
             dataset = texts.of(job.arm.config.corpus)
-            lines = texts.curve_baselines(job.arm.config)
-            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, lines=lines)
+            baselines = texts.curve_baselines(job.arm.config)
+            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, lines=baselines)
     result = read_run(path, job.seed, job.arm)
     if result.test_loss is None and result.stopped is None:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
@@ -267,7 +267,7 @@ def _has_checkpoint(path: Path) -> bool:
 
 
 def _clear(path: Path) -> None:
-    """Take away what was begun and has no checkpoint, so nothing that was trained."""
+    """Remove a run folder that has no checkpoint yet."""
     if path.exists():
         with storage(path):
             shutil.rmtree(path)
@@ -282,7 +282,7 @@ def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labelled(callback: Callback, label: Event) -> Callback:
-    """A reporter that says which run an event belongs to."""
+    """A callback that adds the run to each event."""
     return lambda event: callback({**event, **label})
 
 
@@ -301,8 +301,8 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
     )
 
 
-def _settled(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
-    """The configuration with its execution plan, that of the study where it has begun: all arms and seeds share it."""
+def _with_plan(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
+    """The configuration with its execution plan, which all arms and seeds share: the recorded one once there is one."""
     found = _read_record(out)
     if found is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
@@ -323,7 +323,7 @@ def _record(
     fingerprints: Mapping[str, str],
     budget: BudgetName | None,
 ) -> tuple[int, ...]:
-    """Write study.json, or hold a new call against the one that is there; gives the seeds the study began with.
+    """Write study.json, or compare a new call with the recorded one; returns the seeds the study began with.
 
     Raises:
         UsageError: the folder is another study's, or not a study's, or has seeds that are not asked for now.
@@ -334,7 +334,7 @@ def _record(
     if found is not None:
         difference = first_difference(_essence(found), _essence(given))
         if difference:
-            raise UsageError(f"{out}: holds another study: {difference}; choose another --out")
+            raise UsageError(f"{out}: contains another study: {difference}; choose another --out")
         left_out = [seed for seed in found["seeds"] if seed not in seeds]
         if left_out:
             kept = ", ".join(map(str, left_out))
@@ -347,7 +347,7 @@ def _record(
 
 
 def _essence(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What two calls must agree on to be the same study: not its wording, its seeds, or what probes look at."""
+    """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes."""
     keys = ("changes", "match", "against", "compared")
     arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
     design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
@@ -356,7 +356,7 @@ def _essence(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_record(out: Path) -> dict[str, Any] | None:
-    """The study.json of a folder; None if nothing is there yet."""
+    """The study.json of a folder; None if there is none yet."""
     if not out.exists() or (out.is_dir() and all(path.name.startswith(BEGINNINGS) for path in out.iterdir())):
         return None
     try:

@@ -93,8 +93,8 @@ def loss_comparisons(result: StudyResult) -> list[Comparison]:
             continue
         base = baseline_arm(result, arm)
         excluded = ""
-        if base.losses and not base.sees_one_token and fmean(base.losses.values()) > result.line(TRIGRAM):
-            line = nats(result.line(TRIGRAM))
+        if base.losses and not base.sees_one_token and fmean(base.losses.values()) > result.baseline(TRIGRAM):
+            line = nats(result.baseline(TRIGRAM))
             excluded = f"{base.arm.title} has not passed the trigram baseline ({line}); train for longer"
         titles = arm.arm.title, base.arm.title
         comparisons.append(Comparison(*titles, quantity, arm.losses, base.losses, arm.arm.name, excluded))
@@ -111,7 +111,7 @@ def _rank(result: StudyResult) -> Note:
     mean, title = mean_loss(base), capital(base.arm.title)
     if mean is None:
         return Note(f"{title} finished from no seed, so nothing is compared with it.", base.arm.name)
-    place = "of another task" if not is_causal_lm(base.config) else standing(mean.mean / base.factor, result.lines)
+    place = "of another task" if not is_causal_lm(base.config) else standing(mean.mean / base.factor, result.baselines)
     return Note(f"{title}: test loss {nats(mean.mean)} {result.study.unit}, {place}.", base.arm.name)
 
 
@@ -121,7 +121,7 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
     The mean loss on a text of any function of the current token is at least that text's own conditional entropy of the
     next token given the current one (Gibbs' inequality).
     """
-    floor = result.lines.test_bigram_entropy * result.arms[0].factor
+    floor = result.baselines.test_bigram_entropy * result.arms[0].factor
     return tuple(
         Check(
             subject=arm.arm.title,
@@ -130,7 +130,7 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
             low=floor - BELOW_THE_FLOOR,
             expected=(
                 f"at least {nats(floor)}, the bigram entropy of the test text, since each position sees one token "
-                f"(mean {nats(fmean(arm.losses.values()))}, bigram baseline {nats(result.line(BIGRAM))})"
+                f"(mean {nats(fmean(arm.losses.values()))}, bigram baseline {nats(result.baseline(BIGRAM))})"
             ),
             unit=result.study.unit,
             arm=arm.arm.name,

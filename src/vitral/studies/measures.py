@@ -82,7 +82,7 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
 
 
 def final_split(dataset: Dataset) -> Split:
-    """The test split, thinned to FINAL_TOKENS where it is longer: final losses and n-gram baselines are measured on it."""
+    """The test split, thinned to FINAL_TOKENS where it is longer: for final losses and n-gram baselines."""
     return thinned(dataset.splits["test"], FINAL_TOKENS)
 
 
