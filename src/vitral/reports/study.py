@@ -34,7 +34,7 @@ from vitral.figures.text import NONE, SPACE, big, nats, p_text
 from vitral.runs import RunFolder, load_run
 from vitral.runs.files import replace_durably, storage
 from vitral.studies.claims import Interval, Judged, judge
-from vitral.studies.loss_claims import LossClaims, baseline_arm, difference_text, headline, loss_claims, mean_loss
+from vitral.studies.losses import LossClaims, baseline_arm, difference_text, headline, loss_claims, mean_loss
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View, is_causal_lm
 from vitral.studies.probes import probe_named
 from vitral.studies.results import ArmResult, RunResult, StudyResult

@@ -201,7 +201,7 @@ class Claim:
         unit = f" {one.quantity.unit}" if one.quantity.unit else ""
         size = f"{signed(self.difference, digits)}{unit}"
         if self.p is None:
-            return f"{about}: {size}; no verdict, {self.why}."
+            return f"{about}: {size}; no verdict: {self.why}."
         corrected = f", corrected for {self.family} comparisons" if self.family > 1 else ""
         return f"{about}: {size} (95% CI {self.span}, {p_clause(self.p)}{corrected}): {self.verdict}."
 

@@ -114,7 +114,7 @@ def run_study(
         seeds: instead of the study's; a later call may add some, never leave some out.
         budget: for probes and the record.
         callback: receives every training event with "arm", "seed", "run" and "runs" (this run's number and the
-            number of runs), and "before", "during" and "in_all": the floating-point operations of this call's trainings done
+            number of runs), and "before", "during" and "in_all": floating-point operations of this call's trainings
             before this run, in it, and in total; {"event": "run", "state": "train" | "resume" | "found"} before each
             run; and {"event": "probe", "name", "subject"} before each measurement.
         dataset: the prepared corpus of the base, if it is prepared already.

@@ -7,9 +7,11 @@ import pytest
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Paragraph
-from vitral.studies import Study, StudyResult, exhibits, measuring, run_study, running, write_report
-from vitral.studies.probes import Exhibit, Plot, RunProbe, Setting, StudyProbe, Trained
-from vitral.studies.verdict import Finding
+from vitral.reports import study as study_page
+from vitral.reports.study import write_report
+from vitral.studies import Study, StudyResult, execution, measures, run_study
+from vitral.studies.claims import Note
+from vitral.studies.probe import Arms, Plot, RunProbe, Setting, StudyProbe, Trained, View
 from vitral.training import RunConfig
 
 
@@ -21,9 +23,7 @@ class Counting:
         self.asked: list[object] = []
         self.probes = {
             "size": RunProbe("size", self.of_run, self.show),
-            "seeds": StudyProbe(
-                "seeds", self.of_study, lambda _, found: Exhibit((Paragraph(f"{found['sum']} in all"),))
-            ),
+            "seeds": StudyProbe("seeds", self.of_study, lambda _, found: View((Paragraph(f"{found['sum']} in all"),))),
         }
 
     def of_run(self, trained: Trained) -> dict:
@@ -38,18 +38,18 @@ class Counting:
         self.asked.append(setting.seed)
         return {"sum": 7 * setting.seed}
 
-    def show(self, result: StudyResult, found) -> Exhibit:
-        """A figure and a sentence."""
-        lines = [Line(arm, [1, 2], [seeds[5]["norm"], seeds[7]["norm"]]) for arm, seeds in found.items()]
+    def show(self, result: StudyResult, arms: Arms) -> View:
+        """A figure and a note."""
+        lines = [Line(arm.title, [1, 2], [arm.runs[5]["norm"], arm.runs[7]["norm"]]) for arm in arms]
         plot = Plot(line_plot(lines, Axis("seed"), Axis("norm")), "norms", "Norms by seed.", "They differ.")
-        return Exhibit((plot,), (Finding("size", "", f"{result.study.name} has {len(found)} arms."),))
+        return View((plot,), notes=(Note(f"{result.study.name} has {len(arms)} arms."),))
 
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """Probes of the test's own in the place of Vitral's."""
     made = Counting()
-    for module in (measuring, exhibits, running):
+    for module in (measures, study_page, execution):
         monkeypatch.setattr(module, "probe_named", made.probes.__getitem__)
     return made
 
@@ -83,16 +83,17 @@ def test_what_was_measured_is_kept_and_not_measured_again(tiny: RunConfig, tmp_p
     assert added.measured["size"]["pre"][5] == first.measured["size"]["pre"][5]
 
 
-def test_what_probes_show_stands_in_the_report_and_their_findings_in_the_verdict(
+def test_views_of_probes_are_in_the_report_and_their_claims_in_the_verdict(
     tiny: RunConfig, tmp_path: Path, counting: Counting
 ) -> None:
     result = run_study(STUDY, tiny, tmp_path, seeds=[5, 7], budget="quick")
     report = write_report(result)
-    assert report.findings[-1] == Finding("size", "", "pair has 2 arms.")
+    assert report.claims[-1] == Note("pair has 2 arms.")
     text = report.markdown.read_text(encoding="utf-8")
     assert "![They differ.](figures/norms.svg)" in text
     assert "35 in all" in text
     assert "- pair has 2 arms." in text
+    assert text.index("Exploratory") < text.index("- pair has")
     figure = tmp_path / "report" / "figures" / "norms.svg"
     before = figure.read_bytes()
     figure.unlink()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from vitral.core.errors import StorageError
-from vitral.studies import StudyResult, write_report
-from vitral.studies.statistics import mean_interval, paired_difference
-from vitral.studies.wording import difference_text, interval_text, p_clause, p_text
+from vitral.figures.text import p_clause, p_text
+from vitral.reports.study import write_report
+from vitral.studies import StudyResult
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def test_the_page_needs_nothing_but_itself(files: dict[str, bytes]) -> None:
 
 def test_page_and_markdown_say_the_verdict_and_every_arm(trained: StudyResult, files: dict[str, bytes]) -> None:
     html, text = files["study.html"].decode(), files["study.md"].decode()
-    for finding in write_report(trained, command="vitral study no-attention --out <here>").findings:
-        start = finding.text.split(":")[0]
+    for claim in write_report(trained, command="vitral study no-attention --out <here>").claims:
+        start = claim.text.split(":")[0]
         assert start in html
         assert start in text
     for arm in trained.arms:
@@ -89,9 +89,6 @@ def test_a_report_that_cannot_be_written_says_so(made, tmp_path: Path) -> None:
         write_report(made({"full": [None], "no-attention": [None]}))
 
 
-def test_wording() -> None:
-    assert interval_text(mean_interval([1.0])) == "\N{EN DASH}"
-    assert interval_text(mean_interval([1.0, 1.0])) == "1.000\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}1.000"
-    assert difference_text(paired_difference([1.5], [2.0])) == "\N{MINUS SIGN}0.500, \N{MINUS SIGN}25.0%"
+def test_p_values_as_text() -> None:
     assert (p_text(None), p_text(0.00312), p_text(0.2)) == ("\N{EN DASH}", "0.0031", "0.200")
     assert (p_clause(1e-9), p_clause(0.03)) == ("p < 0.0001", "p = 0.030")
