@@ -16,13 +16,15 @@ from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
-from vitral.studies.catalogue.mask import MASK
+from vitral.studies import study_named
 from vitral.studies.probes import copying_distance, cost_by_length, cost_shown, uses, uses_shown
 from vitral.studies.probes.flow import Asked, answers, continuing, filling, leak, pooled, spread_windows
 from vitral.studies.probes.linear import PENALTIES, Sample, fit, frequencies, probe, wilson
 from vitral.studies.probes.protocol import Plot, Trained
 from vitral.studies.probes.works import labelled, stretches_of, works_of
 from vitral.training import RunConfig, train
+
+MASK = study_named("mask")
 
 VOCAB, TIME = 7, 13
 

@@ -4,11 +4,12 @@
 probes measure, `claims` judges. The page of a study is `vitral.reports.study`.
 """
 
-from vitral.studies.catalogue import read_study, study_named, study_names
+from vitral.studies.catalogue import study_named, study_names
 from vitral.studies.design import Arm, Study
 from vitral.studies.execution import run_study
 from vitral.studies.losses import loss_claims
 from vitral.studies.results import ArmResult, RunResult, StudyResult
+from vitral.studies.study_file import read_study
 
 __all__ = [
     "Arm",
