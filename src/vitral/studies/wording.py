@@ -1,11 +1,10 @@
 """Numbers and intervals as a report writes them: the same everywhere, a real minus sign, no digit too many."""
 
+from vitral.figures.text import MINUS, NONE, SPACE, big, capital, signed
 from vitral.studies.comparison import Comparison
 from vitral.studies.statistics import Interval, PairedDifference
 
-NONE = "\N{EN DASH}"
-SPACE = "\N{NO-BREAK SPACE}"
-MINUS = "\N{MINUS SIGN}"
+__all__ = ["MINUS", "NONE", "SPACE", "big", "capital", "signed"]
 LEAST_P = 1e-4
 
 
@@ -18,27 +17,9 @@ def nats(value: float) -> str:
     return f"{value:.3f}"
 
 
-def capital(text: str) -> str:
-    """The text with its first letter large, as a sentence begins.
-
-    >>> capital("no norm, RMSNorm")
-    'No norm, RMSNorm'
-    """
-    return text[:1].upper() + text[1:]
-
-
 def word_of(unit: str) -> str:
     """A unit of losses as it follows a difference: `nats`, `bits per character`."""
     return "nats" if unit == "nats per token" else unit
-
-
-def signed(value: float, digits: int = 3) -> str:
-    r"""A difference with its sign, a real minus.
-
-    >>> signed(-0.0421) == "\N{MINUS SIGN}0.042"
-    True
-    """
-    return f"{value:+.{digits}f}".replace("-", MINUS)
 
 
 def p_text(p: float | None) -> str:
@@ -78,16 +59,3 @@ def difference_text(paired: PairedDifference | None) -> str:
 def mean_text(comparison: Comparison) -> str:
     """An arm's mean loss, or a dash."""
     return NONE if comparison.mean is None else nats(comparison.mean.mean)
-
-
-def big(number: int | float) -> str:
-    """A large count with a metric prefix, three digits.
-
-    >>> big(429312), big(2.4e9), big(57)
-    ('429 k', '2.40 G', '57')
-    """
-    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            scaled = number / limit
-            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {prefix}"
-    return f"{number:.0f}"
