@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from vitral.core.errors import UsageError
-from vitral.figures.text import MINUS, capital, p_clause, signed
+from vitral.figures.text import capital, minus, p_clause, signed
 
 LEVEL = 0.05
 """Chance of any false claim in one family."""
@@ -72,7 +72,7 @@ class Quantity:
         """The number as a table shows it; a dash for None."""
         if value is None or not math.isfinite(value):
             return "\N{EN DASH}"
-        return f"{value:.{self.digits}f}".replace("-", MINUS)
+        return minus(f"{value:.{self.digits}f}")
 
 
 def at(*path: str | int) -> Read:
@@ -336,11 +336,11 @@ class Check:
     def text(self) -> str:
         """The check as one sentence."""
         digits = digits_for((self.value, *(self.interval or ())), self.digits)
-        value = f"{self.value:.{digits}f}".replace("-", MINUS)
+        value = minus(f"{self.value:.{digits}f}")
         unit = f" {self.unit}" if self.unit else ""
         span = ""
         if self.interval is not None:
-            low, high = (f"{end:.{digits}f}".replace("-", MINUS) for end in self.interval)
+            low, high = (minus(f"{end:.{digits}f}") for end in self.interval)
             span = f" (95% CI {low} to {high})"
         expected = f"; expected {self.expected}" if self.expected else ""
         return f"{capital(self.subject)}, {self.what}: {value}{unit}{span}{expected}: {self.verdict}."
