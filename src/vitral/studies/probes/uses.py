@@ -50,7 +50,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     alt = "; ".join(f"{arm.title} {', '.join(one.show(arm.mean(one)) for one in ACCURACY)}" for arm in arms)
     plot = Plot(figure, "uses-by-mask", "Mean over seeds; empty where the model cannot answer.", f"Accuracy: {alt}.")
     tables = [mean_table("Accuracy, means over seeds", arms, *ACCURACY, LARGEST)]
-    tables += [mean_table("Loss of the true token, means", arms, *LOSS, Quantity("targets", at("targets"), digits=0))]
+    tables += [mean_table("Loss of the true token", arms, *LOSS, Quantity("targets", at("targets"), digits=0))]
     for place, leak in arms[0].first["leak"].items():
         columns = [Quantity(name, at("leak", place, key), digits=3 * (key != "visible")) for key, name in LEAK.items()]
         tables.append(mean_table(f"Next token of position {leak['position']}, means over seeds", arms, *columns))
