@@ -1,4 +1,4 @@
-"""Looking inside a trained model: what heads attend to, what each is worth, what its vectors know of words."""
+"""Measures of a trained model: attention patterns, ablations, words, generated texts, retrieval, cost."""
 
 from vitral.inspection.capabilities import (
     Predictor,
@@ -16,7 +16,7 @@ from vitral.inspection.classification import (
     mean_activations,
     token_frequencies,
 )
-from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
+from vitral.inspection.cost import cost_by_length
 from vitral.inspection.knockout import (
     MOST_BYTES,
     Effect,
@@ -26,8 +26,6 @@ from vitral.inspection.knockout import (
     mean_of_z,
     remove_heads,
 )
-from vitral.inspection.neighbours import Neighbour, cosines, nearest
-from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference
 from vitral.inspection.patterns import (
     BROAD,
     KINDS,
@@ -47,7 +45,32 @@ from vitral.inspection.patterns import (
 )
 from vitral.inspection.positions import loss_beyond, loss_by_position, loss_inside
 from vitral.inspection.proportions import wilson
+from vitral.inspection.retrieval import retrieval_by_distance
+from vitral.inspection.texts import strategy_measures
 from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
+from vitral.inspection.word_lists import WordLists, language_of, word_lists
+from vitral.inspection.words import (
+    Forms,
+    MinimalPair,
+    Neighbour,
+    co_occurrences,
+    cosines,
+    fill,
+    log_probability,
+    nearest,
+    neighbours,
+    pair_preferences,
+    pair_scores,
+    place_of,
+    positive_pmi,
+    preference,
+    senses,
+    separations,
+    spearman,
+    subject_scores,
+    whole_words,
+    word_measures,
+)
 
 __all__ = [
     "BROAD",
@@ -64,6 +87,7 @@ __all__ = [
     "Predictor",
     "ProbeScore",
     "RunningMean",
+    "WordLists",
     "attended_distance",
     "attended_share",
     "capabilities",
@@ -71,11 +95,13 @@ __all__ = [
     "co_occurrences",
     "continuation",
     "cosines",
+    "cost_by_length",
     "entropy_share",
     "fill",
     "infilling",
     "kind_masks",
     "landmarks",
+    "language_of",
     "leakage",
     "linear_probe",
     "log_probability",
@@ -88,21 +114,31 @@ __all__ = [
     "mean_of_z",
     "name_of",
     "nearest",
+    "neighbours",
     "overlap",
+    "pair_preferences",
+    "pair_scores",
     "patient_queries",
     "place_of",
     "positive_pmi",
     "preference",
     "read_windows",
     "remove_heads",
+    "retrieval_by_distance",
     "scored_windows",
     "scores",
     "seeing_queries",
+    "senses",
+    "separations",
     "spearman",
     "spread_windows",
+    "strategy_measures",
+    "subject_scores",
     "token_frequencies",
     "uniform_weights",
     "whole_words",
     "wilson",
     "window_starts",
+    "word_lists",
+    "word_measures",
 ]

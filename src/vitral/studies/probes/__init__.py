@@ -9,15 +9,15 @@ from vitral.studies.probe import Probe
 PROBES: dict[str, str] = {
     "amounts": "amounts",
     "by-position": "by_position",
-    "copying": "copying_distance",
-    "cost-by-length": "cost_by_length",
+    "copying": "copying",
+    "cost-by-length": "cost",
     "gradients": "gradient_by_layer",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
     "saturation": "saturation",
     "scaling-fit": "scaling_fit",
     "score-statistics": "scores",
-    "strategies": "decoding",
+    "strategies": "strategies",
     "text-units": "text_units",
     "uses": "uses",
 }

@@ -1,0 +1,107 @@
+"""Cost of a token by the length of the text: measured exponents beside those of the counted operations."""
+
+from typing import TYPE_CHECKING
+
+from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.text import MINUS
+from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
+from vitral.studies.claims import Check, Plain
+from vitral.studies.probe import Plot, Setting, StudyProbe, View
+
+if TYPE_CHECKING:
+    from vitral.studies.results import StudyResult
+
+BUDGETS = {
+    "quick": ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
+    "standard": ((128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288), 5),
+    "full": ((128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576), 9),
+}
+"""Lengths and rounds."""
+WITHIN = 0.15
+"""Largest difference of a measured exponent and the predicted one, and relative difference of bytes, that agree."""
+MICRO, GIGA = 1e6, 1e9
+RATIOS = (("recomputed", "cached"), ("bidirectional", "cached"), ("one-by-one", "at-once"))
+
+
+def measure(setting: Setting) -> Plain:
+    """Times, operations and bytes by length, see `vitral.inspection.cost_by_length`."""
+    lengths, rounds = BUDGETS[setting.budget]
+    return cost_by_length(lengths, rounds=rounds)
+
+
+def view(result: "StudyResult", measured: Plain) -> View:
+    """Time against length with the predicted lines; tables of exponents, times and bytes; the checks."""
+    lengths, fitted, memory, pace = measured["lengths"], measured["fitted"], measured["memory"], rates(measured)
+    over, columns = f"{fitted[0]:,} to {fitted[-1]:,} tokens", tuple(f"{length:,}" for length in lengths)
+    lines, exponents, checks = [], [], []
+    for way, title in WAYS.items():
+        times, flops, exponent = measured["processor"][way], measured["flops"][way], measured["exponents"][way]
+        own, predicted = exponent["processor"], exponent["predicted"]
+        label = f"{title.removeprefix('one more token, ')} n^{own['slope']:.2f} (n^{predicted:.2f})"
+        course = [MICRO * times[-1] * one / flops[-1] for one in flops[-len(fitted) :]]
+        lines += [Line(label, lengths, [MICRO * one for one in times]), Line("", fitted, course, theory=True)]
+        numbers = [
+            predicted,
+            own["slope"],
+            own["low"],
+            own["high"],
+            own["slope"] - predicted,
+            exponent["wall"]["slope"],
+        ]
+        numbers += [pace[way]["first"] / GIGA, pace[way]["last"] / GIGA, pace[way]["busy"]]
+        exponents.append((title, *(f"{number:.2f}".replace("-", MINUS) for number in numbers)))
+        what, expected = f"exponent of time over {over}", f"{predicted:.2f} ± {WITHIN} from the counted operations"
+        low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
+        checks.append(Check(title, what, own["slope"], low, high, expected, digits=2, interval=ends))
+    for slow, fast in RATIOS:
+        ratio = measured["processor"][slow][-1] / measured["processor"][fast][-1]
+        what = f"time of a token at {lengths[-1]:,} tokens over that of {WAYS[fast]}"
+        checks.append(Check(WAYS[slow], what, ratio, 1.0, expected="above 1", digits=1))
+    for key, most in (("cache", 0.0), ("kept", WITHIN)):
+        off = max(abs(one / other - 1) for one, other in zip(memory[key], memory[f"{key}_counted"], strict=True))
+        what = "largest relative difference of measured and counted bytes"
+        checks.append(Check(BYTES[key].removesuffix(", measured"), what, off, high=most, expected=f"at most {most:g}"))
+    sizes = [
+        (title, *(f"{size / length:,.0f}" for size, length in zip(memory[key], lengths, strict=True)))
+        for key, title in BYTES.items()
+        if key in memory
+    ]
+    read = zip(memory["cache"], measured["processor"]["cached"], strict=True)
+    sizes.append(("keys and values read, cached (GB a second)", *(f"{size / one / GIGA:.1f}" for size, one in read)))
+    seconds = [(title, *(_micro(one) for one in measured["processor"][way])) for way, title in WAYS.items()]
+    x = Axis("length n (tokens)", log=True, ticks=[n for n in lengths if n & (n - 1) == 0])
+    figure = line_plot(
+        lines, x, Axis("processor time of one token (µs)", log=True), title="Processor time of one token"
+    )
+    caption = (
+        "Processor time of one token against length. At the right the exponent fitted over "
+        f"{over}, in brackets that of the counted operations; dashed lines have that course through the last point."
+    )
+    alt = "; ".join(f"{row[0]} n^{row[2]}, predicted n^{row[1]}" for row in exponents)
+    heads = ("way", "predicted", "measured", "95% from", "95% to", "difference", "wall-clock")
+    heads += (f"GFLOP/s at {fitted[0]:,}", f"GFLOP/s at {fitted[-1]:,}", "most wall-clock / processor time")
+    model = measured["model"]
+    about = (
+        f"A model of {model['layers']} layer(s), d_model {model['d_model']} and {model['heads']} heads, so small that "
+        f"attention outweighs the rest at the longest lengths; {measured['threads']} thread(s). One more token with a "
+        f"cache is computed for {measured['batch']} texts side by side and divided by them. Times are medians of "
+        f"{measured['rounds']} rounds, summed over threads. A window read token by token is given every token (forward "
+        "passes only); training token by token was not timed."
+    )
+    sections = (
+        Heading("Cost of a token by the length of the text", 3),
+        Paragraph(about),
+        Plot(figure, "time-by-length", caption, f"Exponents over {over}: {alt}."),
+        Table(f"Exponents of the time of one token over {over}", heads, tuple(exponents)),
+        Table("Processor time of one token, µs", ("way", *columns), tuple(seconds)),
+        Table("Bytes per token", ("", *columns), tuple(sizes)),
+    )
+    return View(sections, checks=tuple(checks))
+
+
+def _micro(seconds: float) -> str:
+    return f"{MICRO * seconds:,.0f}" if MICRO * seconds >= 100 else f"{MICRO * seconds:.3g}"
+
+
+COST_BY_LENGTH = StudyProbe("cost-by-length", measure, view, seconds={"quick": 15, "standard": 60, "full": 200})
