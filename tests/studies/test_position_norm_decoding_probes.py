@@ -1,4 +1,4 @@
-"""The probes of the studies `positions`, `norm` and `decoding`: what they measure, by hand, and what they say of it."""
+"""The probes of the studies `positions` and `norm`: what they measure, by hand, and what they say of it."""
 
 import json
 import math
@@ -12,15 +12,12 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, Split, prepare, windows
-from vitral.data.tokenizers import ByteTokenizer, CharTokenizer
-from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
-from vitral.evaluation import WittenBell, evaluate_split, longest_copy, training_text
+from vitral.evaluation import evaluate_split
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.runs import LoadedRun, load_run
 from vitral.studies import StudyResult
-from vitral.studies.probes import by_position, decoding, gradient_by_layer
+from vitral.studies.probes import by_position, gradient_by_layer
 from vitral.studies.probes import by_position_shown as positions_shown
-from vitral.studies.probes import decoding_shown as strategies_shown
 from vitral.studies.probes import gradient_by_layer_shown as gradients_shown
 from vitral.studies.probes.protocol import Exhibit, Plot, Trained
 from vitral.training import RunConfig, train
@@ -68,20 +65,6 @@ def trained(run: LoadedRun, dataset: Dataset) -> Trained:
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets."""
     return next(windows(part(1 + 5 * CONTEXT), CONTEXT, 5))
-
-
-def strategies_of(trained: Trained) -> dict[str, Any]:
-    """What the probe measures with few and short continuations, past the context length all the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(decoding.PROMPTS, "quick", 3)
-        patch.setitem(decoding.LENGTH, "quick", 17)
-        return decoding.measure(trained)
-
-
-@pytest.fixture(scope="module")
-def strategies(trained: Trained) -> dict[str, Any]:
-    """The strategies' measures."""
-    return strategies_of(trained)
 
 
 def findings(exhibit: Exhibit) -> dict[str, list[tuple[str, bool | None]]]:
@@ -412,99 +395,3 @@ def test_seeds_that_disagree_on_gradients_are_said_to(made: Made) -> None:
     text, holds = findings(gradients_shown.show(result, {"full": rows}))["full"][0]
     assert "after training it differs from seed to seed, 0.10 times as large (seeds 0.010 to 1.00" in text
     assert holds is False
-
-
-class TestStrategies:
-    """Every strategy on the same prompts."""
-
-    def test_pieces_are_fixed_apart_and_within_their_stretches(self) -> None:
-        text = Split(np.arange(1, 201, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
-        tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
-        rows = decoding.cut(text, tokenizer, 5, 8, 9)
-        assert rows.tolist() == decoding.cut(text, tokenizer, 5, 8, 9).tolist()
-        assert len(set(rows.ravel().tolist())) == 9 * 13
-        assert len(decoding.cut(text, tokenizer, 5, 8, 100)) == 14
-        assert all((row[0] - 1) // 100 == (row[-1] - 1) // 100 and row[-1] - row[0] == 12 for row in rows)
-
-    def test_continuations_are_as_long_as_the_longest_stretch_allows(self) -> None:
-        text = Split(np.arange(1, 51, dtype=np.uint8), np.array([[0, 20], [20, 50]]))
-        tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
-        assert decoding.cut(text, tokenizer, 5, 800, 9).tolist() == [list(range(21, 51))]
-        assert decoding.cut(text, tokenizer, 29, 800, 9).shape == (1, 30)
-        with pytest.raises(UsageError, match="no prompt of 30 tokens with one after it"):
-            decoding.cut(text, tokenizer, 30, 1, 1)
-
-    def test_no_prompt_begins_or_ends_inside_a_character(self) -> None:
-        tokenizer = ByteTokenizer()
-        tokens = tokenizer.encode("aé" * 50)[1:-2].astype(np.uint8)
-        text = Split(tokens, np.array([[1, len(tokens)]]))  # begins with the second byte of é
-        rows = decoding.cut(text, tokenizer, 4, 7, 100)
-        assert len(rows) > 5
-        for row in rows:
-            assert tokenizer.encode(tokenizer.decode(row[:4])).tolist() == row[:4].tolist()
-        places = [row.tobytes() for row in rows]
-        assert all(place in tokens.astype(np.int64).tobytes() for place in places)
-
-    def test_runs_that_cannot_write_say_why(self, trained: Trained) -> None:
-        shown = replace(
-            trained.run, config=trained.run.config | {"training": trained.run.config["training"] | {"allow_leak": True}}
-        )
-        with pytest.raises(UsageError, match="full is not trained to tell the next token"):
-            decoding.measure(replace(trained, run=shown))
-        model = Transformer(config(attention={"mask": {"name": "prefix", "length": 3}}), trained.run.model.vocab_size)
-        with pytest.raises(UsageError, match="sees ahead under its mask"):
-            decoding.measure(replace(trained, run=replace(trained.run, model=model.eval())))
-
-    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, repetition_penalty=1.2)])
-    def test_the_text_of_a_prompt_is_what_generate_gives_for_its_number(
-        self, run: LoadedRun, dataset: Dataset, sampling: Sampling
-    ) -> None:
-        prompts = decoding.cut(dataset.splits["test"], run.tokenizer, 5, 19, 3)[:, :5]
-        written = decoding.sampled(run.model, run.tokenizer, prompts, 19, sampling, 7)
-        for number, row in enumerate(prompts):
-            options = GenerateOptions(first_sample=number)
-            prompt = run.tokenizer.decode(row)
-            sample = generate(
-                run.model, run.tokenizer, [prompt], max_tokens=19, sampling=sampling, seed=7, options=options
-            )[0]
-            assert written[number].tolist() == list(sample.tokens)
-
-    def test_the_score_is_that_of_beam_search_past_the_context_length_too(self, run: LoadedRun) -> None:
-        sample = beam_search(run.model, run.tokenizer, "the ", max_tokens=31, num_beams=3)[0]
-        ids = [int(token) for token in run.tokenizer.encode("the ")]
-        rows = np.array([[*ids, *sample.tokens]] * 2)
-        nats = decoding.continuation_nats(run.model, rows, len(ids), run.tokenizer.specials)
-        assert nats.shape == (2, 31)
-        assert sample.score is not None
-        assert -nats.sum(axis=1) == pytest.approx([sample.score] * 2, rel=1e-5)
-
-    def test_rows_are_scored_by_the_longest_counted_order(self) -> None:
-        """Of `abab`: p(b) = (2 + 2 · ½) / (4 + 2) = ½ and p(b | a) = (2 + 1 · ½) / (2 + 1) = 5/6."""
-        counted = WittenBell(Split(np.array([0, 1, 0, 1], np.uint8), np.array([[0, 4]])), 2, 2)
-        nats = decoding.row_nats(counted, np.array([[0, 1], [0, 1]]))
-        assert nats.shape == (2, 1)
-        assert nats[:, 0] == pytest.approx([-math.log(5 / 6)] * 2)
-
-    def test_what_is_measured_is_plain_and_the_same_again(self, trained: Trained, strategies: dict[str, Any]) -> None:
-        measured = strategies_of(trained)
-        assert json.loads(json.dumps(measured, allow_nan=False)) == measured
-        assert strategies == measured
-        assert list(measured["strategies"])[:3] == [strategies_shown.TRUTH, "greedy", decoding.BEAM]
-        assert len(measured["strategies"]) == len(decoding.SAMPLINGS) + 2
-        test = trained.run.tokenizer.decode(trained.dataset.splits["test"].tokens)
-        for prompt, row in zip(measured["prompts"], measured["strategies"][strategies_shown.TRUTH], strict=True):
-            assert prompt + row["text"] in test
-        known = training_text(trained.dataset)
-        for rows in measured["strategies"].values():
-            assert all(row["copied"] == longest_copy(row["text"], known).length for row in rows)
-
-    def test_it_can_be_shown(self, made: Made, strategies: dict[str, Any]) -> None:
-        result = made({"full": [2.0]})
-        exhibit = strategies_shown.show(result, {"full": {1: strategies}})
-        assert [section.name for section in exhibit.sections if isinstance(section, Plot)] == [
-            "strategies-repeated",
-            "strategies-distinct-pairs-of-words",
-            "strategies-longest-copy",
-            "strategies-under-the-model",
-            f"strategies-under-the-{strategies_shown.ORDER}-gram",
-        ]

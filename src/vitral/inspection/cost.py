@@ -66,7 +66,7 @@ def model_config(length: int, mask: str = "causal") -> ModelConfig:
     return ModelConfig.parse({**sizes, "context_length": length, "positions": "none", "attention": {"mask": mask}})
 
 
-def counted(length: int) -> dict[str, float]:
+def counted(length: int) -> dict[str, int | float]:
     """Floating-point operations per token of each way, from `vitral.model.cost`.
 
     `cost` counts a forward pass per token as a constant for the matrices and 4 n d_model a layer for attention over n
@@ -128,7 +128,7 @@ def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
     }
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
+def slope(x: Sequence[int | float], y: Sequence[int | float]) -> dict[str, float]:
     """The slope of the least squares line through (log x, log y), with its 95% Student interval.
 
     >>> round(slope([1, 2, 4, 8], [3, 12, 48, 192])["slope"], 6)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Table
-from vitral.figures.text import MINUS
+from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
 from vitral.studies.claims import Check, Plain
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
@@ -50,7 +50,7 @@ def view(result: "StudyResult", measured: Plain) -> View:
             exponent["wall"]["slope"],
         ]
         numbers += [pace[way]["first"] / GIGA, pace[way]["last"] / GIGA, pace[way]["busy"]]
-        exponents.append((title, *(f"{number:.2f}".replace("-", MINUS) for number in numbers)))
+        exponents.append((title, *(minus(f"{number:.2f}") for number in numbers)))
         what, expected = f"exponent of time over {over}", f"{predicted:.2f} ± {WITHIN} from the counted operations"
         low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
         checks.append(Check(title, what, own["slope"], low, high, expected, digits=2, interval=ends))

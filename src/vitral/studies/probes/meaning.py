@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
-from vitral.figures.text import MINUS, NONE, signed
+from vitral.figures.text import NONE, minus, signed
 from vitral.inspection import pair_scores, separations, subject_scores, wilson, word_measures
 from vitral.inspection.words import CHANCE
 from vitral.studies.claims import LEVEL, Comparison, Interval, Plain, Quantity, at, mean_interval
@@ -123,7 +123,7 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
         low, high = ([getattr(one, end) for one in apart] for end in ("low", "high"))
         lines.append(Line(arm.title, blocks, [one.mean for one in apart], low, high))
         for title, rows in (("same sense", same), ("other sense", other), ("difference", same - other)):
-            means.append((f"{arm.title}, {title}", *(f"{one:.3f}".replace("-", MINUS) for one in rows.mean(axis=0))))
+            means.append((f"{arm.title}, {title}", *(minus(f"{one:.3f}") for one in rows.mean(axis=0))))
     same, other = (_cosines(arms[0], key)[:, -1] for key in ("within", "across"))
     words = tuple(
         (one["word"], f"{one['first']} / {one['second']}", f"{a:.3f}", f"{b:.3f}", signed(a - b))
@@ -189,7 +189,7 @@ def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], famil
 
 
 def _listed(neighbours: list[Plain]) -> str:
-    return ", ".join(f"{one['word']} {one['cosine']:.2f}".replace("-", MINUS) for one in neighbours)
+    return ", ".join(f"{one['word']} " + minus(f"{one['cosine']:.2f}") for one in neighbours)
 
 
 def _ends(interval: Interval) -> str:
