@@ -62,7 +62,7 @@ SHUFFLED = Quantity(
     "the largest with shuffled words", lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
 )
 GAIN = Quantity("separation of two senses, last block less embedding", _gain, "of cosine")
-RIGHT = Quantity("share of pairs preferred rightly", lambda run: _share(pair_scores(run["pairs"])))
+RIGHT = Quantity("share of pairs with the right sentence preferred", lambda run: _share(pair_scores(run["pairs"])))
 
 
 def view(result: "StudyResult", arms: Arms) -> View:
@@ -151,17 +151,19 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
 
 def _pairs(arms: Arms, which: str) -> list[Section]:
     pairs = arms[0].first["pairs"]
-    kinds = {
-        pair["kind"]: f"{pair['good']} / {pair['bad']}" for pair in reversed(pairs) if pair_scores(pairs, pair["kind"])
-    }
+    examples: dict[str, str] = {}
+    for pair in pairs:
+        examples.setdefault(pair["kind"], f"{pair['good']} / {pair['bad']}")
+    kinds = [kind for kind in examples if pair_scores(pairs, kind)]
     if not kinds:
         return [Heading(f"Minimal pairs{which}"), Paragraph("No sentence fits the tokenizer and the model.")]
-    read = {kind: (example, partial(pair_scores, kind=kind)) for kind, example in reversed(kinds.items())}
-    read |= {"all kinds": ("", pair_scores), "the subject matters": ("", subject_scores)}
-    rows = tuple(
-        (name, example, str(len(scores(pairs))), *(_right(arm, scores, len(kinds) if example else 1) for arm in arms))
-        for name, (example, scores) in read.items()
-    )
+    read = {kind: partial(pair_scores, kind=kind) for kind in kinds}
+    read |= {"all kinds": pair_scores, "the subject matters": subject_scores}
+    rows = []
+    for name, scores in read.items():
+        family = len(kinds) if name in kinds else 1
+        cells = (_right(arm, scores, family) for arm in arms)
+        rows.append((name, examples.get(name, ""), str(len(scores(pairs))), *cells))
     about = (
         "Two sentences differ in one word, of which one form is right. The right sentence should have the larger "
         "probability, as a whole and after a line break, whatever its number of tokens. Every form is right in half of "
@@ -171,7 +173,9 @@ def _pairs(arms: Arms, which: str) -> list[Section]:
         "too narrow."
     )
     columns = ("kind", "example (right / wrong)", "pairs", *(arm.title for arm in arms))
-    table = Table("Share of pairs in which the right sentence is more probable, mean over seeds.", columns, rows, (1,))
+    table = Table(
+        "Share of pairs in which the right sentence is more probable, mean over seeds.", columns, tuple(rows), (1,)
+    )
     return [Heading(f"Minimal pairs{which}"), Paragraph(about), table]
 
 
