@@ -1,4 +1,4 @@
-"""Measures of a trained model: attention patterns, ablations, words, generated texts, retrieval, cost."""
+"""Measures of a trained model: attention, ablations, loss by position, capabilities, words, texts, retrieval, cost."""
 
 from vitral.inspection.capabilities import (
     Predictor,
