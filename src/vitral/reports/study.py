@@ -33,7 +33,7 @@ from vitral.figures.style import save
 from vitral.figures.text import NONE, SPACE, big, nats, p_text
 from vitral.runs import RunFolder, load_run
 from vitral.runs.files import replace_durably, storage
-from vitral.studies.claims import Interval, Judged, judge
+from vitral.studies.claims import Claim, Interval, Judged, Note, judge
 from vitral.studies.losses import LossClaims, baseline_arm, difference_text, headline, loss_claims, mean_loss
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View, is_causal_lm
 from vitral.studies.probes import probe_named
@@ -49,6 +49,7 @@ METHOD = (
     "undecided is compatible with every difference in its interval."
 )
 MOST_NAMED = 6
+MOST_SENTENCES = 8
 SAME_BATCHES = "Arms of one seed saw the same batches in the same order,"
 OTHER_BATCHES = "Arms of one seed saw the same batches in the same order where their texts and tokens are the same,"
 BASELINES = (
@@ -80,12 +81,14 @@ class StudyPage:
         markdown: the same for a repository; its figures lie beside it.
         table: one line for each run (CSV).
         claims: everything that was judged, losses first.
+        listed: the claims that the verdict lists as sentences.
     """
 
     html: Path
     markdown: Path
     table: Path
     claims: tuple[Judged, ...]
+    listed: tuple[Judged, ...]
 
 
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
@@ -106,8 +109,9 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
     with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    claims = (*losses.all, *(one for view in views for one in judged(view)))
-    report = StudyPage(folder / "study.html", folder / "study.md", folder / "study.csv", claims)
+    everything = (*losses.all, *(one for view in views for one in judged(view)))
+    sentences = (*losses.all, *(one for view in views for one in listed(view)))
+    report = StudyPage(folder / "study.html", folder / "study.md", folder / "study.csv", everything, sentences)
     replace_durably(report.html, page(title, sections, lead=lead, footer=footer).encode())
     replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
     replace_durably(report.table, _csv(result).encode())
@@ -136,6 +140,38 @@ def judged(view: View) -> tuple[Judged, ...]:
     return (*view.checks, *judge(view.comparisons), *view.notes)
 
 
+def listed(view: View) -> tuple[Judged, ...]:
+    """The claims of a view that the verdict lists as sentences.
+
+    Undecided comparisons are left to the table, and of the decided ones all but the MOST_SENTENCES of least p value.
+    """
+    claims = judge(view.comparisons)
+    decided = [claim for claim in claims if claim.shown]
+    first = sorted(decided, key=lambda claim: claim.p or 0.0)[:MOST_SENTENCES]
+    rest = len(decided) - len(first)
+    more = [Note(f"{rest} more decided comparisons of the same family are in its table.")] if rest else []
+    return (*view.checks, *(claim for claim in claims if claim in first), *more, *view.notes)
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Every comparison of one family, decided or not."""
+    rows = tuple(
+        (
+            claim.comparison.subject,
+            claim.comparison.against,
+            f"{claim.comparison.quantity.name}{f' ({unit})' if (unit := claim.comparison.quantity.unit) else ''}",
+            difference_text(claim, percent=False),
+            p_text(claim.p),
+            claim.verdict if not claim.why else f"no verdict: {claim.why}",
+        )
+        for claim in claims
+    )
+    family = max((claim.family for claim in claims), default=0)
+    caption = f"Paired t tests, p values and 95% intervals corrected together for {family} comparisons (Bonferroni)."
+    columns = ("subject", "against", "quantity", "difference (95% CI)", "p", "verdict")
+    return Table(caption, columns, rows, prose=(1, 2, 5))
+
+
 def study_sections(
     result: StudyResult, losses: LossClaims, *, command: str = "", views: Sequence[View] = ()
 ) -> list[Section]:
@@ -158,7 +194,7 @@ def study_sections(
         Heading("Arms"),
         _arms_table(result, losses),
         *_figures(result, report),
-        *(_written(one, report) if isinstance(one, Plot) else one for view in views for one in view.sections),
+        *(section for view in views for section in _probe_sections(view, report)),
         *_not_measured(result),
         *_baselines(result),
         *_samples(result),
@@ -174,7 +210,7 @@ def _question(result: StudyResult) -> list[Section]:
 
 
 def _verdict(losses: LossClaims, views: Sequence[View]) -> list[Section]:
-    exploratory = [one for view in views for one in judged(view)]
+    exploratory = [one for view in views for one in listed(view)]
     top = headline(losses, exploratory)
     sections: list[Section] = [Heading("Verdict"), Callout(" ".join(one.text for one in top))]
     for title, claims in (("", losses.all), ("Exploratory: from the probes", exploratory)):
@@ -182,6 +218,14 @@ def _verdict(losses: LossClaims, views: Sequence[View]) -> list[Section]:
         if rest:
             sections += [Heading(title, 3)] if title else []
             sections.append(Listing(rest))
+    return sections
+
+
+def _probe_sections(view: View, report: Path) -> list[Section]:
+    sections = [_written(one, report) if isinstance(one, Plot) else one for one in view.sections]
+    if view.comparisons:
+        table = claims_table(judge(view.comparisons))
+        sections.append(Details(f"Every comparison of this probe ({len(table.rows)})", (table,)))
     return sections
 
 

@@ -111,6 +111,7 @@ class Comparison:
         others: of what it is compared with, by seed; only shared seeds count.
         arm: name of the arm, for programs; empty where it concerns the whole study.
         excluded: reason why it must not be tested; empty where it may.
+        sample: the paired units, in the plural.
     """
 
     subject: str
@@ -120,6 +121,7 @@ class Comparison:
     others: Mapping[int, float]
     arm: str = ""
     excluded: str = ""
+    sample: str = "seeds"
 
     @property
     def differences(self) -> list[float]:
@@ -196,7 +198,7 @@ class Claim:
         one = self.comparison
         about = f"{capital(one.subject)} against {one.against}, {one.quantity.name}"
         if not self.seeds:
-            return f"{about}: no seed finished in both, so there is no comparison."
+            return f"{about}: no comparison, since both share no {one.sample}."
         digits = digits_for((self.difference,), one.quantity.digits)
         unit = f" {one.quantity.unit}" if one.quantity.unit else ""
         size = f"{signed(self.difference, digits)}{unit}"
@@ -282,13 +284,13 @@ def _untested(one: Comparison, family: int) -> Claim:
     differences = one.differences
     num = len(differences)
     if not num:
-        return Claim(one, 0, math.nan, family=family, why="no seed finished in both")
+        return Claim(one, 0, math.nan, family=family, why=f"both series share no {one.sample}")
     if one.excluded:
         why = one.excluded
     elif num < ENOUGH_SEEDS:
-        why = f"a test needs {ENOUGH_SEEDS} seeds and there {'is' if num == 1 else 'are'} {num}"
+        why = f"a test needs {ENOUGH_SEEDS} {one.sample} and there {'is' if num == 1 else 'are'} {num}"
     else:
-        why = "every seed has the same difference, so its spread is unknown"
+        why = f"all {one.sample} have the same difference, so its spread is unknown"
     return Claim(one, num, math.fsum(differences) / num, family=family, why=why)
 
 

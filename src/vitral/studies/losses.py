@@ -166,13 +166,11 @@ def _notes(result: StudyResult) -> list[Note]:
     return notes
 
 
-def difference_text(claim: Claim | None) -> str:
+def difference_text(claim: Claim | None, *, percent: bool = True) -> str:
     """A contrast in a table: `+0.770 (+0.751 to +0.789), +43.7%`; a dash where there is none."""
     if claim is None or not claim.seeds:
         return "\N{EN DASH}"
     digits = claim.comparison.quantity.digits
     span = f" ({claim.span})" if claim.span else ""
-    percent = f", {signed(claim.percent, 1)}%" if claim.percent is not None else ""
-    return f"{signed(claim.difference, digits)}{span}{percent}".replace(
-        " to ", "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}"
-    )
+    share = f", {signed(claim.percent, 1)}%" if percent and claim.percent is not None else ""
+    return f"{signed(claim.difference, digits)}{span}{share}".replace(" to ", "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}")

@@ -123,7 +123,7 @@ def against_nearest(strategies: Arms) -> tuple[Comparison, ...]:
     first = min(distances, key=lambda title: (fmean(distances[title].values()), title), default="")
     distance = Quantity(f"distance from {TRUTH} in {NGRAM.name}", NGRAM.read, NGRAM.unit, "lower")
     return tuple(
-        Comparison(one.title, first, distance, distances[one.title], distances[first], one.name)
+        Comparison(one.title, first, distance, distances[one.title], distances[first], one.name, sample="prompts")
         for one in others
         if one.title != first
     )
