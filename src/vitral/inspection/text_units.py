@@ -1,6 +1,4 @@
-"""Units of a text: characters, bytes, words and tokens of a tokenizer."""
-
-import re
+"""Units of a text: characters and bytes of a tokenizer's tokens."""
 
 import numpy as np
 
@@ -9,29 +7,11 @@ from vitral.evaluation.losses import token_sizes
 from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
 
-_WORD = re.compile(r"\w[\w’']*")
-
 
 def characters_per_token(part: Split, tokenizer: Tokenizer) -> float:
     """Characters of a split over its tokens; of byte tokens, those that begin a UTF-8 character count."""
     counts = np.bincount(part.tokens, minlength=tokenizer.vocab_size)
     return int(counts @ token_sizes(tokenizer)[0]) / len(part.tokens)
-
-
-def words_seen(train: str, test: str) -> float:
-    """The share of the test text's words, each occurrence counted, that occur in the training text."""
-    known, asked = set(_WORD.findall(train)), _WORD.findall(test)
-    return sum(word in known for word in asked) / max(1, len(asked))
-
-
-def text_contents(dataset: Dataset) -> dict[str, int | float]:
-    """The size of the training split and the share of the test split's words in it.
-
-    Returns:
-        "characters" and "bytes" of the training split; "words_seen", see `words_seen`.
-    """
-    train, test = (dataset.tokenizer.decode(dataset.splits[part].tokens) for part in ("train", "test"))
-    return {"characters": len(train), "bytes": len(train.encode()), "words_seen": words_seen(train, test)}
 
 
 def text_units(model: ModelConfig, dataset: Dataset, num_tokens: int) -> dict[str, int | float]:

@@ -22,7 +22,7 @@ from vitral.training import RunConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vitral.figures.lines import Axis
+    from vitral.figures.lines import Axis, Line
     from vitral.studies.results import StudyResult
 
 
@@ -204,6 +204,17 @@ def with_losses(result: "StudyResult", arms: Arms) -> tuple[ArmMeasures, ...]:
         runs = {seed: {**run, **losses[seed]} for seed, run in arm.runs.items() if seed in losses}
         found += [replace(arm, runs=runs)] if runs else []
     return tuple(found)
+
+
+def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
+    """The mean of one quantity against that of another, a point for each arm that has both; band: range over seeds."""
+    from vitral.figures.lines import Line
+
+    points = sorted(
+        (place, list(arm.values(y).values())) for arm in arms if (place := arm.mean(x)) is not None and arm.values(y)
+    )
+    places, values = [place for place, _ in points], [each for _, each in points]
+    return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
 
 
 def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:

@@ -7,29 +7,38 @@ them is not one between texts.
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from vitral.core.errors import UsageError
-from vitral.data import Dataset, Split, prepare
 from vitral.data.store import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Section, Table
-from vitral.inspection.text_units import text_contents
+from vitral.inspection.training_text import has_common, known_text, text_contents
 from vitral.studies.claims import Comparison, Plain, Quantity, at
 from vitral.studies.design import BudgetName
 from vitral.studies.law_table import LAW_COLUMNS, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, mean_table, with_losses
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Plot,
+    RunProbe,
+    Trained,
+    View,
+    difference,
+    line_over,
+    mean_table,
+    with_losses,
+)
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling import Fit, fit_law
 
-COMMON = 1 / 32
-"""The share of the text that every larger share contains, and on which all of them are measured."""
 _MEASURED: dict[BudgetName, int] = {"quick": 150_000, "standard": 300_000, "full": 1_000_000}
+_contents = lru_cache(maxsize=2)(text_contents)
+AMOUNT = Quantity("training text", at("tokens"), "tokens", digits=0)
 LAW = "E + (D_c/D)^α"
 CONTENTS = (
     Quantity("bytes", at("bytes"), digits=0),
@@ -45,7 +54,7 @@ def measure(trained: Trained) -> Plain:
         "tokens" of the training split and "passes" over it; `text_contents`; "train_loss" in nats per token, without
         dropout: of any share on the common one, of passages on all of them.
     """
-    dataset, known = trained.dataset, thinned(_known_text(trained.dataset), _MEASURED[trained.budget])
+    dataset, known = trained.dataset, thinned(known_text(trained.dataset), _MEASURED[trained.budget])
     num_tokens = len(dataset.splits["train"].tokens)
     return {
         "tokens": num_tokens,
@@ -55,28 +64,14 @@ def measure(trained: Trained) -> Plain:
     }
 
 
-_contents = lru_cache(maxsize=2)(text_contents)
-
-
-def _known_text(dataset: Dataset) -> Split:
-    if not _has_common(dataset.config.plain()):
-        return dataset.splits["train"]
-    common = dataset.config.model_copy(update={"share": COMMON, "also": None})
-    return prepare(common, tokenizer=dataset.tokenizer).splits["train"]
-
-
-def _has_common(corpus: Mapping[str, Any]) -> bool:
-    return not corpus.get("passages") and (corpus.get("share") or 1.0) >= COMMON
-
-
 def view(result: StudyResult, arms: Arms) -> View:
     """Contents and losses by arm, the law of the amount, the least text against the most, arms with a further text."""
     arms, loss = with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
     if not arms:
         return View()
     known = replace(loss, name="loss on known text", read=lambda run: run["train_loss"] * run["factor"])
-    gap = replace(known, name="test loss above known text", read=lambda run: run["loss"] - (known.read(run) or 0.0))
-    own = ", ".join(arm.title for arm in arms if not _has_common(arm.config["corpus"]))
+    gap = replace(difference("test loss above known text", loss, known), better=loss.better)
+    own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
     caption = (
         f"Losses in {result.study.unit}, means over seeds. Known text is text the run was trained on, read without "
         f"dropout: the same thirty-second of the text{f'; its own for {own}' if own else ''}."
@@ -90,7 +85,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         about = f"The law of the amount D, in tokens{'' if rows else ': too few runs to fit it'}."
         sections.append(Table(about, LAW_COLUMNS, rows, prose=(0, 1)))
         sections.append(_plot(shares, loss, known, law))
-    common = [arm for arm in shares if _has_common(arm.config["corpus"])]
+    common = [arm for arm in shares if has_common(arm.config["corpus"])]
     compared = [_against(common[0], common[-1], gap)] if len(common) > 1 else []
     for arm, other in ((arm, other) for arm in arms for other in shares):
         if _adds_a_text(arm, other) and other.name != baseline_arm(result, result.arm(arm.name)).arm.name:
@@ -125,24 +120,17 @@ def _law(shares: Arms, loss: Quantity) -> Fit | None:
 
 def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plot:
     """Test loss and loss on known text against the amount, with the law where it is determined."""
-    lines = [_line("test split", shares, loss)]
-    common = [arm for arm in shares if _has_common(arm.config["corpus"])]
-    lines += [_line("known text", common, known)] if common else []
+    lines = [line_over("test split", shares, AMOUNT, loss)]
+    common = [arm for arm in shares if has_common(arm.config["corpus"])]
+    lines += [line_over("known text", common, AMOUNT, known)] if common else []
     if law is not None and law.exponent("D").determined:
-        amounts = [float(arm.first["tokens"]) for arm in shares]
-        places = np.geomspace(amounts[0], amounts[-1], 40).tolist()
+        places = np.geomspace(lines[0].x[0], lines[0].x[-1], 40).tolist()
         lines.append(Line("fitted L(D)", places, [law.loss({"D": place}) for place in places], theory=True))
     axes = Axis("training text (tokens)", log=True), Axis(f"loss ({loss.unit})")
     ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in shares)
     caption = "Loss on the test split and on known text against the amount of text; band: range over seeds."
     figure = line_plot(lines, *axes, title="More text, the same steps")
     return Plot(figure, "data-amount", caption, f"Test loss: {ends}.")
-
-
-def _line(label: str, arms: Arms, quantity: Quantity) -> Line:
-    values = [list(arm.values(quantity).values()) for arm in arms]
-    places = [float(arm.first["tokens"]) for arm in arms]
-    return Line(label, places, [fmean(each) for each in values], low=[*map(min, values)], high=[*map(max, values)])
 
 
 AMOUNTS = RunProbe("amounts", measure, view, seconds={"quick": 4, "standard": 8, "full": 20})

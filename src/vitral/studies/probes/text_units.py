@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, line_plot
 from vitral.figures.sections import Heading, Section
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, mean_interval, to_fixed
+from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, mean_table, with_losses
+from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, line_over, mean_table, with_losses
 from vitral.studies.results import StudyResult
 
 EQUAL_COMPUTE = 2.0
@@ -84,17 +84,12 @@ def _slope(pairs: Sequence[ArmMeasures], loss: Quantity) -> list[Comparison]:
 
 def _plot(arms: Arms, loss: Quantity) -> Plot:
     """The loss against the size of the vocabulary, arms of one kind joined."""
-    lines = []
-    for kind in dict.fromkeys(map(_kind, arms)):
-        members = sorted((arm for arm in arms if _kind(arm) == kind), key=lambda arm: arm.first["vocab_size"])
-        means = [mean_interval(list(arm.values(loss).values())) for arm in members]
-        ends = [(mean.low, mean.high) for mean in means if mean.low is not None and mean.high is not None]
-        low, high = zip(*ends, strict=True) if len(ends) == len(means) else ((), ())
-        sizes = [float(arm.first["vocab_size"]) for arm in members]
-        lines.append(Line(KINDS.get(kind, kind), sizes, [mean.mean for mean in means], low=low, high=high))
+    kinds = dict.fromkeys(map(_kind, arms))
+    members = {kind: [arm for arm in arms if _kind(arm) == kind] for kind in kinds}
+    lines = [line_over(KINDS.get(kind, kind), each, UNITS[0], loss) for kind, each in members.items()]
     ticks = sorted({size for line in lines for size in line.x})
     axes = Axis("vocabulary (tokens)", log=True, ticks=ticks), Axis(f"test loss ({loss.unit})")
-    caption = "Test loss against the size of the vocabulary; band: 95% interval over seeds."
+    caption = "Test loss against the size of the vocabulary; band: range over seeds."
     ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in arms)
     figure = line_plot(lines, *axes, title="Loss at equal compute")
     return Plot(figure, "tokens-vocabulary", caption, f"Test loss: {ends}.")
