@@ -1,4 +1,4 @@
-"""Scaling laws: known constants found again, intervals that hold as often as they say, predictions and their report."""
+"""Scaling laws: known constants recovered, coverage of intervals, predictions, and the view of a study."""
 
 import math
 from dataclasses import replace
@@ -6,26 +6,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
+from uncertainties import covariance_matrix, ufloat
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.evaluation import NgramBaselines
 from vitral.figures.sections import Table
-from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
 from vitral.studies import ArmResult, RunResult, StudyResult, study_named
+from vitral.studies.claims import Check, Note
 from vitral.studies.design import resolve
-from vitral.studies.optimum import contrast, cost_law, optimal_exponents, optimum
-from vitral.studies.probes import scaling_runs
-from vitral.studies.probes.protocol import Plot
+from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.scaling_fit import SCALING_FIT
-from vitral.studies.scaling import Estimate, envelope, exponential, fit_law, slope
+from vitral.studies.scaling import Estimate, contrast, cost_law, envelope, fit_law, optimal_exponents, optimum
+from vitral.studies.scaling_grid import PRODUCT, SUM, Point, constants, front, joint_laws, lack_of_fit, same_places
 from vitral.training import RunConfig
 
 SCALING = study_named("scaling")
-TEN_TIMES = next(arm.changes["model"]["d_model"] for arm in SCALING.arms if arm.name == "ten-times")
-
 E, A, ALPHA, B, BETA = 1.2, 30.0, 0.40, 120.0, 0.42
 SIZES, AMOUNTS = (7e3, 2e4, 5e4, 1.3e5), (1.1e5, 2.3e5, 4.7e5, 1.1e6)
 GRID = {
@@ -73,15 +72,12 @@ def test_a_pure_power_and_its_constant_by_hand():
     assert fit.exponent("C").value == pytest.approx(0.25)
     assert fit.constant("C").value == pytest.approx(1e6, rel=1e-6)
     assert fit.irreducible is None
-    assert slope((10.0, (1e5) ** 0.25), (1000.0, (1e3) ** 0.25)) == pytest.approx(0.25)
 
 
 def test_least_squares_on_logarithms_agrees_with_the_textbook():
     places = np.array([3.0, 7.0, 19.0, 53.0, 101.0])
     losses = 5 * places**-0.3 * np.exp([0.01, -0.02, 0.03, -0.01, 0.005])
     fit = fit_law({"N": places.tolist()}, losses.tolist(), floor=False)
-    from scipy import stats
-
     x, y = np.log(places), np.log(losses)
     squares = ((x - x.mean()) ** 2).sum()
     gradient = ((x - x.mean()) * (y - y.mean())).sum() / squares
@@ -110,7 +106,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 def test_a_floor_that_is_not_there_is_not_claimed():
     fit = fit_law(GRID, [30 * n**-0.2 * 1.0 + 40 * d**-0.3 for n, d in zip(GRID["N"], GRID["D"], strict=True)])
     assert fit.irreducible is None
-    assert len(fit.theta) == 4
+    assert fit.freedom == 16 - 4
 
 
 def test_what_is_too_noisy_is_not_determined():
@@ -132,7 +128,8 @@ def test_an_exponent_at_the_edge_of_the_search_is_not_determined():
 def test_the_fit_is_a_pure_function_of_its_runs():
     losses = noisy(added, 0.01)
     one, two = fit_law(GRID, losses), fit_law(GRID, losses)
-    assert one.theta.tolist() == two.theta.tolist()
+    assert one.exponent("N") == two.exponent("N")
+    assert one.predict({"N": 1e6, "D": 1e6}) == two.predict({"N": 1e6, "D": 1e6})
     assert one.residuals == two.residuals
 
 
@@ -175,53 +172,61 @@ def test_what_cannot_be_fitted_is_said(quantities, losses, message):
         cost_law([5.0, 5.0], [1.0, 1.0])
 
 
-def test_ten_times_is_ten_times_the_largest_of_the_grid():
-    def blocks(width):
-        model = ModelConfig.parse({"d_model": width, "num_heads": 4, "num_layers": 2, "context_length": 64})
-        return sum(row.count for row in parameter_table(model, 109) if row.part not in ("embedding", "head"))
-
-    widths = {arm.changes["model"]["d_model"] for arm in SCALING.arms[1:] if not arm.name.startswith("ten-times")}
-    assert blocks(TEN_TIMES) / blocks(max(widths)) == pytest.approx(10, rel=0.02)
-    assert blocks(max(widths)) / blocks(min(widths)) > 10
-
-
 def test_the_interval_of_the_optimum_is_the_delta_methods():
-    """The analytic derivative of log N_opt against one taken by small steps of the fitted numbers."""
+    """The errors of log N_opt that propagate through `uncertainties` against derivatives taken by small steps."""
     fit, compute, price = fit_law(GRID, noisy(added, 0.002)), 5e12, (40.0, 0.8)
     best = optimum(fit, compute, price).parameters
+    numbers = [fit.exponents["N"], fit.exponents["D"], fit.log_coefficients["N"], fit.log_coefficients["D"]]
 
-    def log_size(theta):
-        return math.log(optimum(replace(fit, theta=theta), compute, price).parameters.value)
+    def log_size(alpha, beta, log_a, log_b):
+        spent = math.log(compute / price[0])
+        above = math.log(alpha / (price[1] * beta)) + log_a - log_b + beta * spent
+        return above / (alpha + price[1] * beta)
 
-    step = 1e-5
-    slopes = [
-        (log_size(fit.theta + step * one) - log_size(fit.theta - step * one)) / (2 * step)
-        for one in np.eye(len(fit.theta))
-    ]
-    expected = exponential(fit.linear(math.log(best.value), np.array(slopes)))
-    assert (best.low, best.high) == pytest.approx((expected.low, expected.high), rel=1e-4)
-    assert best.low < best.value < best.high
+    values, step = np.array([number.n for number in numbers]), 1e-6
+    slopes = np.array([(log_size(*(values + e)) - log_size(*(values - e))) / (2 * step) for e in step * np.eye(4)])
+    error = math.sqrt(slopes @ np.array(covariance_matrix(numbers)) @ slopes)
+    half = float(stats.t.ppf(0.975, fit.freedom)) * error
+    centre = log_size(*values)
+    assert (best.low, best.value, best.high) == pytest.approx(
+        (math.exp(centre - half), math.exp(centre), math.exp(centre + half)), rel=1e-6
+    )
+
+
+def test_errors_are_those_of_the_information_matrix():
+    """By the textbook for a line in logarithms: the covariance of intercept and slope is s² (XᵀX)⁻¹."""
+    places, losses = np.array([3.0, 7.0, 19.0, 53.0, 101.0]), np.array([3.1, 2.6, 2.2, 1.9, 1.7])
+    fit = fit_law({"N": places.tolist()}, losses.tolist(), floor=False)
+    design = np.column_stack([np.ones(5), -np.log(places)])
+    theta, squares, *_ = np.linalg.lstsq(design, np.log(losses), rcond=None)
+    expected = float(squares[0]) / 3 * np.linalg.inv(design.T @ design)
+    assert [fit.log_coefficients["N"].n, fit.exponents["N"].n] == pytest.approx(theta.tolist())
+    found = covariance_matrix([fit.log_coefficients["N"], fit.exponents["N"]])
+    assert np.array(found) == pytest.approx(expected, rel=1e-6)
+    constant = fit.constant("N")
+    assert constant.value == pytest.approx(math.exp(theta[0] / theta[1]))
+    assert constant.low < constant.value < constant.high
 
 
 def test_what_doubling_the_size_is_worth():
     fit = fit_law(GRID, [40 * n**-0.2 * d**-0.1 for n, d in zip(GRID["N"], GRID["D"], strict=True)], product=True)
     assert fit.worth("N", "D").value == pytest.approx(4.0, rel=1e-3)
     # An exponent at the edge of the search: a number all the same, not an overflow.
-    edge = replace(fit, theta=np.array([*fit.theta[:-2], 6.0, 1e-4]))
-    assert math.isfinite(edge.worth("N", "D").value)
+    flat = fit_law(GRID, [2 + n**-0.3 for n in GRID["N"]], product=True)
+    assert math.isfinite(flat.worth("N", "D").value)
 
 
 def test_a_contrast_by_hand():
     """Two fits with 7 freedoms and errors of 0.3 and 0.4: an error of 0.5 and 1 / (0.6⁴/7 + 0.8⁴/7) freedoms."""
-    from scipy import stats
-
-    t = float(stats.t.ppf(0.975, 7))
-    one, two = Estimate(1.0, 1.0 - 0.3 * t, 1.0 + 0.3 * t), Estimate(2.0, 2.0 - 0.4 * t, 2.0 + 0.4 * t)
+    one, two = ufloat(1.0, 0.3), ufloat(2.0, 0.4)
     gap, p = contrast(one, two, (7, 7))
     freedom = 7 / (0.6**4 + 0.8**4)
     assert gap.value == pytest.approx(1.0)
     assert gap.high == pytest.approx(1 + 0.5 * stats.t.ppf(0.975, freedom))
     assert p == pytest.approx(2 * stats.t.sf(2.0, freedom))
+    wider, same = contrast(one, two, (7, 7), 0.995)
+    assert same == p
+    assert wider.high == pytest.approx(1 + 0.5 * stats.t.ppf(0.9975, freedom))
 
 
 def test_the_constants_of_a_sum_have_intervals_that_hold_them():
@@ -266,95 +271,163 @@ def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tupl
     return result, measured
 
 
-def findings(result, measured):
-    return SCALING_FIT.show(result, measured).findings
-
-
-def test_the_exhibit_says_what_the_numbers_say(tmp_path):
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
-    exhibit = SCALING_FIT.show(result, measured)
-    names = [section.name for section in exhibit.sections if isinstance(section, Plot)]
-    assert names == ["scaling-size", "scaling-compute", "scaling-optimum", "scaling-prediction"]
-    (laws, residuals, line, predictions, tokens) = [s for s in exhibit.sections if isinstance(s, Table)]
-    assert [row[0] for row in laws.rows] == [
-        "L(N)",
-        "L(D)",
-        "L(C)",
-        *["E + A/N^α + B/D^β"] * 2,
-        *["E + A/(N^α D^β)"] * 2,
+def shown(result: StudyResult, measured: dict) -> View:
+    arms = [
+        ArmMeasures(arm.arm.name, arm.arm.title, arm.config, measured[arm.arm.name])
+        for arm in result.arms
+        if measured.get(arm.arm.name)
     ]
+    return SCALING_FIT.view(result, arms)
+
+
+def tables(view: View) -> list[Table]:
+    return [section for section in view.sections if isinstance(section, Table)]
+
+
+def predictions(view: View, formula: str) -> list[Check | Note]:
+    """The checks and notes about ten-times by one law."""
+    judged: list[Check | Note] = [*view.checks, *view.notes]
+    return [one for one in judged if one.arm == "ten-times" and formula in one.text]
+
+
+def changed(view: View) -> list[str]:
+    return [note.text for note in view.notes if note.shown]
+
+
+def test_a_study_that_obeys_the_sum(tmp_path):
+    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    view = shown(result, measured)
+    assert [one.name for one in view.sections if isinstance(one, Plot)] == ["scaling-size", "scaling-compute"]
+    laws, residuals, line, predicted, tokens = tables(view)
+    assert [row[0] for row in laws.rows] == ["L(N)", "L(D)", "L(C)", SUM, SUM, PRODUCT, PRODUCT]
     assert len(residuals.rows) == 25
-    # L(N) knows the five places of the largest D, L(D) those of the largest N, the joint laws all.
+    # L(N) has the five arms of the largest D, L(D) those of the largest N, the joint laws all.
     offs = [[row[column] for row in residuals.rows if row[column] != "\N{EN DASH}"] for column in range(4, 9)]
     assert [len(off) for off in offs[:2] + offs[3:]] == [5, 5, 25, 25]
-    assert "compute-optimal" in line.caption
-    assert line.rows[0][1] == "within"
-    assert line.rows[-1][1] == "beyond"
-    assert len(predictions.rows) == 4
+    assert [row[1] for row in line.rows][0::5] == ["within", "beyond"]
+    assert len(predicted.rows) == 4
     assert tokens.columns[1:3] == ("characters", "byte pairs (512)")
     assert len(tokens.rows) == 12 + 2 * 2 + 2 * 2 + 2
-    by_sum = next(f for f in exhibit.findings if f.arm == "ten-times" and "E + A/N^α + B/D^β" in f.text)
-    assert by_sum.holds is True
-    assert "held all of 2" in by_sum.text
-    assert any("E + A/N^α + B/D^β fits as well as seeds repeat" in f.text for f in exhibit.findings)
-    alike = [f for f in exhibit.findings if "no difference is seen" in f.text]
-    assert [f.holds for f in alike] == [False]
-    assert not any("the tokens move it" in f.text for f in exhibit.findings)
+    (by_sum,) = predictions(view, SUM)
+    assert by_sum.shown is True
+    assert next(check for check in view.checks if check.subject == SUM).shown is True
+    assert changed(view) == []
 
 
-def test_a_model_that_does_not_obey_is_told_so(tmp_path):
+def test_the_tables_contain_the_fitted_numbers(tmp_path):
+    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    runs = [
+        (measured[arm.arm.name][seed], loss)
+        for arm in result.arms
+        for seed, loss in arm.losses.items()
+        if arm.arm.name.startswith("d")
+    ]
+    quantities = {"N": [run["size"] for run, _ in runs], "D": [run["amount"] for run, _ in runs]}
+    fit = fit_law(quantities, [loss * math.log(2) for _, loss in runs])
+    laws, _, line, predicted, _ = tables(shown(result, measured))
+    assert [row[2] for row in laws.rows[3:5]] == [f"{fit.exponent(name).value:.3f}" for name in "ND"]
+    assert laws.rows[3][7] == f"{100 * fit.spread:.2f}%"
+    ten = measured["ten-times"][1]
+    told = fit.predict({"N": ten["size"], "D": ten["amount"]})
+    assert predicted.rows[0][3].startswith(f"{told.value:.3f} ({told.low:.3f} to {told.high:.3f}")
+    price = cost_law(quantities["N"], [run["compute"] / run["amount"] for run, _ in runs])
+    assert f"{optimal_exponents(fit, price)[0].value:.3f}" in line.caption
+
+
+def test_a_larger_model_that_does_not_obey(tmp_path):
     result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2), ten_times=1.4)
-    by_sum = next(f for f in findings(result, measured) if f.arm == "ten-times" and "+ B/D^β" in f.text)
-    assert by_sum.holds is False
-    assert "held none of 2" in by_sum.text
+    (by_sum,) = predictions(shown(result, measured), SUM)
+    assert by_sum.shown is False
 
 
-def test_a_law_that_is_the_wrong_one_misses_systematically(tmp_path):
+def test_runs_that_disagree_about_a_prediction_are_no_verdict(tmp_path):
+    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+
+    def split(arm):
+        if arm.arm.name != "ten-times":
+            return arm
+        first, second = arm.runs
+        return replace(arm, runs=(first, replace(second, test_loss=1.4 * second.test_loss)))
+
+    (by_sum,) = predictions(shown(replace(result, arms=tuple(map(split, result.arms))), measured), SUM)
+    assert by_sum.shown is None
+
+
+def test_the_wrong_law_leaves_more_than_the_seeds(tmp_path):
     result, measured = made(tmp_path, lambda n, d: 40 * n**-0.11 * d**-0.13, "standard", 0.0005, seeds=(1, 2))
-    told = {
-        f.text.split(" misses")[0].split(" fits")[0]: f.holds for f in findings(result, measured) if "seeds" in f.text
-    }
-    assert told["E + A/(N^α D^β)"] is True
-    assert told["E + A/N^α + B/D^β"] is False
+    found = {check.subject: check.shown for check in shown(result, measured).checks if not check.arm}
+    assert found == {SUM: False, PRODUCT: True}
 
 
 def test_noise_that_drowns_the_law_leaves_no_claims(tmp_path):
     result, measured = made(tmp_path, added, "quick", 0.15)
-    found = findings(result, measured)
-    assert any("do not determine" in f.text and "+ B/D^β in N" in f.text for f in found)
-    ten = [f for f in found if f.arm == "ten-times"]
-    assert all("tests nothing" in f.text and f.holds is None for f in ten)
-    paragraphs = [getattr(section, "text", "") for section in SCALING_FIT.show(result, measured).sections]
-    assert any("so none is given" in text for text in paragraphs)
+    view = shown(result, measured)
+    assert all(one.shown is None for formula in (SUM, PRODUCT) for one in predictions(view, formula))
+    assert len(predictions(view, SUM)) == 1
+    laws = tables(view)[0]
+    assert [row[4] for row in laws.rows if row[0] == SUM] == ["no", "no"]
+    assert not any("Compute-optimal" in table.caption for table in tables(view))
 
 
 def test_a_grid_of_one_size_shows_nothing(tmp_path):
     result, measured = made(tmp_path, added, "quick", 0.01)
     few = {name: found for name, found in measured.items() if name.startswith("d64")}
-    assert SCALING_FIT.show(result, few).sections == ()
+    assert shown(result, few) == View()
+    assert shown(result, {"ten-times": measured["ten-times"]}) == View()
 
 
-def test_as_many_places_as_numbers_leave_no_misfit_to_test(tmp_path):
-    """Four places and two seeds: the sum of four numbers goes through the means, the product of three need not."""
-    result, measured = made(tmp_path, added, "quick", 0.01, seeds=(1, 2))
-    few = {name: measured[name] for name in ("d16-60", "d16-240", "d64-60", "d64-240")}
-    text = [f.text for f in findings(result, few) if "seeds repeat" in f.text or "misses systematically" in f.text]
-    assert len(text) == 1
-    assert text[0].startswith("E + A/(N^α D^β)")
+def point(arm: str, loss: float, tokens: str = "characters", **place: float) -> Point:
+    return Point(arm, arm, tokens, {"N": 1.0, "D": 1.0, "C": 1.0} | place, loss)
 
 
-def test_a_lucky_run_does_not_stand_for_its_place():
-    """One seed of the second place beats the third: by single runs the third would never be on the front."""
-
-    def run(arm, compute, loss):
-        return scaling_runs.Run(arm, arm, "characters", compute, compute, compute, loss)
-
-    grid = [run("one", 1.0, 3.0), run("two", 2.0, 2.8), run("two", 2.0, 2.0), run("three", 3.0, 2.2)]
-    assert [(point.arm, point.loss) for point in scaling_runs.front(grid)] == [
-        ("one", 3.0),
-        ("two", 2.4),
-        ("three", 2.2),
+def test_as_many_arms_as_numbers_leave_no_misfit_to_test():
+    """Four arms and two seeds: the sum of four numbers goes through the means, the product of three need not."""
+    grid = [
+        point(f"{n} {d}", added(n, d) * scale, N=n, D=d)
+        for n in (7e3, 1.3e5)
+        for d in (1.1e5, 1.1e6)
+        for scale in (0.99, 1.01)
     ]
+    assert [lack_of_fit(law) is None for law in joint_laws(grid)] == [True, False]
+
+
+def test_the_lack_of_fit_by_hand():
+    """Three sizes and two runs each of a line in logarithms: F with 1 and 3 freedoms."""
+    from vitral.studies.scaling_grid import single_law
+
+    logs = {1.0: (1.0, 1.2), math.e: (0.5, 0.7), math.e**2: (0.6, 0.8)}
+    points = [point(str(n), math.exp(log), N=n) for n, pair in logs.items() for log in pair]
+    law = single_law("N", points)
+    assert law is not None
+    found = lack_of_fit(law)
+    assert found is not None
+    # Means 1.1, 0.6, 0.7: the line 1.0 - 0.2 x leaves 0.1, -0.2, 0.1, twice each.
+    assert found.ratio == pytest.approx(2 * 0.06 / (6 * 0.01 / 3))
+    assert found.scatter == pytest.approx(math.sqrt(0.02))
+    assert found.p == pytest.approx(stats.f.sf(6.0, 1, 3))
+    assert found.critical == pytest.approx(stats.f.isf(0.05, 1, 3))
+
+
+def test_a_lucky_run_does_not_stand_for_its_arm():
+    """One seed of the second arm beats the third: by single runs the third would never be on the front."""
+    grid = [point("one", 3.0), point("two", 2.8, C=2.0), point("two", 2.0, C=2.0), point("three", 2.2, C=3.0)]
+    assert [(each.arm, each.loss) for each in front(grid)] == [("one", 3.0), ("two", 2.4), ("three", 2.2)]
+
+
+def test_constants_of_two_kinds_of_tokens_are_those_of_the_places_both_have():
+    grid = [point(f"{n} {d}", multiplied(n, d), N=n, D=d) for n in SIZES for d in AMOUNTS]
+    slower = [
+        point(f"bpe {n} {d}", multiplied(n, d) * (n / 1e4) ** 0.05, "byte pairs", N=n, D=d)
+        for n in SIZES[:3]
+        for d in (*AMOUNTS, 5e9)
+    ]
+    own, other = same_places(grid, slower)
+    assert len(own) == len(other) == 12
+    found = {constant.name: constant for constant in constants(own, other)}
+    assert list(found)[:2] == ["α_N of L(N)", "N_c of L(N)"]
+    one, two = found["α_N of L(N)"].numbers
+    assert two.n == pytest.approx(one.n - 0.05)
+    assert constants([], []) == []
 
 
 def test_vocabularies_are_different_tokens(tmp_path):
@@ -366,13 +439,12 @@ def test_vocabularies_are_different_tokens(tmp_path):
         corpus = arm.config["corpus"] | {"tokenizer": {"name": "bpe", "vocab_size": size}}
         return replace(arm, config=dict(arm.config) | {"corpus": corpus})
 
-    pairs = replace(result, arms=tuple(tokens(arm) for arm in result.arms))
-    exhibit = SCALING_FIT.show(pairs, measured)
-    *_, last = [section for section in exhibit.sections if isinstance(section, Table)]
+    arms = tuple(tokens(arm) for arm in result.arms)
+    view = shown(replace(result, arms=arms, base=arms[0].config), measured)
+    _, residuals, *_, last = tables(view)
     assert last.columns[1:3] == ("byte pairs (512)", "byte pairs (1,024)")
-    assert any("Between byte pairs (1,024) and byte pairs (512) no difference" in f.text for f in exhibit.findings)
-    grid = [run for run in scaling_runs.gather(pairs, measured) if run.tokens == "byte pairs (512)"]
-    assert len(grid) == 2 * (25 + 2)
+    assert len(residuals.rows) == 25
+    assert changed(view) == []
 
 
 def test_tokens_that_move_an_exponent_are_seen_to(tmp_path):
@@ -385,23 +457,19 @@ def test_tokens_that_move_an_exponent_are_seen_to(tmp_path):
             size = measured[arm.arm.name][1]["size"]
             runs = tuple(replace(run, test_loss=(run.test_loss or 0.0) * (size / 1e4) ** 0.05) for run in runs)
         arms.append(replace(arm, runs=runs))
-    found = findings(replace(result, arms=tuple(arms)), measured)
-    moved = [f.text for f in found if "the tokens move it" in f.text]
-    assert any(text.startswith("α of the product without a floor is") for text in moved)
-    assert not any(text.startswith("β of the product without a floor") for text in moved)
-    alike = next(f for f in found if "no difference is seen" in f.text)
-    assert alike.holds is False
-    assert "β of the product without a floor (" in alike.text
-    assert all(any(name in f.text for f in found) for name in ("N_c of L(N)", "D_c of L(D)", "A of the sum"))
-
-
-def test_nothing_measured_shows_nothing(tmp_path):
-    result, _ = made(tmp_path, added, "quick", 0.01)
-    assert SCALING_FIT.show(result, {}).sections == ()
+    view = shown(replace(result, arms=tuple(arms)), measured)
+    assert any("α of the product without a floor" in text for text in changed(view))
+    assert not any("β of the product without a floor" in text for text in changed(view))
+    # The p value of a constant is below 0.05 exactly where its interval excludes zero, or one as a factor.
+    for row in tables(view)[-1].rows[12:]:
+        if "not bounded" not in row[3]:
+            inside = row[3].split("(")[1].rstrip(")").replace("10^", "").replace("\N{MINUS SIGN}", "-").split(" to ")
+            excluded = float(inside[0]) > 0 or float(inside[1]) < 0
+            assert excluded == (row[4].startswith("<") or float(row[4]) < 0.05), row
 
 
 def test_runs_of_which_one_quantity_says_nothing_have_no_worth(tmp_path):
     result, measured = made(tmp_path, lambda n, d: 1 + 30 * n**-0.3, "quick", 0.002)
-    text = " ".join(getattr(section, "text", "") for section in SCALING_FIT.show(result, measured).sections)
-    assert "so none is given" in text
-    assert "doubling N" not in text
+    view = shown(result, measured)
+    assert not any("Compute-optimal" in table.caption for table in tables(view))
+    assert not any("doubling" in note.text for note in view.notes)

@@ -140,7 +140,7 @@ def _loss_of(
     nats: float, counts: Int[np.ndarray, " vocab"], part: Split, context_length: int, tokenizer: Tokenizer
 ) -> SplitLoss:
     """The sum of the targets' losses as a loss, from how often each token was a target."""
-    characters, size = _sizes(tokenizer)
+    characters, size = token_sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets or not num_characters:
         raise UsageError(
@@ -189,7 +189,7 @@ def _nats(logits: Tensor, targets: Tensor) -> float:
     return float(each.cpu().double().sum())
 
 
-def _sizes(tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np.ndarray, " vocab"]]:
+def token_sizes(tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np.ndarray, " vocab"]]:
     """Characters and bytes of every token of the vocabulary."""
     pieces: Sequence[bytes] = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
     # A UTF-8 character has one byte that is not of the form 10xxxxxx.

@@ -72,7 +72,7 @@ class Quantity:
         """The number as a table shows it; a dash for None."""
         if value is None or not math.isfinite(value):
             return "\N{EN DASH}"
-        return minus(f"{value:.{self.digits}f}")
+        return minus(f"{value:,.{self.digits}f}")
 
 
 def at(*path: str | int) -> Read:

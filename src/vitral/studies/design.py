@@ -1,7 +1,6 @@
-"""What a study compares: arms as differences from one configuration, as plain data.
+"""The design of a study as plain data: arms as differences from one configuration.
 
-The first arm is the base. Each other arm names what it changes and nothing else, so a reader sees at once what is
-compared; whatever an arm does not change is the base's, the batches included.
+The first arm is the base. Every other arm lists its changes and nothing else; the rest is the base's, batches included.
 """
 
 import json
@@ -17,10 +16,10 @@ from vitral.data.config import CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
 
-SHARED = ("seed", "corpus")
-"""What arms may not change: they are paired by the seed, and losses of different tokens cannot be compared."""
-TESTED = ("source", "split", "newlines", "separator")
-"""What even arms that vary the text share: which characters they are tested on."""
+FIXED = ("seed", "corpus")
+"""Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
+SAME_TEST_TEXT = ("source", "split", "newlines", "separator")
+"""Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
 WIDEST = 2**24
 BudgetName = Literal["quick", "standard", "full"]
 BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
@@ -34,13 +33,13 @@ class Arm(Config):
 
     Attributes:
         name: short, for folders and tables: small letters, digits, hyphens.
-        title: what a reader should call it.
+        title: for readers.
         changes: nested configuration values that differ from the base's; empty for the base alone.
-        match: "parameters": choose model.d_ff so that the arm has as many parameters as the base, as nearly as can be;
-            "flops": choose training.steps so that its training takes as many floating-point operations.
-        budget: the smallest budget in which the arm takes part.
-        compared: whether its loss is of the same task as the base's, so that a difference means something.
-        against: the arm it is compared with; left out: the base.
+        match: "parameters" chooses model.d_ff for the number of parameters nearest to the base's; "flops" chooses
+            training.steps for the number of floating-point operations nearest to the base's.
+        budget: the smallest budget with this arm.
+        compared: whether its loss is of the same task as the base's, so that their difference has a meaning.
+        against: name of its baseline arm, an earlier one; the base if None.
     """
 
     name: Name
@@ -53,11 +52,11 @@ class Arm(Config):
 
 
 class Budget(Config):
-    """How much a study may cost.
+    """The size of a study.
 
     Attributes:
-        seeds: of the runs; left out: the study's.
-        changes: nested configuration values laid over the study's base: its steps and sizes at this budget.
+        seeds: of the runs; the study's if None.
+        changes: nested configuration values laid over the study's base, such as its steps.
     """
 
     seeds: Annotated[tuple[int, ...], Field(strict=False)] | None = None
@@ -77,16 +76,16 @@ class Study(Config):
     Attributes:
         name: of the study, as typed after `vitral study`.
         title: of the report.
-        question: what is asked.
-        source: what the documents this laboratory follows say of it.
-        claim: what theory says must happen; the verdict says whether the numbers agree.
-        design: why it is asked in this way, for the report.
-        base: preset, `.toml` file or text of the base arm's configuration, where the command names none.
+        question: that the study answers.
+        source: passages of the course notes about it.
+        claim: prediction of theory, for the report.
+        design: reasons for the arms and the measurements, for the report.
+        base: preset, `.toml` file or text of the base arm's configuration, unless the command names one.
         arms: the base first, then at least one other, unless there are probes.
-        seeds: the runs' seeds, where no budget says otherwise; three or more allow an interval worth having.
-        budgets: by name, seeds and sizes; a smaller one leaves out arms and sizes rather than steps.
-        probes: what is measured besides the loss, by name.
-        unit: of the losses that are compared; bits per character where arms differ in their tokens.
+        seeds: of the runs, unless a budget has its own; a verdict needs three.
+        budgets: sizes of the study by name; a smaller one has fewer arms rather than fewer steps.
+        probes: names of further measurements.
+        unit: of the compared losses; bits per character where arms differ in their tokens.
         varies_text: whether arms may change the text or its tokens.
     """
 
@@ -120,30 +119,30 @@ class Study(Config):
         for arm in others:
             if not arm.changes:
                 raise ValueError(f"arms: {arm.name!r} changes nothing, so there is nothing to compare")
-            for key in SHARED if not self.varies_text else ("seed",):
+            for key in FIXED if not self.varies_text else ("seed",):
                 if key in arm.changes:
                     raise ValueError(f"arms: {arm.name!r} cannot change {key!r}: all arms of a study share it")
-            self._check_rival(arm)
+            self._check_baseline(arm)
         for budget in self.budgets:
             if len(self.at(budget).arms) < (1 if self.probes else 2):
                 raise ValueError(f"budgets: {budget!r} leaves only the base, so there is nothing to compare")
         check_seeds(self.seeds)
         return self
 
-    def _check_rival(self, arm: Arm) -> None:
+    def _check_baseline(self, arm: Arm) -> None:
         if arm.against is None:
             return
         before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
-        rival = before.get(arm.against)
-        if rival is None:
+        baseline = before.get(arm.against)
+        if baseline is None:
             raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which is no arm before it")
-        if BUDGETS.index(rival.budget) > BUDGETS.index(arm.budget):
+        if BUDGETS.index(baseline.budget) > BUDGETS.index(arm.budget):
             raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which needs a larger budget")
-        if not rival.compared:
+        if not baseline.compared:
             raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, whose loss is not compared")
 
     def at(self, budget: BudgetName) -> "Study":
-        """The study as a budget allows it: fewer arms, other seeds.
+        """The study at one budget: its arms and seeds.
 
         Raises:
             UsageError: the study has no such budget.
@@ -157,28 +156,28 @@ class Study(Config):
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuse seeds that are none, negative, or twice the same.
+    """Refuse no seeds, a negative or too large seed, and a repeated one.
 
     Raises:
-        UsageError: says which.
+        UsageError: names the seed.
     """
     if not seeds:
-        raise UsageError("seeds: at least one is needed, three or more for an interval worth having")
+        raise UsageError("seeds: at least one is needed, three or more for a verdict")
     if min(seeds) < 0:
         raise UsageError(f"seeds: {min(seeds)} is negative")
     if max(seeds) >= 2**63:
         raise UsageError(f"seeds: {max(seeds)} is too large; seeds are below 2^63")
     if len(set(seeds)) < len(seeds):
-        raise UsageError(f"seeds: {_repeated(seeds)} is there twice; the same run twice is not two runs")
+        raise UsageError(f"seeds: {_repeated(seeds)} is there twice; a repeated run is no further run")
 
 
 @dataclass(frozen=True)
 class ResolvedArm:
-    """An arm with everything decided.
+    """An arm with its whole configuration.
 
     Attributes:
         arm: as designed.
-        config: its whole configuration; the seed is the base's and replaced for each run.
+        config: its whole configuration; each run replaces the seed.
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
     """
@@ -208,7 +207,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
     Args:
         study: the design.
         base: configuration of the base arm.
-        vocab_size: tokens of the vocabulary, or a function that tells them from the text's configuration.
+        vocab_size: of the tokenizer, or a function of the text's configuration that returns it.
 
     Raises:
         UsageError: an arm's changes do not make a configuration, do not differ from the base, or make two arms the
@@ -240,15 +239,15 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
 
 
 def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfig) -> None:
-    """Refuse an arm whose loss would be of other characters than the base's, or in another unit.
+    """Refuse a compared arm with another test text than the base's or, per token, another tokenizer.
 
     Raises:
-        UsageError: it says what differs.
+        UsageError: names the key that differs.
     """
     if not arm.compared:
         return
     one, other = base.corpus.plain(), config.corpus.plain()
-    for key in (*TESTED, *(("tokenizer",) if study.unit == "nats per token" else ())):
+    for key in (*SAME_TEST_TEXT, *(("tokenizer",) if study.unit == "nats per token" else ())):
         if one.get(key) != other.get(key):
             advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
             raise UsageError(
@@ -263,9 +262,9 @@ def _flops(config: RunConfig, vocab_size: int) -> int:
 
 
 def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
-    """The configuration with the number of steps whose training takes nearest to `flops` operations, at least one.
+    """The configuration with the number of steps, at least one, whose operations are nearest to `flops`.
 
-    What was evaluated once, at the end, still is; other intervals stay in proportion.
+    The interval between evaluations stays the same share of the steps.
     """
     before = config.training.steps
     steps = max(1, round(flops / (_flops(config, vocab_size) * config.tokens_per_step)))
@@ -276,19 +275,19 @@ def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
 
 
 def matched_width(model: ModelConfig, target: int, vocab_size: int) -> int:
-    """The d_ff with which such a model has the number of parameters nearest to `target`; the smaller of two as near.
+    """The d_ff with which the model's number of parameters is nearest to `target`; the smaller of two as near.
 
-    The count grows with d_ff, so the width is found by halving.
+    The number of parameters increases with d_ff, so bisection finds the width.
 
     Raises:
-        UsageError: the model has no feed-forward whose width could make up the difference.
+        UsageError: the model has no feed-forward, or none of width WIDEST or less reaches the target.
     """
 
     def count(width: int) -> int:
         return count_parameters(ModelConfig.parse(model.plain() | {"d_ff": width}), vocab_size)
 
     if count(1) == count(2):
-        raise UsageError("an arm without a feed-forward has no width by which to match the base's parameters")
+        raise UsageError("an arm without a feed-forward has no width to match the base's parameters with")
     low, high = 1, 2
     while count(high) < target:
         if high >= WIDEST:
@@ -301,7 +300,7 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int) -> int:
 
 
 def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path: str = "") -> str:
-    """Where two nested plain structures differ first, in words; empty if nowhere.
+    """The first difference of two nested plain structures, in words; empty if there is none.
 
     >>> first_difference({"model": {"d_ff": 5}}, {"model": {"d_ff": 7}})
     'model.d_ff is 5 there and 7 here'
@@ -312,7 +311,6 @@ def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path
 
 
 def _shown(value: Any) -> str:
-    """A value in few enough characters for one line."""
     text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

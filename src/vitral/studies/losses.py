@@ -92,13 +92,17 @@ def loss_comparisons(result: StudyResult) -> list[Comparison]:
         if not arm.arm.compared:
             continue
         base = baseline_arm(result, arm)
-        excluded = ""
-        if base.losses and not base.sees_one_token and fmean(base.losses.values()) > result.baseline(TRIGRAM):
-            line = nats(result.baseline(TRIGRAM))
-            excluded = f"{base.arm.title} has not passed the trigram baseline ({line}); train for longer"
-        titles = arm.arm.title, base.arm.title
+        titles, excluded = (arm.arm.title, base.arm.title), too_early(result, base)
         comparisons.append(Comparison(*titles, quantity, arm.losses, base.losses, arm.arm.name, excluded))
     return comparisons
+
+
+def too_early(result: StudyResult, base: ArmResult) -> str:
+    """The reason why nothing is compared with this arm: it has not passed the trigram baseline; empty otherwise."""
+    if not base.losses or base.sees_one_token or fmean(base.losses.values()) <= result.baseline(TRIGRAM):
+        return ""
+    line = nats(result.baseline(TRIGRAM))
+    return f"{base.arm.title} has not passed the trigram baseline ({line}); train for longer"
 
 
 def mean_loss(arm: ArmResult) -> Interval | None:

@@ -7,7 +7,7 @@ So an interrupted study measures nothing twice, and a report is drawn again with
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from vitral.training import RunConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from vitral.figures.lines import Axis
+    from vitral.figures.lines import Axis, Line
     from vitral.studies.results import StudyResult
 
 
@@ -43,6 +43,13 @@ class Trained:
     run: LoadedRun
     dataset: Dataset
     budget: BudgetName
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens the run was trained on."""
+        training = self.run.config["training"]
+        per_step = training["batch_size"] * training["accumulation"] * self.run.config["model"]["context_length"]
+        return training["steps"] * per_step
 
 
 @dataclass(frozen=True)
@@ -183,6 +190,31 @@ class StudyProbe:
 
 
 Probe = RunProbe | StudyProbe
+
+
+def with_losses(result: "StudyResult", arms: Arms) -> tuple[ArmMeasures, ...]:
+    """The arms with two more numbers for each run; runs without a test loss and arms without such a run are left out.
+
+    "loss" is the test loss in the study's unit, "factor" converts nats per token to that unit.
+    """
+    found = []
+    for arm in arms:
+        trained = result.arm(arm.name)
+        losses = {seed: {"loss": loss, "factor": trained.factor} for seed, loss in trained.losses.items()}
+        runs = {seed: {**run, **losses[seed]} for seed, run in arm.runs.items() if seed in losses}
+        found += [replace(arm, runs=runs)] if runs else []
+    return tuple(found)
+
+
+def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
+    """The mean of one quantity against that of another, a point for each arm that has both; band: range over seeds."""
+    from vitral.figures.lines import Line
+
+    points = sorted(
+        (place, list(arm.values(y).values())) for arm in arms if (place := arm.mean(x)) is not None and arm.values(y)
+    )
+    places, values = [place for place, _ in points], [each for _, each in points]
+    return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
 
 
 def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:

@@ -58,6 +58,12 @@ class Estimate:
         return Estimate(*(math.exp(min(700.0, max(-700.0, end))) for end in (self.value, self.low, self.high)))
 
 
+def student(value: Uncertain, freedom: int, scatter: float = 0.0) -> Estimate:
+    """The value with Student's interval of confidence 1 - LEVEL, `scatter` added to its error."""
+    half = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * math.hypot(value.s, scatter)
+    return Estimate(value.n, value.n - half, value.n + half)
+
+
 @dataclass(frozen=True)
 class Fit:
     """A fitted law.
@@ -129,8 +135,7 @@ class Fit:
 
     def estimate(self, value: Uncertain, scatter: float = 0.0) -> Estimate:
         """The value with Student's interval of confidence 1 - LEVEL, `scatter` added to its error."""
-        half = float(stats.t.ppf(1 - LEVEL / 2, self.freedom)) * math.hypot(value.s, scatter)
-        return Estimate(value.n, value.n - half, value.n + half)
+        return student(value, self.freedom, scatter)
 
 
 def fit_law(quantities: Runs, losses: Sequence[float], *, floor: bool = True, product: bool = False) -> Fit:

@@ -7,7 +7,7 @@ from vitral.core.errors import UsageError
 from vitral.studies.probe import Probe
 
 PROBES: dict[str, str] = {
-    "amounts": "amounts",
+    "amounts": "data_scaling",
     "by-position": "by_position",
     "copying": "copying",
     "cost-by-length": "cost",

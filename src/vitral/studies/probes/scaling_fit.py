@@ -1,179 +1,254 @@
-"""The scaling laws of a study's runs, what they predict of a larger model, and what the tokens change about them."""
+"""Scaling laws of a study's runs: fits, a prediction of larger models, the compute-optimal line, other tokens."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
-from vitral.figures.sections import Heading, Paragraph, Section
+import numpy as np
+
+from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
+from vitral.inspection.text_units import characters_per_token
 from vitral.model import ModelConfig, cost
 from vitral.model.counts import parameter_table
-from vitral.studies.optimum import contrast
-from vitral.studies.probes.protocol import ByRun, Exhibit, Plain, Plot, RunProbe, Trained
-from vitral.studies.probes.scaling_fit_shown import (
-    HOW,
-    compute_plot,
-    ends,
-    law_table,
-    optimum_sections,
-    others_text,
-    prediction_plot,
-    prediction_table,
-    residual_table,
-    size_plot,
-    told,
-)
-from vitral.studies.probes.scaling_runs import Laws, Run, fit_grid, gather, joint_laws, token_name
-from vitral.studies.probes.scaling_tokens import constants, token_table
-from vitral.studies.probes.text_units import characters_per_token
+from vitral.studies.claims import LEVEL, Check, Note, Plain
+from vitral.studies.law_table import LAW_COLUMNS, interval, law_row, powers, with_interval
+from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult
-from vitral.studies.statistics import holm
-from vitral.studies.verdict import LEVEL, Finding
-from vitral.studies.wording import nats, p_clause
+from vitral.studies.scaling import contrast, cost_law, optimal_exponents, optimum, student
+from vitral.studies.scaling_grid import (
+    PRODUCT,
+    SUM,
+    Law,
+    Point,
+    constants,
+    joint_laws,
+    lack_of_fit,
+    means,
+    same_places,
+    single_laws,
+    token_name,
+)
 
-NAME = "scaling-fit"
 PREDICTED = "ten-times"
 """Arms whose name begins with this are left out of the fits and predicted by them."""
 TOO_WIDE = 0.25
 """A predicted interval wider than this share of the loss is no test of the law."""
+Rows = tuple[tuple[str, ...], ...]
+LOSS = Axis("test loss (nats per character)")
+METHOD = (
+    "N: parameters of the blocks, without embeddings and head. D: tokens trained on. C: counted operations. Losses in "
+    "nats per character. L(N) is fitted at the largest D, L(D) at the largest N, L(C) to the arms that no arm of as "
+    "little compute beats; its interval ignores that choice. Each is (x_c/x)^α without a floor (Kaplan et al. 2020, "
+    "equations 1.1 to 1.3), since a grid of few values cannot separate a floor from a small exponent. The joint laws "
+    f"have a floor E where the runs show one: {SUM} (Hoffmann et al. 2022, equation 2) and, with an interaction, "
+    f"{PRODUCT}. Least squares on log L; intervals are 95% Student intervals from the Jacobian, and too narrow "
+    "where a law leaves more than the scatter between seeds. An exponent is determined if its interval extends at most "
+    "half of it to either side. Kaplan et al. found α_N 0.076, α_D 0.095, α_C 0.050 for byte pairs of web text."
+)
+TOKENS = (
+    "The same sizes and steps with other tokens, in nats per character of the same test text. A token of another "
+    "length covers another number of characters and a head of another size costs other operations, so equal steps are "
+    "not equal compute: the constants of laws fitted to these places are compared. D counts each arm's own tokens. "
+    "Differences have simultaneous 95% intervals and p values by Welch's t test with Bonferroni's correction."
+)
 
 
 def measure(trained: Trained) -> Plain:
-    """Where the run stands: "size" N, "amount" D, "compute" C in operations, and "characters_per_token" of the test."""
-    dataset, config = trained.dataset, trained.run.config
-    model, training = ModelConfig.parse(config["model"]), config["training"]
+    """The run as a point: "size" N, "amount" D, "compute" C in operations, "characters_per_token" of the test split."""
+    dataset, model = trained.dataset, ModelConfig.parse(trained.run.config["model"])
     vocab_size = dataset.tokenizer.vocab_size
-    tokens = training["steps"] * training["batch_size"] * training["accumulation"] * model.context_length
-    costs = cost(model, vocab_size)
-    rows = [row for row in parameter_table(model, vocab_size) if row.part not in ("embedding", "head")]
+    costs, rows = cost(model, vocab_size), parameter_table(model, vocab_size)
     return {
-        "size": sum(row.count for row in rows),
-        "amount": tokens,
-        "compute": tokens * (costs.forward_flops + costs.backward_flops),
+        "size": sum(row.count for row in rows if row.part not in ("embedding", "head")),
+        "amount": trained.num_tokens,
+        "compute": trained.num_tokens * (costs.forward_flops + costs.backward_flops),
         "characters_per_token": characters_per_token(dataset.splits["test"], dataset.tokenizer),
     }
 
 
-def show(result: StudyResult, measured: ByRun) -> Exhibit:
-    """Laws with their constants, residuals, predictions, the compute-optimal line, and other tokens beside it."""
-    runs = gather(result, measured)
-    own = token_name(result.arms[0].config["corpus"]["tokenizer"])
-    grid = [run for run in runs if run.tokens == own and not run.arm.startswith(PREDICTED)]
-    later = [run for run in runs if run.tokens == own and run.arm.startswith(PREDICTED)]
-    others: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.tokens != own and not run.arm.startswith(PREDICTED):
-            others.setdefault(run.tokens, []).append(run)
-    if len({run.size for run in grid}) < 2 or len({run.amount for run in grid}) < 2:
-        return Exhibit()
-    laws = fit_grid(grid)
-    sections: list[Section | Plot] = [Heading("The laws"), Paragraph(HOW), law_table(laws)]
-    sections += [size_plot(grid, laws), compute_plot(grid, laws), residual_table(grid, laws)]
-    sections += optimum_sections(grid, laws)
-    if later and joint_laws(laws):
-        sections += [
-            Heading("A model ten times larger", 3),
-            prediction_table(later, laws),
-            prediction_plot(later, laws),
-        ]
+def view(result: StudyResult, arms: Arms) -> View:
+    """Laws, residuals, the optimum, predictions of the larger models, and constants with other tokens."""
+    points, tokens = _points(result, arms), token_name(result.base["corpus"]["tokenizer"])
+    grid = [point for point in points if point.tokens == tokens and not point.arm.startswith(PREDICTED)]
+    later = [point for point in points if point.tokens == tokens and point.arm.startswith(PREDICTED)]
+    others = [point for point in points if point.tokens != tokens and not point.arm.startswith(PREDICTED)]
+    if any(len({point.place[name] for point in grid}) < 2 for name in "ND"):
+        return View()
+    joint = joint_laws(grid)
+    laws = [*single_laws(grid), *joint]
+    sections: list[Section | Plot] = [Heading("Scaling laws"), Paragraph(METHOD), _law_table(laws)]
+    sections += [*_plots(grid, laws), _residual_table(grid, laws)]
+    optimal, notes = _optimum(grid, joint)
+    sections += optimal
+    checks = [check for law in joint for check in _misfit(law)]
+    if later and joint:
+        rows, predicted, wide = _predictions(later, joint)
+        columns = ("arm and law", "N", "D", "predicted (95% interval of one run)", "interval", "trained", "off")
+        about = "Predicted from the grid alone, then trained; nats per character, means over seeds."
+        sections += [Heading("A model ten times larger", 3), Table(about, columns, rows)]
+        checks, notes = [*predicted, *checks], [*notes, *wide]
     if others:
-        tables = [token_table(grid, each) for each in others.values()]
-        sections += [Heading("Other tokens", 3), Paragraph(others_text(tuple(others))), *tables]
-    findings = [*_predictions(later, laws), *_exponents(laws), *_misfit(grid, laws), *_moved(grid, others)]
-    return Exhibit(tuple(sections), tuple(findings))
+        sections += [Heading("Other tokens", 3), Paragraph(TOKENS)]
+    for name in dict.fromkeys(point.tokens for point in others):
+        table, moved = _token_table(grid, [point for point in others if point.tokens == name])
+        sections, notes = [*sections, table], [*notes, *moved]
+    return View(tuple(sections), checks=tuple(checks), notes=tuple(notes))
 
 
-def _predictions(later: Sequence[Run], laws: Laws) -> "list[Finding]":
-    """Whether each law's interval holds the runs that were trained after."""
-    findings = []
-    for name in dict.fromkeys(run.arm for run in later):
-        runs = [run for run in later if run.arm == name]
-        for form, law in joint_laws(laws):
-            predicted = law.predict({"N": runs[0].size, "D": runs[0].amount})
-            inside = [predicted.low <= run.loss <= predicted.high for run in runs]
-            width = (predicted.high - predicted.low) / predicted.value
-            held = "held all" if all(inside) else "held none" if not any(inside) else f"held {sum(inside)}"
-            text = (
-                f"{runs[0].title[:1].upper()}{runs[0].title[1:]}: {form}, fitted to the grid, predicts "
-                f"{nats(predicted.value)} nats per character, 95% interval {ends(predicted)} ({100 * width:.0f}% "
-                f"wide); trained: {', '.join(nats(run.loss) for run in runs)}. The interval {held} of {len(runs)}."
-            )
-            if width > TOO_WIDE:
-                text = f"{text} So wide an interval tests nothing: these runs do not determine that law."
-            clear = width <= TOO_WIDE and all(inside) == any(inside)
-            findings.append(_finding(name, text, all(inside) if clear else None))
-    return findings
+def _points(result: StudyResult, arms: Arms) -> list[Point]:
+    """Every run, its loss in nats per character."""
+    points, in_bits = [], result.study.unit == "bits per character"
+    for arm in with_losses(result, arms):
+        tokens = token_name(arm.config["corpus"]["tokenizer"])
+        for run in arm.runs.values():
+            loss = run["loss"] * (math.log(2) if in_bits else 1 / run["characters_per_token"])
+            place = {"N": float(run["size"]), "D": float(run["amount"]), "C": float(run["compute"])}
+            points.append(Point(arm.name, arm.title, tokens, place, loss))
+    return points
 
 
-def _exponents(laws: Laws) -> "list[Finding]":
-    """Each exponent with its interval, or that it is not determined."""
-    laws_in = [(law.label, law.name, law.fit) for law in laws.singles]
-    laws_in += [(form, name, law) for form, law in joint_laws(laws) for name in ("N", "D")]
-    firm, loose = [], []
-    for label, name, law in laws_in:
-        exponent = law.exponent(name)
-        value, interval, determined = told(exponent)
-        text = f"{label} in {name}: {value} ({interval})"
-        (firm if determined == "yes" else loose).append(text)
-    findings = []
-    if firm:
-        findings.append(_finding("", f"Exponents these runs determine, with 95% intervals: {'; '.join(firm)}.", True))
-    if loose:
-        findings.append(_finding("", f"Exponents these runs do not determine: {'; '.join(loose)}."))
-    return findings
+def _law_table(laws: Sequence[Law]) -> Table:
+    rows = []
+    for law in laws:
+        for name, symbol in law.symbols.items():
+            single = len(law.symbols) == 1
+            constant = None if law.fit.product else law.fit.constant(name) if single else law.fit.coefficient(name)
+            rows.append(law_row(law.formula, symbol, law.fit, name, constant))
+    caption = "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
+    return Table(caption, LAW_COLUMNS, tuple(rows), prose=(0, 1))
 
 
-def _misfit(grid: Sequence[Run], laws: Laws) -> "list[Finding]":
-    """Whether a joint law leaves more than the scatter between seeds: the F test of lack of fit (Fisher 1922)."""
-    groups = [[math.log(run.loss) for run in grid if run.arm == arm] for arm in dict.fromkeys(run.arm for run in grid)]
-    freedom = sum(len(group) - 1 for group in groups)
-    pure = sum((value - fmean(group)) ** 2 for group in groups for value in group)
-    if not freedom or not pure:
+def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
+    """The loss against size with the joint law that fits better, and against compute with L(C)."""
+    worst, best = (choose(grid, key=lambda point: point.loss) for choose in (max, min))
+    alt = f"Loss falls from {nats(worst.loss)} ({worst.title}) to {nats(best.loss)} ({best.title}) nats per character."
+    plots = []
+    joint = min((law for law in laws if len(law.symbols) == 2), key=lambda law: law.fit.spread, default=None)
+    edge = next((law for law in laws if law.formula == "L(C)"), None)
+    for name, x, other, law, file in (
+        ("N", "parameters in the blocks, N", "D", joint, "scaling-size"),
+        ("C", "training compute, C (operations)", "N", edge, "scaling-compute"),
+    ):
+        places = [point.place[name] for point in grid]
+        lines, values = [], np.geomspace(min(places), max(places), 30).tolist()
+        for fixed in sorted({point.place[other] for point in grid}):
+            places = sorted((p for p in means(grid) if p.place[other] == fixed), key=lambda p: p.place[name])
+            label = f"{other} = {big(fixed)}"
+            lines.append(Line(label, [p.place[name] for p in places], [p.loss for p in places], joined=name == "C"))
+            if law is not None and name == "N":
+                lines.append(Line("", values, [law.fit.loss({"N": n, "D": fixed}) for n in values], theory=True))
+        if law is not None and name == "C":
+            lines.append(Line("fitted L(C)", values, [law.fit.loss({"C": value}) for value in values], theory=True))
+        title = f"Loss against {'size' if name == 'N' else 'compute'}"
+        caption = f"Marks: means over seeds.{'' if law is None else f' Thin lines: {law.formula}.'}"
+        plots.append(Plot(line_plot(lines, Axis(x, log=True), LOSS, title=title), file, caption, alt))
+    return plots
+
+
+def _residual_table(grid: Sequence[Point], laws: Sequence[Law]) -> Table:
+    left = []
+    for law in laws:
+        by_arm: dict[str, list[float]] = {}
+        for point, residual in zip(law.points, law.fit.residuals, strict=True):
+            by_arm.setdefault(point.arm, []).append(residual)
+        left.append({arm: f"{signed(100 * fmean(each), 2)}%" for arm, each in by_arm.items()})
+    rows = [
+        (*(big(point.place[name]) for name in "NDC"), nats(point.loss), *(cells.get(point.arm, NONE) for cells in left))
+        for point in means(grid)
+    ]
+    columns = ("N", "D", "C", "loss", *(f"off {law.formula}" for law in laws))
+    return Table("Residuals: measured above fitted in percent, means over seeds.", columns, tuple(rows))
+
+
+def _optimum(grid: Sequence[Point], joint: Sequence[Law]) -> tuple[list[Section], list[Note]]:
+    """N and D for a given compute by the sum; where it is not determined, the trade-off of the product."""
+    by = {law.formula: law.fit for law in joint if all(law.fit.exponent(name).determined for name in "ND")}
+    if SUM not in by:
+        text = f"The runs do not determine {SUM}, so there is no compute-optimal line."
+        if PRODUCT in by:
+            worth = with_interval(by[PRODUCT].worth("N", "D"))
+            text += f" By {PRODUCT} doubling N lowers the loss as much as multiplying D by {worth}."
+        return [], [Note(text)]
+    price = cost_law([p.place["N"] for p in grid], [p.place["C"] / p.place["D"] for p in grid])
+    spent, rows = [point.place["C"] for point in grid], []
+    for compute in np.geomspace(min(spent), 10 * max(spent), 6).tolist():
+        best = optimum(by[SUM], compute, price)
+        size = best.parameters
+        span, each = f"{big(size.value)} ({big(size.low)} to {big(size.high)})", f"{best.tokens / size.value:.0f}"
+        inside = "within" if compute <= max(spent) else "beyond"
+        rows.append((big(compute), inside, span, big(best.tokens), each, nats(best.loss)))
+    powers_of_c = " and ".join(
+        f"{name} grows as C^{with_interval(power)}"
+        for name, power in zip(("N_opt", "D_opt"), optimal_exponents(by[SUM], price), strict=True)
+    )
+    about = f"Compute-optimal line by {SUM}, {price[0]:.1f} N^{price[1]:.2f} operations per token: {powers_of_c}."
+    columns = ("C (operations)", "the grid's compute", "N_opt (95% interval)", "D_opt", "tokens per parameter", "loss")
+    return [Table(about, columns, tuple(rows))], []
+
+
+def _misfit(law: Law) -> list[Check]:
+    found = lack_of_fit(law)
+    if found is None:
         return []
-    from scipy import stats
-
-    findings = []
-    for form, law in joint_laws(laws):
-        left, lacking = law.spread**2 * law.freedom - pure, law.freedom - freedom
-        if lacking < 1:  # as many numbers as places: there is nothing they could miss
-            continue
-        p = float(stats.f.sf(max(0.0, left) / lacking / (pure / freedom), lacking, freedom))
-        missed = p < LEVEL
-        how = "misses systematically, so its intervals are too sure" if missed else "fits as well as seeds repeat"
-        sizes = f"residuals of {100 * law.spread:.2f}% against {100 * math.sqrt(pure / freedom):.2f}% between seeds"
-        findings.append(_finding("", f"{form} {how}: {sizes}, lack of fit {p_clause(p)}.", not missed))
-    return findings
+    sizes = f"residuals of {100 * law.fit.spread:.2f}% against {100 * found.scatter:.2f}% between seeds"
+    expected = f"at most {found.critical:.2f} (lack of fit, {p_clause(found.p)}; {sizes})"
+    return [Check(law.formula, "variance left over that between seeds", found.ratio, None, found.critical, expected)]
 
 
-def _moved(grid: Sequence[Run], others: Mapping[str, Sequence[Run]]) -> "list[Finding]":
-    """Whether the tokens move a constant: Welch's test of two fits, with Holm's correction over all of them."""
-    made = []
-    for tokens, runs in others.items():
-        for constant in constants(grid, runs):
-            estimates, fits = constant.estimates, constant.fits
-            if not (fits[0] and fits[1] and estimates[0] and estimates[1]) or not constant.bounded:
+def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, list[Check], list[Note]]:
+    """By arm and law a row, a check for each run, or a note where the interval is too wide for a test."""
+    rows, checks, notes = [], [], []
+    for point in means(later):
+        losses = [each.loss for each in later if each.arm == point.arm]
+        for law in joint:
+            predicted = law.fit.predict(point.place)
+            width, name = (predicted.high - predicted.low) / predicted.value, f"{point.title}, {law.formula}"
+            sizes = big(point.place["N"]), big(point.place["D"]), with_interval(predicted), f"{100 * width:.0f}% wide"
+            rows.append((name, *sizes, nats(point.loss), f"{signed(100 * (point.loss / predicted.value - 1), 1)}%"))
+            if width > TOO_WIDE:
+                text = f"{capital(name)}: the predicted interval {interval(predicted)} is too wide for a test."
+                notes.append(Note(text, point.arm))
                 continue
-            gap, p = contrast(estimates[0], estimates[1], (fits[0].freedom, fits[1].freedom))
-            made.append((tokens, constant, gap, p))
-    findings, alike = [], {}
-    over = f"after Holm's correction over {len(made)}"
-    for (tokens, constant, gap, _), p in zip(made, holm([p for *_, p in made]), strict=True):
-        if p >= LEVEL:
-            alike.setdefault(tokens, []).append(f"{constant.title} ({constant.difference(gap)})")
-            continue
-        told_one, told_two = constant.cells()
-        text = (
-            f"{constant.title} is {told_two} with {tokens} and {told_one} with {grid[0].tokens}: "
-            f"{constant.difference(gap)}, {p_clause(p)} {over}: the tokens move it."
-        )
-        findings.append(_finding("", text, True))
-    for tokens, constants_alike in alike.items():
-        text = f"Between {tokens} and {grid[0].tokens} no difference is seen at this budget, {over}, in"
-        findings.append(_finding("", f"{text} {'; '.join(constants_alike)}.", False))
-    return findings
+            inside = sum(predicted.low <= loss <= predicted.high for loss in losses)
+            what = f"runs inside the interval predicted by {law.formula}"
+            expected = (
+                f"{len(losses)}: {interval(predicted)} nats per character, trained {', '.join(map(nats, losses))}"
+            )
+            check = Check(point.title, what, inside, len(losses), None, expected, digits=0, arm=point.arm)
+            if 0 < inside < len(losses):
+                notes.append(Note(f"{capital(name)}: {inside} of {expected}.", point.arm))
+            else:
+                checks.append(check)
+    return tuple(rows), checks, notes
 
 
-def _finding(arm: str, text: str, holds: bool | None = None) -> "Finding":
-    return Finding(NAME, arm, text, holds)
+def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table, list[Note]]:
+    """Losses and constants with both kinds of tokens at the same places, and the constants that differ."""
+    (own, other), rows, notes = same_places(grid, others), [], []
+    at: dict[tuple[float, float], list[Point]] = {(p.place["N"], p.place["D"]): [] for p in own}
+    for point in sorted((*means(own), *means(other)), key=lambda p: (p.place["N"], p.place["D"])):
+        at[point.place["N"], point.place["D"]].append(point)
+    for (size, amount), pair in sorted(at.items()):
+        one, two = (fmean(p.loss for p in pair if (p.tokens == grid[0].tokens) == same) for same in (True, False))
+        name, gap = f"loss at N = {big(size)}, D = {big(amount)}", f"{signed(100 * (two / one - 1), 1)}%"
+        rows.append((name, nats(one), nats(two), gap, ""))
+    found = constants(own, other)
+    for constant in found:
+        freedoms, num = constant.freedoms, len(found)
+        sides = [student(number, freedom) for number, freedom in zip(constant.numbers, freedoms, strict=True)]
+        gap, p = contrast(*constant.numbers, freedoms, 1 - LEVEL / num)
+        p = min(1.0, num * p)
+        cells = [powers(each.exp()) if constant.log else with_interval(each) for each in (*sides, gap)]
+        rows.append((constant.name, cells[0], cells[1], f"times {cells[2]}" if constant.log else cells[2], p_text(p)))
+        if p < LEVEL:
+            text = f"{capital(others[0].tokens)} against {grid[0].tokens}, {constant.name}: {rows[-1][3]}"
+            notes.append(
+                Note(f"{text}, {p_clause(p)}, corrected for {num} comparisons: the tokens change it.", shown=True)
+            )
+    columns = ("at the same places of the grid", grid[0].tokens, others[0].tokens, "difference", "p (corrected)")
+    return Table("Nats per character, and constants with 95% intervals.", columns, tuple(rows)), notes
 
 
-SCALING_FIT = RunProbe(NAME, measure, show, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})
+SCALING_FIT = RunProbe("scaling-fit", measure, view, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})

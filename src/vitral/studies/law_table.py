@@ -1,0 +1,61 @@
+"""Fitted laws as cells of a table."""
+
+import math
+
+from vitral.figures.text import NONE, minus
+from vitral.studies.scaling import Estimate, Fit
+
+WIDEST = 30.0
+"""An interval wider than this, in the number's unit or in decades, is written as not bounded."""
+LAW_COLUMNS = ("law", "exponent", "value", "95% interval", "determined", "constant (interval)", "floor E", "misfit")
+
+
+def law_row(law: str, symbol: str, fit: Fit, name: str, constant: Estimate | None) -> tuple[str, ...]:
+    """The exponent of one quantity of a law, a constant, the floor and the misfit, in the order of `LAW_COLUMNS`.
+
+    Args:
+        law: its formula.
+        symbol: of the exponent.
+        fit: the fitted law.
+        name: of the quantity.
+        constant: shown beside the exponent; None for a dash.
+    """
+    exponent, floor = fit.exponent(name), fit.irreducible
+    return (
+        law,
+        symbol,
+        f"{exponent.value:.3f}",
+        interval(exponent),
+        "yes" if exponent.determined else "no",
+        NONE if constant is None else powers(constant),
+        NONE if floor is None else with_interval(floor),
+        f"{100 * fit.spread:.2f}%",
+    )
+
+
+def interval(estimate: Estimate) -> str:
+    """The ends of an interval.
+
+    >>> interval(Estimate(0.5, 0.25, 0.75)), interval(Estimate(0.5, -math.inf, math.inf))
+    ('0.250 to 0.750', 'not bounded')
+    """
+    if not estimate.high - estimate.low < WIDEST:
+        return "not bounded"
+    return minus(f"{estimate.low:.3f} to {estimate.high:.3f}")
+
+
+def with_interval(estimate: Estimate) -> str:
+    """A number with its interval in parentheses."""
+    return minus(f"{estimate.value:.3f} ({interval(estimate)})")
+
+
+def powers(constant: Estimate) -> str:
+    """A constant with its interval as powers of ten, since it may lie many decades away.
+
+    >>> powers(Estimate(1e3, 1e2, 1e4))
+    '10^3.00 (10^2.00 to 10^4.00)'
+    """
+    value, low, high = (math.log10(max(end, 1e-300)) for end in (constant.value, constant.low, constant.high))
+    if high - low > WIDEST:
+        return "not bounded"
+    return minus(f"10^{value:.2f} (10^{low:.2f} to 10^{high:.2f})")

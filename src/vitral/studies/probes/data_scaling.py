@@ -1,0 +1,136 @@
+"""Loss by amount and variety of the training text: on the test split and on text the run was trained on.
+
+The text trained on is the same for all amounts, since a smaller share is part of every larger one: a difference between
+them is not one between texts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from vitral.core.errors import UsageError
+from vitral.data.store import thinned
+from vitral.evaluation import evaluate_split
+from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.sections import Heading, Section, Table
+from vitral.inspection.training_text import has_common, known_text, text_contents
+from vitral.studies.claims import Comparison, Plain, Quantity, at
+from vitral.studies.design import BudgetName
+from vitral.studies.law_table import LAW_COLUMNS, law_row
+from vitral.studies.losses import baseline_arm, loss_quantity, too_early
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Plot,
+    RunProbe,
+    Trained,
+    View,
+    difference,
+    line_over,
+    mean_table,
+    with_losses,
+)
+from vitral.studies.results import StudyResult
+from vitral.studies.scaling import Fit, fit_law
+
+_MEASURED: dict[BudgetName, int] = {"quick": 150_000, "standard": 300_000, "full": 1_000_000}
+_contents = lru_cache(maxsize=2)(text_contents)
+AMOUNT = Quantity("training text", at("tokens"), "tokens", digits=0)
+LAW = "E + (D_c/D)^α"
+CONTENTS = (
+    Quantity("bytes", at("bytes"), digits=0),
+    Quantity("passes", at("passes"), digits=2),
+    Quantity("words of the test text seen", lambda run: 100 * run["words_seen"], "%", digits=1),
+)
+
+
+def measure(trained: Trained) -> Plain:
+    """The training text and the loss on it.
+
+    Returns:
+        "tokens" of the training split and "passes" over it; `text_contents`; "train_loss" in nats per token, without
+        dropout: of any share on the common one, of passages on all of them.
+    """
+    dataset, known = trained.dataset, thinned(known_text(trained.dataset), _MEASURED[trained.budget])
+    num_tokens = len(dataset.splits["train"].tokens)
+    return {
+        "tokens": num_tokens,
+        **_contents(dataset),
+        "passes": trained.num_tokens / num_tokens,
+        "train_loss": evaluate_split(trained.run.model, known, dataset.tokenizer).loss,
+    }
+
+
+def view(result: StudyResult, arms: Arms) -> View:
+    """Contents and losses by arm, the law of the amount, the least text against the most, arms with a further text."""
+    arms, loss = with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
+    if not arms:
+        return View()
+    known = replace(loss, name="loss on known text", read=lambda run: run["train_loss"] * run["factor"])
+    gap = replace(difference("test loss above known text", loss, known), better=loss.better)
+    own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
+    caption = (
+        f"Losses in {result.study.unit}, means over seeds. Known text is text the run was trained on, read without "
+        f"dropout: the same thirty-second of the text{f'; its own for {own}' if own else ''}."
+    )
+    sections: list[Section | Plot] = [Heading("Amount and variety of the text")]
+    sections.append(mean_table(caption, arms, *CONTENTS, known, loss, gap))
+    shares = sorted((arm for arm in arms if _same_but_share(arm, result.base)), key=lambda arm: arm.first["tokens"])
+    if len(shares) > 1:
+        law = _law(shares, loss)
+        rows = (law_row(LAW, "α", law, "D", law.constant("D")),) if law is not None else ()
+        about = f"The law of the amount D, in tokens{'' if rows else ': too few runs to fit it'}."
+        sections.append(Table(about, LAW_COLUMNS, rows, prose=(0, 1)))
+        sections.append(_plot(shares, loss, known, law))
+    common = [arm for arm in shares if has_common(arm.config["corpus"])]
+    compared = [_against(common[0], common[-1], gap)] if len(common) > 1 else []
+    for arm, other in ((arm, other) for arm in arms for other in shares):
+        if _adds_a_text(arm, other) and other.name != baseline_arm(result, result.arm(arm.name)).arm.name:
+            compared.append(replace(_against(arm, other, loss), excluded=too_early(result, result.arm(other.name))))
+    return View(tuple(sections), tuple(compared))
+
+
+def _against(arm: ArmMeasures, other: ArmMeasures, quantity: Quantity) -> Comparison:
+    return Comparison(arm.title, other.title, quantity, arm.values(quantity), other.values(quantity), arm.name)
+
+
+def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:
+    """Whether the arm's configuration is the base's except for the share of the text."""
+    one, other = ({**config, "corpus": {**config["corpus"], "share": None}} for config in (arm.config, base))
+    return one == other
+
+
+def _adds_a_text(arm: ArmMeasures, other: ArmMeasures) -> bool:
+    """Whether the arm has the other's text and a further one."""
+    one, two = ({**each.config["corpus"]} for each in (arm, other))
+    return bool(one.pop("also", None)) and all(one.get(key) == two.get(key) for key in ("share", "passages"))
+
+
+def _law(shares: Arms, loss: Quantity) -> Fit | None:
+    """L(D) = E + (D_c/D)^α over all runs of the shares; None where they are too few."""
+    runs = [(float(arm.first["tokens"]), value) for arm in shares for value in arm.values(loss).values()]
+    try:
+        return fit_law({"D": [amount for amount, _ in runs]}, [value for _, value in runs])
+    except UsageError:
+        return None
+
+
+def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plot:
+    """Test loss and loss on known text against the amount, with the law where it is determined."""
+    lines = [line_over("test split", shares, AMOUNT, loss)]
+    common = [arm for arm in shares if has_common(arm.config["corpus"])]
+    lines += [line_over("known text", common, AMOUNT, known)] if common else []
+    if law is not None and law.exponent("D").determined:
+        places = np.geomspace(lines[0].x[0], lines[0].x[-1], 40).tolist()
+        lines.append(Line("fitted L(D)", places, [law.loss({"D": place}) for place in places], theory=True))
+    axes = Axis("training text (tokens)", log=True), Axis(f"loss ({loss.unit})")
+    ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in shares)
+    caption = "Loss on the test split and on known text against the amount of text; band: range over seeds."
+    figure = line_plot(lines, *axes, title="More text, the same steps")
+    return Plot(figure, "data-amount", caption, f"Test loss: {ends}.")
+
+
+AMOUNTS = RunProbe("amounts", measure, view, seconds={"quick": 4, "standard": 8, "full": 20})

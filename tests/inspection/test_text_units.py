@@ -1,0 +1,63 @@
+"""Units of a text, by hand and on a small model's data."""
+
+import pytest
+
+from vitral.core.streams import numpy_stream
+from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.inspection.text_units import characters_per_token, text_units
+from vitral.inspection.training_text import text_contents, words_seen
+from vitral.model import ModelConfig, count_parameters
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(own_cache: None) -> None:
+    """Prepared texts go to a folder of the tests."""
+
+
+def data(tmp_path, text: str, tokenizer: str) -> Dataset:
+    path = tmp_path / "t.txt"
+    path.write_text(text, encoding="utf-8")
+    return prepare(CorpusConfig.parse({"source": str(path), "tokenizer": tokenizer, "split": "tail"}))
+
+
+def test_characters_per_token_by_hand(tmp_path):
+    for text, tokenizer, expected in (("abab" * 3_000, "byte", 1.0), ("éa" * 3_000, "byte", 2 / 3)):
+        dataset = data(tmp_path, text, tokenizer)
+        assert characters_per_token(dataset.splits["test"], dataset.tokenizer) == pytest.approx(expected)
+    pairs = data(tmp_path, "éa" * 3_000, "bpe")
+    assert characters_per_token(pairs.splits["test"], pairs.tokenizer) > 1.5
+
+
+def test_words_seen_by_hand():
+    assert words_seen("the cat sat", "the dog sat, the end") == 3 / 5
+    assert words_seen("o’clock", "o’clock clock") == 0.5
+    assert words_seen("", "") == 0
+
+
+def test_contents_are_those_of_the_training_split(tmp_path):
+    words = numpy_stream(9, "words").choice(["não", "the", "cat", "sang"], size=2_000).tolist()
+    # The last tenth is the test split: a word that occurs only there was not seen.
+    dataset = data(tmp_path, " ".join([*words, *["zebra", "cat"] * 60]), "byte")
+    text, test = (dataset.tokenizer.decode(dataset.splits[part].tokens) for part in ("train", "test"))
+    found = text_contents(dataset)
+    assert found["characters"] == len(text) < found["bytes"] == len(text.encode())
+    # A word that the border cuts is no training word either.
+    assert found["words_seen"] == pytest.approx(1 - test.split().count("zebra") / len(test.split()), abs=2 / 100)
+
+
+def test_units_of_a_training(tmp_path):
+    dataset = data(tmp_path, "ab b" * 3_001, "char")
+    model = ModelConfig.parse({"context_length": 7, "d_model": 8, "num_heads": 2, "num_layers": 1})
+    vocab, train = dataset.tokenizer.vocab_size, dataset.splits["train"].tokens
+    found = text_units(model, dataset, 210)
+    assert found["vocab_size"] == vocab
+    assert found["characters_per_token"] == 1.0
+    assert found["context_characters"] == 7.0
+    # Token embedding and head of 8 numbers for each token, and the head's bias where there is one.
+    share = found["token_share"] * count_parameters(model, vocab)
+    assert share == pytest.approx(2 * 8 * vocab, abs=vocab)
+    assert (found["tokens"], found["characters"]) == (210, 210.0)
+    assert found["passes"] == 210 / len(train)
+    counts = sorted((train == token).sum() for token in range(vocab))
+    middle = (counts[(vocab - 1) // 2] + counts[vocab // 2]) / 2
+    assert found["median_seen"] == pytest.approx(middle * 210 / len(train))

@@ -1,0 +1,259 @@
+"""The study of amount and variety of text: its design, its measures and its view."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from text_studies import made, resolved, shown
+
+from vitral.core.streams import numpy_stream
+from vitral.data import prepare
+from vitral.evaluation import evaluate_split
+from vitral.figures.sections import Table
+from vitral.model import cost
+from vitral.runs import load_run
+from vitral.studies import StudyResult, study_named
+from vitral.studies.claims import judge
+from vitral.studies.probe import Plot, Trained, View
+from vitral.studies.probes.data_scaling import AMOUNTS
+from vitral.studies.probes.scaling_fit import SCALING_FIT
+from vitral.training import RunConfig, train
+
+DATA = study_named("data")
+AMOUNT = {"all": 1, "half": 2, "quarter": 4, "eighth": 8, "sixteenth": 16, "thirty-second": 32}
+LESS_IS_WORSE = {
+    **{name: 1.60 + 0.02 * parts**0.5 for name, parts in AMOUNT.items()},
+    "one-genre": 1.75,
+    "one-play": 1.82,
+    "english-portuguese": 1.67,
+}
+
+
+def contents(result: StudyResult, gap) -> dict:
+    """What the probe would have measured: amounts as designed, a gap between the losses as a test chooses."""
+    measured = {}
+    for arm in result.arms:
+        parts = AMOUNT.get(arm.arm.name, 1 if arm.arm.name == "english-portuguese" else 32)
+        tokens = 4_746_729 // parts
+        measured[arm.arm.name] = {
+            seed: {
+                "tokens": tokens,
+                "characters": tokens,
+                "bytes": tokens,
+                "words_seen": 0.99 - 0.01 * math.log2(parts),
+                "passes": 491_520 / tokens,
+                "train_loss": loss - gap(parts),
+            }
+            for seed, loss in arm.losses.items()
+        }
+    return measured
+
+
+def table(view: View, index: int = 0) -> Table:
+    return [section for section in view.sections if isinstance(section, Table)][index]
+
+
+def pairs(view: View) -> list[tuple[str, str, str]]:
+    return [(one.arm, one.against, one.quantity.name) for one in view.comparisons]
+
+
+def test_amounts_for_variety_are_equal_and_one_contains_the_other():
+    arms = {arm.arm.name: arm.config.corpus for arm in resolved(DATA, "standard")}
+    play, histories = arms["one-play"].passages, arms["one-genre"].passages
+    assert play is not None
+    assert histories is not None
+    assert len(play) == 1
+    assert len(histories) == 2
+    assert set(play[0]) & set(histories[1])
+    assert arms["english-portuguese"].also == ("machado",)
+    assert arms["english-portuguese"].share == arms["half"].share == 0.5
+    assert {corpus.tokenizer.name for corpus in arms.values()} == {"byte"}
+    assert [arm.arm.against for arm in resolved(DATA, "quick") if arm.arm.against] == ["thirty-second"] * 2
+
+
+def test_the_half_is_there_from_standard_on():
+    assert "half" not in {arm.arm.name for arm in resolved(DATA, "quick")}
+    assert "half" in {arm.arm.name for arm in resolved(DATA, "standard")}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Trained:
+    folder = tmp_path_factory.mktemp("amounts")
+    words = numpy_stream(9, "words").choice(["não", "the", "cat", "sang", "to", "me\n"], size=9_000).tolist()
+    # The last tenth is the test part: a word that stands only there is a word never met.
+    (folder / "t.txt").write_text(" ".join([*words, *["zebra", "cat"] * 200]), encoding="utf-8")
+    config = RunConfig.parse(
+        {
+            "corpus": {"source": str(folder / "t.txt"), "tokenizer": "byte", "split": "tail", "share": 0.4},
+            "model": {"context_length": 7, "d_model": 8, "num_heads": 2, "num_layers": 1, "dropout": 0.3},
+            "training": {"steps": 5, "batch_size": 3, "accumulation": 2, "evaluate_every": 5, "device": "cpu"},
+        }
+    )
+    train(config, folder / "run")
+    return Trained("all", 1, load_run(folder / "run", "last"), prepare(config.corpus), "quick")
+
+
+def test_what_is_measured_of_the_amount(run):
+    measured = AMOUNTS.measure(run)
+    train_part, tokenizer = run.dataset.splits["train"], run.dataset.tokenizer
+    text, test = (tokenizer.decode(run.dataset.splits[part].tokens) for part in ("train", "test"))
+    assert measured["tokens"] == measured["bytes"] == len(text.encode()) == len(train_part.tokens)
+    assert measured["characters"] == len(text) < measured["bytes"]
+    assert measured["passes"] == pytest.approx(5 * 3 * 2 * 7 / len(train_part.tokens))
+    common = prepare(run.dataset.config.model_copy(update={"share": 1 / 32})).splits["train"]
+    known = tokenizer.decode(common.tokens)
+    assert known in text
+    assert len(known) < len(text)
+    assert measured["train_loss"] == evaluate_split(run.run.model, common, tokenizer).loss
+    words = test.split()
+    # A word cut at the part's border is not among the training words either.
+    assert measured["words_seen"] == pytest.approx(1 - words.count("zebra") / len(words), abs=2 / len(words))
+    assert AMOUNTS.measure(run) == measured
+
+
+def test_where_a_run_stands_on_the_scaling_laws(run):
+    measured = SCALING_FIT.measure(run)
+    model = run.run.model
+    # All but the token table, the table of positions (7 places) and the head.
+    assert measured["size"] == sum(p.numel() for p in model.parameters()) - (256 + 7 + 256) * 8
+    assert measured["amount"] == 5 * 3 * 2 * 7
+    costs = cost(model.config, 256)
+    assert measured["compute"] == 210 * 3 * costs.forward_flops
+
+
+def test_less_text_leaves_a_larger_gap_where_it_does(tmp_path):
+    result = made(tmp_path, DATA, "standard", LESS_IS_WORSE, spread=0.0004)
+    view = shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))
+    assert [section.name for section in view.sections if isinstance(section, Plot)] == ["data-amount"]
+    assert [row[0] for row in table(view).rows] == [arm.arm.title for arm in result.arms]
+    assert table(view, 1).rows[0][4] == "yes"
+    assert pairs(view) == [
+        ("thirty-second", "all of the text", "test loss above known text"),
+        ("english-portuguese", "1/2 of the text", "test loss"),
+    ]
+    gap, further = judge(view.comparisons)
+    assert gap.difference == pytest.approx(0.31)
+    assert further.difference == pytest.approx(1.67 - LESS_IS_WORSE["half"], abs=0.01)
+    assert further.verdict == "worse"
+
+
+def test_the_gap_is_a_claim_only_where_seeds_agree(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+    measured = contents(result, lambda parts: 0.01 * parts)
+    for scale, verdict in ((1.0, "worse"), (-1.0, "better"), (0.0, "undecided")):
+        for name, runs in measured.items():
+            losses = result.arm(name).losses
+            for seed, run in runs.items():
+                wobble = 1e-3 * (-1) ** seed * (name == "all")
+                run["train_loss"] = losses[seed] - scale * 0.01 * (name == "thirty-second") + wobble
+        (claim,) = judge(shown(AMOUNTS, result, measured).comparisons)
+        assert claim.verdict == verdict
+
+
+def test_one_seed_gives_no_verdict(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE, seeds=(1,))
+    view = shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))
+    assert [claim.shown for claim in judge(view.comparisons)] == [None]
+    assert table(view, 1).rows == ()
+
+
+def test_an_arm_with_another_model_is_no_amount(tmp_path):
+    """A larger model on an eighth of the text, far better than all others, is no point of the law."""
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE | {"eighth": 1.0}, spread=0.0004)
+    measured = contents(result, lambda parts: 0.01 * parts)
+    assert table(shown(AMOUNTS, result, measured), 1).rows[0][4] == "no"
+
+    def wider(arm):
+        if arm.arm.name != "eighth":
+            return arm
+        return replace(arm, config=dict(arm.config) | {"model": arm.config["model"] | {"d_model": 512}})
+
+    view = shown(AMOUNTS, replace(result, arms=tuple(map(wider, result.arms))), measured)
+    (plot,) = (section for section in view.sections if isinstance(section, Plot))
+    assert "1/8" not in plot.alt
+    assert "1/8 of the text" in [row[0] for row in table(view).rows]
+
+
+def test_both_losses_are_in_the_studys_unit(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+    measured = contents(result, lambda parts: 0.0)
+    bits = replace(
+        result,
+        study=result.study.model_copy(update={"unit": "bits per character"}),
+        arms=tuple(replace(arm, factor=1.5) for arm in result.arms),
+    )
+    rows = table(shown(AMOUNTS, bits, measured)).rows
+    assert {row[6] for row in rows} == {"0.000"}
+    losses = result.arm("all").losses.values()
+    assert rows[0][4] == rows[0][5] == f"{1.5 * np.mean(list(losses)):.3f}"
+
+
+def test_a_pair_of_the_losses_is_not_tested_again(tmp_path):
+    """Another text beside all of the own one: the base is its baseline arm and the arm with the same own text."""
+    result = made(tmp_path, DATA, "standard", LESS_IS_WORSE)
+
+    def whole(arm):
+        if arm.arm.name != "english-portuguese":
+            return arm
+        return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": None}})
+
+    both = replace(result, arms=tuple(map(whole, result.arms)))
+    view = shown(AMOUNTS, both, contents(both, lambda parts: 0.0))
+    assert [one.arm for one in view.comparisons] == ["thirty-second"]
+
+
+def test_a_further_text_beside_an_arm_that_learned_too_little_is_not_tested(tmp_path):
+    result = made(tmp_path, DATA, "standard", {name: loss + 1 for name, loss in LESS_IS_WORSE.items()})
+    *_, claim = judge(shown(AMOUNTS, result, contents(result, lambda parts: 0.0)).comparisons)
+    assert claim.shown is None
+    assert claim.comparison.excluded
+
+
+def test_runs_that_were_not_measured_are_left_out(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+    measured = contents(result, lambda parts: 0.01 * parts)
+    del measured["one-play"], measured["all"][2]
+    view = shown(AMOUNTS, result, measured)
+    assert len(table(view).rows) == len(result.arms) - 1
+    assert len(view.comparisons[0].differences) == 2
+
+
+def test_arms_that_know_a_text_of_their_own_are_named(tmp_path):
+    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
+
+    def less(arm):
+        if arm.arm.name != "thirty-second":
+            return arm
+        return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": 1 / 64}})
+
+    caption = table(shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))).caption
+    assert "as much from ten history plays, as much from one play" in caption
+    assert "1/32 of the text" not in caption
+    view = shown(AMOUNTS, replace(result, arms=tuple(map(less, result.arms))), contents(result, lambda parts: 0.01))
+    assert "1/32 of the text" in table(view).caption
+    # Text known to the least amount is no longer that of the others: the gap is that of the next amount.
+    assert view.comparisons[0].arm == "eighth"
+
+
+def test_the_real_amounts_agree(shakespeare_amounts):
+    """The shares in the catalogue were chosen for the complete Shakespeare; this holds them to it."""
+    thirty_second, genre, play, everything, both = shakespeare_amounts
+    assert np.array([genre, play]) == pytest.approx(thirty_second, rel=0.005)
+    assert both == pytest.approx(everything, rel=0.01)
+
+
+@pytest.fixture
+def shakespeare_amounts():
+    import os
+
+    if not os.path.isfile(os.path.join(os.environ.get("VITRAL_CORPORA", ""), "shakespeare-complete.txt")):
+        pytest.skip("needs the complete Shakespeare in VITRAL_CORPORA")
+    from vitral.core.errors import UsageError
+
+    names = ("thirty-second", "one-genre", "one-play", "all", "english-portuguese")
+    arms = {arm.arm.name: arm.config.corpus for arm in resolved(DATA, "quick", corpus={"source": "shakespeare"})}
+    try:
+        return [len(prepare(arms[name]).splits["train"].tokens) for name in names]
+    except UsageError as error:
+        pytest.skip(f"needs both texts: {error}")

@@ -1,0 +1,100 @@
+"""The study of tokens: its design, its measures and its view."""
+
+from dataclasses import replace
+
+import pytest
+from text_studies import made, resolved, shown, vocabulary
+
+from vitral.data import CorpusConfig
+from vitral.figures.sections import Table
+from vitral.studies import StudyResult, study_named
+from vitral.studies.claims import judge
+from vitral.studies.probe import Plot, View
+from vitral.studies.probes.text_units import TEXT_UNITS
+
+TOKENS = study_named("tokens")
+LONGER_IS_BETTER = {"char": 1.70, "byte": 1.71, "bpe-512": 1.65, "bpe-1024": 1.60, "bpe-2048": 1.56, "bpe-4096": 1.53}
+
+
+def units(result: StudyResult) -> dict:
+    lengths = {"char": 1.0, "byte": 0.98, "bpe-512": 1.7, "bpe-1024": 2.1, "bpe-2048": 2.5, "bpe-4096": 2.9}
+    return {
+        arm.arm.name: {
+            seed: {
+                "vocab_size": vocabulary(CorpusConfig.parse(arm.config["corpus"])),
+                "characters_per_token": lengths[arm.arm.name],
+                "context_characters": 64 * lengths[arm.arm.name],
+                "token_share": 0.1,
+                "tokens": arm.num_tokens,
+                "characters": arm.num_tokens * lengths[arm.arm.name],
+                "passes": 0.4,
+                "median_seen": 70.0,
+            }
+            for seed in arm.losses
+        }
+        for arm in result.arms
+    }
+
+
+def test_all_tokens_get_the_same_compute():
+    arms = resolved(TOKENS, "standard")
+    assert [arm.arm.name for arm in arms] == ["char", "byte", "bpe-512", "bpe-1024", "bpe-2048", "bpe-4096"]
+    for arm in arms:
+        assert arm.flops == pytest.approx(arms[0].flops, rel=0.02)
+    assert arms[-1].config.training.steps < arms[0].config.training.steps
+
+
+def table(view: View) -> Table:
+    (found,) = (section for section in view.sections if isinstance(section, Table))
+    return found
+
+
+def test_longer_tokens_are_better_where_they_are(tmp_path):
+    result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
+    view = shown(TEXT_UNITS, result, units(result))
+    assert [section.name for section in view.sections if isinstance(section, Plot)] == ["tokens-vocabulary"]
+    assert [row[1] for row in table(view).rows] == ["109", "256", "512", "1,024", "2,048", "4,096"]
+    *contrasts, slope = judge(view.comparisons)
+    assert {claim.comparison.arm for claim in contrasts} == {"bpe-4096"}
+    assert {claim.verdict for claim in contrasts} == {"better"}
+    assert len(contrasts) == 5
+    assert slope.verdict == "better"
+    assert slope.difference == pytest.approx(-0.04, abs=0.005)
+    assert [check.shown for check in view.checks] == [True] * 5
+
+
+def test_and_are_not_where_they_are_not(tmp_path):
+    turned = {name: 3.4 - loss for name, loss in LONGER_IS_BETTER.items()}
+    result = made(tmp_path, TOKENS, "quick", turned)
+    claims = judge(shown(TEXT_UNITS, result, units(result)).comparisons)
+    assert {claim.verdict for claim in claims} == {"worse"}
+    assert {claim.family for claim in claims} == {4}
+    result = made(tmp_path, TOKENS, "quick", dict.fromkeys(LONGER_IS_BETTER, 1.7), spread=0.01)
+    claims = judge(shown(TEXT_UNITS, result, units(result)).comparisons)
+    assert {claim.verdict for claim in claims} == {"undecided"}
+
+
+def test_two_seeds_give_no_verdict(tmp_path):
+    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER, seeds=(1, 2))
+    assert not any(claim.shown for claim in judge(shown(TEXT_UNITS, result, units(result)).comparisons))
+
+
+def test_unequal_compute_is_noticed(tmp_path):
+    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER)
+    arms = tuple(
+        replace(arm, flops_per_token=arm.flops_per_token * (1 + (arm.arm.name == "byte"))) for arm in result.arms
+    )
+    checks = {check.arm: check for check in shown(TEXT_UNITS, replace(result, arms=arms), units(result)).checks}
+    assert checks["byte"].shown is False
+    assert checks["byte"].value == pytest.approx(100, abs=4)
+    assert checks["bpe-512"].shown is True
+
+
+def test_losses_per_token_of_different_tokens_are_not_compared(tmp_path):
+    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER)
+    nats = replace(result, study=result.study.model_copy(update={"unit": "nats per token"}))
+    view = shown(TEXT_UNITS, nats, units(nats))
+    assert "nats" in table(view).columns[-1]
+    assert not any(isinstance(section, Plot) for section in view.sections)
+    assert view.comparisons == ()
+    assert len(view.checks) == 3
