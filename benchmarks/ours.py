@@ -80,7 +80,7 @@ def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[
 
     def step() -> None:
         one_step(trainer)
-        trainer.progress.step += 1
+        trainer.state.step += 1
 
     return step
 

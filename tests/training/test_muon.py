@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
-from vitral.training.adamw import AdamW
-from vitral.training.muon import Muon, orthogonalise
 from vitral.training.optimizers import (
+    AdamW,
     AdamWConfig,
+    Muon,
     MuonConfig,
     build_optimizer,
     load_optimizer_tensors,
     optimizer_tensors,
+    orthogonalise,
     stacked_matrices,
 )
 

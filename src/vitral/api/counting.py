@@ -7,7 +7,7 @@ from typing import Any
 from vitral.api.configuring import DEFAULT_PRESET, configure, presets
 from vitral.core.config import assignment
 from vitral.data import prepare
-from vitral.model import Cost, ModelConfig, Row, cost, parameter_table
+from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Count:
     vocab_size: int
     config: ModelConfig
     batch_size: int
-    rows: list[Row]
+    rows: list[ParameterRow]
     cost: Cost
 
     def plain(self) -> dict[str, Any]:

@@ -6,7 +6,15 @@ from typing import Any
 
 from vitral.api.run import Run
 from vitral.core.devices import DtypeName
-from vitral.evaluation import Copy, NgramBaselines, SplitLoss, longest_copy, novel_share, standing, training_text
+from vitral.evaluation import (
+    Copy,
+    NgramBaselines,
+    SplitLoss,
+    longest_copy,
+    novel_share,
+    rank_among_baselines,
+    training_text,
+)
 
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
@@ -53,7 +61,7 @@ class Measures:
         """Where the test loss stands among the n-gram lines."""
         if self.is_masked_lm:
             return "on hidden tokens, of which both sides are seen: no n-gram line is to be compared with it"
-        return standing(self.splits["test"].loss, self.lines)
+        return rank_among_baselines(self.splits["test"].loss, self.lines)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from vitral.evaluation import NgramBaselines, baseline_name, standing
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.curves import Curve, loss_curves
 from vitral.figures.html import page
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Callout, Details, Figure, Heading, Paragraph, Preformatted, Section, Table
 from vitral.figures.style import save
-from vitral.model import ModelConfig, Row, parameter_table
+from vitral.model import ModelConfig, ParameterRow, parameter_table
 from vitral.runs import RunFolder
 from vitral.runs.files import replace_durably
 
@@ -56,7 +56,11 @@ def loss_sections(folder: RunFolder, lines: NgramBaselines | None) -> list[Secti
     references = [Reference(baseline_name(order), lines.orders[order]) for order in orders]
     drawn = loss_curves(curves, references=references, title="Loss while training")
     saved = save(drawn, folder.report, "losses")
-    where = standing(last["test_loss"], lines) if is_causal_lm else "of hidden tokens, which no n-gram line speaks of"
+    where = (
+        rank_among_baselines(last["test_loss"], lines)
+        if is_causal_lm
+        else "of hidden tokens, which no n-gram line speaks of"
+    )
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
@@ -74,7 +78,7 @@ def loss_sections(folder: RunFolder, lines: NgramBaselines | None) -> list[Secti
     ]
 
 
-def parameter_section(rows: list[Row]) -> Table:
+def parameter_section(rows: list[ParameterRow]) -> Table:
     """The parameter table with its total."""
     cells = [
         (row.name, row.part, " × ".join(str(size) for size in row.shape), row.formula, f"{row.count:,}") for row in rows

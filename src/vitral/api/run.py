@@ -15,7 +15,7 @@ from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
 from vitral.evaluation import Masking, NgramBaselines, SplitLoss, evaluate_split, ngram_baselines
 from vitral.explain import View, Walkthrough, walk_run
-from vitral.model import Row, parameter_table
+from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
 from vitral.training import TrainingConfig
@@ -214,7 +214,7 @@ class Run:
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, text, view, self.path.name)
 
-    def parameters(self) -> list[Row]:
+    def parameters(self) -> list[ParameterRow]:
         """Every learned tensor with its formula and count."""
         return parameter_table(self.model.config, self.model.vocab_size)
 

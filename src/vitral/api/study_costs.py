@@ -9,7 +9,7 @@ from vitral.studies import Study, study_named, study_names
 from vitral.studies.design import BudgetName, ResolvedArm, resolve
 from vitral.studies.probes import RunProbe, probe_named
 from vitral.training import RunConfig
-from vitral.training.plans import Plan, seconds_per_step
+from vitral.training.plans import ExecutionPlan, seconds_per_step
 from vitral.training.train import build_model
 
 CHARACTERS = 102
@@ -46,7 +46,7 @@ def study_costs() -> list[StudyCost]:
     operations, and probes as much faster or slower than on the machine where they were timed.
     """
     base = configure("study")
-    speed = _flops_per_step(base) / seconds_per_step(base, _model, Plan(base.training.dtype, compile=False))
+    speed = _flops_per_step(base) / seconds_per_step(base, _model, ExecutionPlan(base.training.dtype, compile=False))
     return [_cost(study_named(name), budget, speed) for name in study_names() for budget in study_named(name).budgets]
 
 

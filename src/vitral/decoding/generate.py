@@ -16,9 +16,8 @@ from pydantic import Field
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.filters import Sampling, check_top_k, distribution
 from vitral.decoding.reader import Reader, check_max_tokens, check_same_vocabulary, prompt_ids, rows_of
-from vitral.decoding.sampling import choose, uniforms
+from vitral.decoding.sampling import Sampling, check_top_k, choose, distribution, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
 

@@ -28,10 +28,10 @@ class Reader:
         """Begin with these rows, 1 to context_length tokens each."""
         self._tokens, self._length = tokens, tokens.shape[1]
         self._model, self._cache, self._begin = model, None, 0
-        together = 0 if model.mask is None else model.mask.settled()
+        together = 0 if model.mask is None else model.mask.joint_prefix()
         self._cacheable_from = together if use_cache else None
-        self._narrow: DecodeStep | None = None
-        self._can_narrow = can_decode_step(model, len(tokens))
+        self._decode_step: DecodeStep | None = None
+        self._can_decode_step = can_decode_step(model, len(tokens))
 
     @property
     def history(self) -> Int[Tensor, "batch time"]:
@@ -66,7 +66,7 @@ class Reader:
         """Go on with these rows: reordered, repeated, or fewer."""
         rows = rows.to(self._tokens.device)
         self._tokens = self._tokens[rows]
-        self._can_narrow = can_decode_step(self._model, len(rows))
+        self._can_decode_step = can_decode_step(self._model, len(rows))
         if self._cache is not None:
             with torch.inference_mode():
                 self._cache.select(rows)
@@ -75,9 +75,9 @@ class Reader:
         if self._cacheable_from is None or window.shape[1] < self._cacheable_from:
             return self._model(window)[:, -1]
         cache = self._cache = self._cache or self._model.new_cache(len(window))
-        if window.shape[1] - cache.length == 1 and cache.length and self._can_narrow:
-            self._narrow = self._narrow or DecodeStep(self._model)
-            return self._narrow(window[:, -1], cache)
+        if window.shape[1] - cache.length == 1 and cache.length and self._can_decode_step:
+            self._decode_step = self._decode_step or DecodeStep(self._model)
+            return self._decode_step(window[:, -1], cache)
         return self._model(window[:, cache.length :], cache=cache)[:, -1]
 
 

@@ -9,7 +9,7 @@ from vitral.evaluation.ngrams import (
     baseline_name,
     bigram_entropy,
     ngram_baselines,
-    standing,
+    rank_among_baselines,
 )
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
     "longest_copy",
     "ngram_baselines",
     "novel_share",
-    "standing",
+    "rank_among_baselines",
     "training_text",
 ]

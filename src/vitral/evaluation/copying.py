@@ -6,7 +6,7 @@ from vitral.core.errors import UsageError
 from vitral.data.dataset import Dataset
 
 SEAM = "\uffff"
-"""Stands between the stretches of a training text, so that no copy reaches over a gap; not a character of any text."""
+"""Stands between the segments of a training text, so that no copy reaches over a gap; not a character of any text."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def novel_share(sample: str, training_text: str, n: int) -> float:
 
 
 def training_text(dataset: Dataset) -> str:
-    """The text of the training part, stretch after stretch with `SEAM` between them."""
-    part = dataset.splits["train"]
-    pieces = (dataset.tokenizer.decode(part.tokens[begin:end]) for begin, end in part.segments)
+    """The text of the training split, segment after segment with `SEAM` between them."""
+    split = dataset.splits["train"]
+    pieces = (dataset.tokenizer.decode(split.tokens[begin:end]) for begin, end in split.segments)
     return SEAM.join(pieces)

@@ -1,4 +1,4 @@
-"""The loss of a model on a part of a text: a full pass, every target scored once."""
+"""The loss of a model on a split of a text: a full pass, every target scored once."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import windows
-from vitral.data.store import Split
+from vitral.data.batches import Split, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
 from vitral.model.transformer import Transformer
@@ -22,7 +21,7 @@ from vitral.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class SplitLoss:
-    """What a full pass over a part found.
+    """What a full pass over a split found.
 
     Attributes:
         loss: nats per token.
@@ -74,18 +73,18 @@ def nothing() -> None:
 
 def evaluate_split(
     model: Transformer,
-    part: Split,
+    split: Split,
     tokenizer: Tokenizer,
     *,
     batch_tokens: int | None = None,
     masking: Masking | None = None,
     tick: Callable[[], None] = nothing,
 ) -> SplitLoss:
-    """The model's loss on a part, in nats per token, over consecutive windows of its context length.
+    """The model's loss on a split, in nats per token, over consecutive windows of its context length.
 
         loss = -(1/n) Σ log p(target | the tokens before it in its window)
 
-    Every token but the first of a stretch is a target once; nothing is carried from one window to the next. Under a
+    Every token but the first of a segment is a target once; nothing is carried from one window to the next. Under a
     prefix mask only targets the prefix has not shown count. Under a bidirectional mask every target has been shown:
     all are scored, and the number says how well the model copies, not how well it predicts. Losses are summed in
     float64; the model is run without dropout and left in the mode it was in.
@@ -97,7 +96,7 @@ def evaluate_split(
 
     Args:
         model: whose loss it is.
-        part: the tokens of train, validation or test.
+        split: the tokens of train, validation or test.
         tokenizer: the model's, for the characters and bytes of each token.
         batch_tokens: tokens computed side by side; changes speed and memory, not the result. Left out: 4,096 on a CPU,
             whose caches they fit, 16,384 elsewhere.
@@ -105,7 +104,7 @@ def evaluate_split(
         tick: is called after each batch; what it raises ends the pass.
 
     Raises:
-        UsageError: a tokenizer that is not the model's, or a part in which nothing can be scored.
+        UsageError: a tokenizer that is not the model's, or a split in which nothing can be scored.
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
@@ -118,47 +117,47 @@ def evaluate_split(
         with torch.inference_mode():
             on_cpu = model.token_embedding.weight.device.type == "cpu"
             passing = _pass if masking is None else partial(_masked_pass, masking=masking)
-            nats, counts = passing(model, part, batch_tokens or (4096 if on_cpu else 16384), tick)
+            nats, counts = passing(model, split, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:
         model.train(training)
-    return _loss_of(nats, counts, part, model.config.context_length, tokenizer)
+    return _loss_of(nats, counts, split, model.config.context_length, tokenizer)
 
 
-def bits_per_nat(part: Split, context_length: int, tokenizer: Tokenizer) -> float:
-    """Bits per character of a model whose loss on the part is one nat per token: 1/ln 2 · tokens / characters.
+def bits_per_nat(split: Split, context_length: int, tokenizer: Tokenizer) -> float:
+    """Bits per character of a model whose loss on the split is one nat per token: 1/ln 2 · tokens / characters.
 
     Raises:
-        UsageError: a part in which nothing can be scored.
+        UsageError: a split in which nothing can be scored.
     """
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for _, targets in windows(part, context_length, 256):
+    for _, targets in windows(split, context_length, 256):
         counts += np.bincount(targets.numpy().ravel(), minlength=tokenizer.vocab_size)
-    return _loss_of(float(counts.sum()), counts, part, context_length, tokenizer).bits_per_character
+    return _loss_of(float(counts.sum()), counts, split, context_length, tokenizer).bits_per_character
 
 
 def _loss_of(
-    nats: float, counts: Int[np.ndarray, " vocab"], part: Split, context_length: int, tokenizer: Tokenizer
+    nats: float, counts: Int[np.ndarray, " vocab"], split: Split, context_length: int, tokenizer: Tokenizer
 ) -> SplitLoss:
     """The sum of the targets' losses as a loss, from how often each token was a target."""
     characters, size = _sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets or not num_characters:
         raise UsageError(
-            f"nothing to score: the part's {len(part.tokens)} tokens hold no target for a model that sees "
+            f"nothing to score: the split's {len(split.tokens)} tokens hold no target for a model that sees "
             f"{context_length} at once; use a longer text"
         )
     return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
 
 
 def _pass(
-    model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None]
+    model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None]
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The sum of all targets' losses, and how often each token was a target."""
     first = (0 if model.mask is None else model.mask.first_target()) or 0
     context_length = model.config.context_length
     device = model.token_embedding.weight.device
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    for inputs, targets in windows(part, context_length, max(1, batch_tokens // context_length)):
+    for inputs, targets in windows(split, context_length, max(1, batch_tokens // context_length)):
         scored = targets[:, first:]
         if scored.numel():
             nats += _nats(model(inputs.to(device))[:, first:], scored.to(device))
@@ -168,13 +167,13 @@ def _pass(
 
 
 def _masked_pass(
-    model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None], *, masking: Masking
+    model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None], *, masking: Masking
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The sum of all hidden tokens' losses, and how often each token was hidden."""
     context_length, device = model.config.context_length, model.token_embedding.weight.device
     stream = numpy_stream(0, "blanks", "evaluation")
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    for tokens, _ in windows(part, context_length, max(1, batch_tokens // context_length)):
+    for tokens, _ in windows(split, context_length, max(1, batch_tokens // context_length)):
         inputs, hidden = masking.hide(tokens, stream)
         scored = tokens[hidden][None, :]
         nats += _nats(model(inputs.to(device))[hidden.to(device)][None, :], scored.to(device))

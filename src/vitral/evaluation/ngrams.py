@@ -4,7 +4,7 @@ Witten-Bell interpolation (Witten & Bell 1991, method C; Chen & Goodman 1998, §
 
     p_n(w | h) = (c(h w) + T(h) p_{n-1}(w | h')) / (c(h) + T(h))
 
-h: the n - 1 tokens before w; h': h without its first; c: how often in the training part (c(h): followed by a token);
+h: the n - 1 tokens before w; h': h without its first; c: how often in the training split (c(h): followed by a token);
 T(h): how many different tokens follow h. After an h that was never seen p_n = p_{n-1}; p_0 = 1 / vocab.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
-from vitral.data.store import Split, thinned
+from vitral.data.batches import Split, thinned
 from vitral.evaluation.losses import nothing
 
 TABLE = 2**24
@@ -26,20 +26,20 @@ TABLE = 2**24
 LONG = 2**25
 """More tokens are not counted: counting takes some hundred bytes a token."""
 COUNTED = 2**20
-"""Tokens of each part that are counted, and scored, then, evenly spread over it."""
+"""Tokens of each split that are counted, and scored, then, evenly spread over it."""
 
 _NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 
 
 @dataclass(frozen=True)
 class NgramBaselines:
-    """What n-grams counted on the training part reach on the test part.
+    """What n-grams counted on the training split reach on the test split.
 
     Attributes:
         orders: order -> nats per token.
-        test_bigram_entropy: the entropy of a test token given the one before it, by the test part's own counts, in
+        test_bigram_entropy: the entropy of a test token given the one before it, by the test split's own counts, in
             nats: a floor for every model that sees only the last token.
-        counted: tokens of the training part that were counted, where that is not all of it.
+        counted: tokens of the training split that were counted, where that is not all of it.
     """
 
     orders: dict[int, float]
@@ -72,14 +72,14 @@ class NgramBaselines:
 def ngram_baselines(
     train: Split, test: Split, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = nothing
 ) -> NgramBaselines:
-    """Count on the training part, score the test part, at orders 1 to `orders`.
+    """Count on the training split, score the test split, at orders 1 to `orders`.
 
-    As for a model, the first token of a stretch is context and not scored, and no context reaches over the beginning
-    of a stretch: there it is shorter. Of parts that together have more than LONG tokens, COUNTED each are
+    As for a model, the first token of a segment is context and not scored, and no context reaches over the beginning
+    of a segment: there it is shorter. Of splits that together have more than LONG tokens, COUNTED each are
     taken: counted on less, the lines lie higher than they might.
 
     Raises:
-        UsageError: no orders, a test part without a token to score, or a token outside the vocabulary.
+        UsageError: no orders, a test split without a token to score, or a token outside the vocabulary.
     """
     counted = None
     if len(train.tokens) + len(test.tokens) > LONG:
@@ -91,7 +91,7 @@ def ngram_baselines(
 
 
 class WittenBell:
-    """Witten-Bell n-grams of a part.
+    """Witten-Bell n-grams of a split.
 
     A context is an integer: its place among the different contexts of its length that occur, so that context and next
     token together are one integer again (place · vocab + token) and counting is sorting.
@@ -119,16 +119,16 @@ class WittenBell:
             contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
             tick()
 
-    def nats(self, part: Split) -> Float[np.ndarray, "orders targets"]:
-        """-log p of every token but the first of each stretch, one row per order.
+    def nats(self, split: Split) -> Float[np.ndarray, "orders targets"]:
+        """-log p of every token but the first of each segment, one row per order.
 
         Raises:
             UsageError: no such token, or one outside the vocabulary.
         """
-        tokens, depths = _laid_out(part, self.vocab_size)
+        tokens, depths = _laid_out(split, self.vocab_size)
         targets = depths > 0
         if not targets.any():
-            raise UsageError(f"n-grams: nothing to score, the part's {len(tokens)} tokens hold no second one")
+            raise UsageError(f"n-grams: nothing to score, the split's {len(tokens)} tokens hold no second one")
         rows = np.empty((self.num_orders, int(targets.sum())))
         probabilities = np.full(len(tokens), 1 / self.vocab_size)
         contexts = np.zeros_like(tokens)
@@ -139,18 +139,18 @@ class WittenBell:
         return rows
 
 
-def bigram_entropy(part: Split, vocab_size: int) -> float:
-    """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the part's own pairs of neighbours, in nats (Shannon 1951, eq. 1).
+def bigram_entropy(split: Split, vocab_size: int) -> float:
+    """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the split's own pairs of neighbours, in nats (Shannon 1951, eq. 1).
 
     Raises:
-        UsageError: a part without a pair, or a token outside the vocabulary.
+        UsageError: a split without a pair, or a token outside the vocabulary.
     """
-    tokens, depths = _laid_out(part, vocab_size)
+    tokens, depths = _laid_out(split, vocab_size)
     ones, places = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
     counts, _ = _count(_as_contexts(places, depths), tokens, len(ones.keys), vocab_size)
     total = counts.counts.sum()
     if not total:
-        raise UsageError(f"bigram entropy: the part's {len(tokens)} tokens hold no pair of neighbours")
+        raise UsageError(f"bigram entropy: the split's {len(tokens)} tokens hold no pair of neighbours")
     shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
     return float(-(counts.counts * np.log(shares)).sum() / total)
 
@@ -164,12 +164,12 @@ def baseline_name(order: int) -> str:
     return _NAMES.get(order, f"{order}-gram")
 
 
-def standing(loss: float, lines: NgramBaselines) -> str:
+def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     """Where a loss stands among the lines, to follow "the loss is …".
 
     Lines are taken by height, since on a small text a longer n-gram can do worse than a shorter one.
 
-    >>> standing(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
+    >>> rank_among_baselines(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
     'between the bigram and the trigram'
 
     Raises:
@@ -177,9 +177,9 @@ def standing(loss: float, lines: NgramBaselines) -> str:
     """
     if math.isnan(loss):
         raise UsageError("standing: the loss is not a number")
-    by_height = sorted(lines.orders, key=lambda order: (-lines.orders[order], order))
-    above = [order for order in by_height if lines.orders[order] > loss]
-    below = [order for order in by_height if lines.orders[order] <= loss]
+    by_height = sorted(baselines.orders, key=lambda order: (-baselines.orders[order], order))
+    above = [order for order in by_height if baselines.orders[order] > loss]
+    below = [order for order in by_height if baselines.orders[order] <= loss]
     if not above:
         return f"above the {baseline_name(below[0])} line"
     if not below:
@@ -234,7 +234,7 @@ def _count(
 ) -> tuple[_Counts, Int[np.ndarray, " time"]]:
     """Count every (context, token), and number them; context -1 is no context, and its n-gram -1."""
     there = contexts >= 0
-    # Contexts number at most the tokens of a part, so context · vocab + token stays far inside 63 bits.
+    # Contexts number at most the tokens of a split, so context · vocab + token stays far inside 63 bits.
     keys, places, counts = _distinct(contexts[there] * vocab_size + tokens[there], num_contexts * vocab_size)
     holders = keys // vocab_size
     context_kinds = np.bincount(holders, minlength=num_contexts)
@@ -258,22 +258,22 @@ def _distinct(
 
 
 def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time"]) -> Int[np.ndarray, " time"]:
-    """The n-gram that ends before each token; -1 where it is none, or the token's stretch has nothing before it."""
+    """The n-gram that ends before each token; -1 where it is none, or the token's segment has nothing before it."""
     contexts = np.full_like(grams, -1)
     contexts[1:] = grams[:-1]
     contexts[depths == 0] = -1
     return contexts
 
 
-def _laid_out(part: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
-    """The tokens of all stretches, one after another, and how many of its stretch stand before each.
+def _laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
+    """The tokens of all segments, one after another, and how many of its segment stand before each.
 
     Raises:
         UsageError: a token outside the vocabulary.
     """
-    lengths = part.segments[:, 1] - part.segments[:, 0]
-    pieces = [part.tokens[begin:end] for begin, end in part.segments]
-    tokens = np.concatenate([*pieces, np.empty(0, dtype=part.tokens.dtype)]).astype(np.int64)
+    lengths = split.segments[:, 1] - split.segments[:, 0]
+    pieces = [split.tokens[begin:end] for begin, end in split.segments]
+    tokens = np.concatenate([*pieces, np.empty(0, dtype=split.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:
         raise UsageError(f"n-grams: token {tokens.max()} is outside the vocabulary of {vocab_size}")
     beginnings = np.cumsum(lengths) - lengths

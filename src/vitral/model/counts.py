@@ -8,7 +8,7 @@ BYTES_FLOAT32 = 4
 
 
 @dataclass(frozen=True)
-class Row:
+class ParameterRow:
     """One tensor (or one quantity) of a table of counts.
 
     Attributes:
@@ -51,7 +51,7 @@ class Cost:
     cache_bytes: int
 
 
-def parameter_table(config: ModelConfig, vocab_size: int) -> list[Row]:
+def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
     """Every learned tensor, in the order of the computation, with its formula."""
     rows = [_row("embedding", "token_embedding.weight", (vocab_size, config.d_model), "vocab · d_model")]
     if config.positions == "learned":
@@ -123,7 +123,7 @@ def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
     return 2 * d + (d if dropout.embedding else 0) + config.num_layers * block + 2 * vocab_size
 
 
-def _attention_rows(config: ModelConfig, block: str) -> list[Row]:
+def _attention_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if config.attention == "none":
         return []
     d, d_kv = config.d_model, config.kv_heads * config.d_head
@@ -138,7 +138,7 @@ def _attention_rows(config: ModelConfig, block: str) -> list[Row]:
     return rows
 
 
-def _feed_forward_rows(config: ModelConfig, block: str) -> list[Row]:
+def _feed_forward_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if config.feed_forward == "none":
         return []
     d, d_ff = config.d_model, config.hidden_width
@@ -149,19 +149,21 @@ def _feed_forward_rows(config: ModelConfig, block: str) -> list[Row]:
     return rows + _linear_rows(config, "feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"))
 
 
-def _linear_rows(config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]) -> list[Row]:
+def _linear_rows(
+    config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]
+) -> list[ParameterRow]:
     rows = [_row(part, f"{name}.weight", shape, f"{axes[0]} · {axes[1]}")]
     return [*rows, _row(part, f"{name}.bias", shape[:1], axes[0])] if config.bias else rows
 
 
-def _norm_rows(config: ModelConfig, part: str, name: str) -> list[Row]:
+def _norm_rows(config: ModelConfig, part: str, name: str) -> list[ParameterRow]:
     rows = [_row(part, f"{name}.weight", (config.d_model,), "d_model")]
     has_bias = config.bias and config.norm_type == "layernorm"
     return [*rows, _row(part, f"{name}.bias", (config.d_model,), "d_model")] if has_bias else rows
 
 
-def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> Row:
+def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> ParameterRow:
     count = 1
     for size in shape:
         count *= size
-    return Row(part, name, shape, formula, count)
+    return ParameterRow(part, name, shape, formula, count)

@@ -2,7 +2,7 @@
 
 What a generated token costs is reading every weight once and calling some tens of operations. So the matrices are laid
 out anew for products with one row, and split so that all threads read them at once; the calls go straight to the
-operations, past the modules. Nothing else changes: `Narrow` equals `Transformer.forward` with the same cache, to
+operations, past the modules. Nothing else changes: `DecodeStep` equals `Transformer.forward` with the same cache, to
 rounding.
 """
 
@@ -37,11 +37,11 @@ KNOWN = {
     *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Identity, nn.Dropout, nn.ModuleList),
     *(Positions, Learned, Sinusoidal, Rotary, ALiBi, Relative),
 }
-"""What a model is made of that `Narrow` knows; whatever else somebody has put in goes the usual way."""
+"""What a model is made of that `DecodeStep` knows; whatever else somebody has put in goes the usual way."""
 
 
 def can_decode_step(model: Transformer, batch: int) -> bool:
-    """Whether `Narrow` knows this model's parts and is faster with so many rows."""
+    """Whether `DecodeStep` knows this model's parts and is faster with so many rows."""
     attention = model.config.attention
     known = attention == "none" or (
         isinstance(attention.mask, Causal | Bidirectional | Prefix | Window) and attention.scale != "adaptive"

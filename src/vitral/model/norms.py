@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 Stream = Float[Tensor, "batch time d_model"]
-Part = Callable[[Tensor], Tensor]
-Wiring = Callable[[Tensor, Part, Part, Callable[[Tensor, Tensor], Tensor]], Tensor]
+Sublayer = Callable[[Tensor], Tensor]
+Wiring = Callable[[Tensor, Sublayer, Sublayer, Callable[[Tensor, Tensor], Tensor]], Tensor]
 
 
 def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
@@ -24,12 +24,12 @@ def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
     return nn.LayerNorm(width, bias=bias)
 
 
-def pre_norm(x: Stream, norm: Part, part: Part, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
+def pre_norm(x: Stream, norm: Sublayer, part: Sublayer, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
     """The part reads the normalised stream; the stream itself stays as it is: x + f(norm(x))."""
     return combine(x, part(norm(x)))
 
 
-def post_norm(x: Stream, norm: Part, part: Part, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
+def post_norm(x: Stream, norm: Sublayer, part: Sublayer, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
     """The stream is normalised after each part: norm(x + f(x))."""
     return norm(combine(x, part(x)))
 

@@ -89,7 +89,7 @@ class Transformer(nn.Module):
         Raises:
             UsageError: under the model's mask the past depends on the future, so nothing can be kept.
         """
-        if self.mask is not None and self.mask.settled() is None:
+        if self.mask is not None and self.mask.joint_prefix() is None:
             raise UsageError("cache: under a bidirectional mask every new token changes the past; use no cache")
         weight = self.token_embedding.weight
         return KVCache(
@@ -105,7 +105,7 @@ class Transformer(nn.Module):
 
     def _check_cache(self, cache: KVCache, batch: int, time: int) -> None:
         cache.reserve(batch, time)
-        together = 0 if self.mask is None else self.mask.settled() or 0
+        together = 0 if self.mask is None else self.mask.joint_prefix() or 0
         if cache.length == 0 and time < together:
             raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
 

@@ -7,7 +7,7 @@ written about a particular outcome in advance: other numbers give other sentence
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vitral.evaluation import standing
+from vitral.evaluation import rank_among_baselines
 from vitral.studies.comparison import Comparison, compare, rival_of
 from vitral.studies.probes.protocol import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult
@@ -79,7 +79,11 @@ def _standing(result: StudyResult, base: ArmResult, comparison: Comparison) -> F
     if comparison.mean is None:
         return Finding("standing", base.arm.name, f"{title} finished from no seed, so nothing can be compared.")
     loss = comparison.mean.mean
-    where = f", {standing(loss / base.factor, result.lines)}" if is_causal_lm(base.config) else ", of another task"
+    where = (
+        f", {rank_among_baselines(loss / base.factor, result.lines)}"
+        if is_causal_lm(base.config)
+        else ", of another task"
+    )
     return Finding("standing", base.arm.name, f"{title} ends at {nats(loss)} {result.study.unit}{where}.")
 
 

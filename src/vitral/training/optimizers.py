@@ -1,17 +1,20 @@
 """Optimizers: PyTorch's and Muon, with the groups of weight decay stated, and their state as plain named tensors."""
 
-from collections.abc import Mapping, Sequence, Set
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
 
+import torch
+from jaxtyping import Float
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from vitral.attention import MultiHeadAttention
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
-from vitral.training.adamw import AdamW, Part
-from vitral.training.muon import Muon
 
 
 class AdamWConfig(Config):
@@ -35,7 +38,7 @@ class AdamWConfig(Config):
 
 
 class MuonConfig(Config):
-    """Muon for the matrices inside the blocks, AdamW for the rest (see `vitral.training.muon`).
+    """Muon for the matrices inside the blocks, AdamW for the rest (see `vitral.training.optimizers`).
 
     Attributes:
         name: "muon".
@@ -60,25 +63,168 @@ def _named(data: Any) -> Any:
 OptimizerConfig = Annotated[Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")], BeforeValidator(_named)]
 
 
+Group = Mapping[str, Any]
+
+
+class Optimizer(ABC):
+    """An optimizer of some parameters.
+
+    Attributes:
+        param_groups: parameters ("params") with the numbers they are stepped by, among them "lr", the rate now, and
+            "peak", the highest.
+        state: what is kept for each parameter, by name.
+    """
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        """Keep the groups; the rates they begin with are their peaks."""
+        self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
+        self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
+
+    def step(self) -> None:
+        """One step from the gradients as they are; parameters without one stay."""
+        with torch.no_grad():
+            for group in self.param_groups:
+                parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+                if parameters:
+                    self.apply(parameters, group)
+
+    @abstractmethod
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Step these parameters of a group."""
+
+
+class AdamW(Optimizer):
+    """All groups need "lr", "weight_decay", "betas" and "eps"."""
+
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Step these parameters of a group."""
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter] |= {
+                    "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        kept = {name: [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq")}
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        adamw(
+            list(parameters),
+            gradients,
+            kept["exp_avg"],
+            kept["exp_avg_sq"],
+            [],
+            [self.state[parameter]["step"] for parameter in parameters],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+
+
+POLYNOMIALS = (
+    (8.38367, -24.76591, 18.35708),
+    (4.04342, -3.01141, 0.56951),
+    (3.50557, -2.62665, 0.52572),
+    (2.49012, -1.83428, 0.43683),
+)
+"""(a, b, c) of each iteration: nearest to 1 on what the ones before leave of [0.003, 1] (Amsel et al. 2025)."""
+MARGIN = 1.01
+"""Rounding must not carry a singular value above 1, where the polynomials are not meant to be used."""
+
+
+def orthogonalise(
+    matrices: Float[Tensor, "count rows columns"],
+) -> Float[Tensor, "count rows columns"]:
+    """Nearly U Vᵀ of every matrix U Σ Vᵀ; no matrix may have more rows than columns.
+
+    For X of n rows, A = X Xᵀ and p(A) = a + b A + c A², one iteration is X ← p(A) X. Where columns outnumber rows
+    the factors p are multiplied with each other first, all of them n × n, and with X once at the end.
+
+    Args:
+        matrices: of one shape.
+    """
+    x = matrices / (matrices.norm(dim=(1, 2), keepdim=True) * MARGIN + 1e-7)
+    if x.shape[2] == x.shape[1]:
+        for a, b, c in POLYNOMIALS:
+            gram = x @ x.mT
+            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        return x
+    gram = x @ x.mT
+    product: Tensor | None = None
+    for place, (a, b, c) in enumerate(POLYNOMIALS):
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=1, dim2=2).add_(a)
+        product = factor if product is None else factor @ product
+        if place < len(POLYNOMIALS) - 1:
+            gram = factor @ gram @ factor
+    return x if product is None else product @ x
+
+
+class Muon(Optimizer):
+    """The optimizer of this module's beginning, over parameters that hold one matrix or several stacked ones.
+
+    The group needs "lr", "momentum" and "weight_decay".
+    """
+
+    def __init__(self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], **numbers: float) -> None:
+        """Keep what is to be optimised.
+
+        Args:
+            stacked: each parameter, with the numbers of rows of the matrices it stacks.
+            numbers: the group's. A step moves a square matrix by about "lr" in every direction.
+        """
+        self._rows = {parameter: tuple(rows) for parameter, rows in stacked}
+        super().__init__([{"params": list(self._rows), **numbers}])
+
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Step these parameters of a group."""
+        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float]]] = {}
+        for parameter in parameters:
+            update = self._averaged(parameter, group["momentum"])
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            pieces = (whole.split(self._rows[parameter]) for whole in (parameter, update))
+            for weight, piece in zip(*pieces, strict=True):
+                ratio = max(1.0, weight.shape[0] / weight.shape[1])
+                lying = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
+                by_shape.setdefault(tuple(lying[0].shape), []).append((*lying, ratio**0.5))
+        for same in by_shape.values():
+            directions = orthogonalise(torch.stack([piece for _, piece, _ in same]))
+            for (weight, _, factor), direction in zip(same, directions, strict=True):
+                weight.sub_(direction, alpha=group["lr"] * factor)
+
+    def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        """The gradient, averaged with those before it."""
+        state, gradient = self.state[parameter], parameter.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(average, momentum)
+
+
 class Optimizers:
     """One or several optimizers, each for parameters of its own, used as one."""
 
-    def __init__(self, *parts: Part) -> None:
+    def __init__(self, *members: Optimizer) -> None:
         """Use these as one."""
-        self.parts = parts
+        self.members = members
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """All parts' groups."""
-        return [group for part in self.parts for group in part.param_groups]
+        return [group for part in self.members for group in part.param_groups]
 
-    def part_of(self, parameter: nn.Parameter) -> Part:
+    def member_of(self, parameter: nn.Parameter) -> Optimizer:
         """The optimizer of a parameter."""
-        return next(part for part in self.parts for group in part.param_groups if _is_in(parameter, group["params"]))
+        return next(part for part in self.members for group in part.param_groups if _is_in(parameter, group["params"]))
 
     def step(self) -> None:
         """Apply the gradients."""
-        for part in self.parts:
+        for part in self.members:
             part.step()
 
     def zero_grad(self) -> None:
@@ -141,7 +287,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tens
     return {
         f"{name}/{quantity}": value
         for name, parameter in model.named_parameters()
-        for quantity, value in optimizer.part_of(parameter).state[parameter].items()
+        for quantity, value in optimizer.member_of(parameter).state[parameter].items()
     }
 
 
@@ -161,4 +307,4 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
             raise UsageError(
                 f"{where}: optimizer state {key} has shape {tuple(value.shape)}, not {tuple(parameter.shape)}"
             )
-        optimizer.part_of(parameter).state[parameter][quantity] = value.to(parameter.device)
+        optimizer.member_of(parameter).state[parameter][quantity] = value.to(parameter.device)

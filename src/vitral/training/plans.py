@@ -37,7 +37,7 @@ FORWARD = 1 / 3
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """How steps are computed.
 
     Attributes:
@@ -93,32 +93,34 @@ def resolve_plan(
     return ResolvedPlan(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
 
 
-def _first_plan(config: RunConfig, build: Callable[[RunConfig], Transformer], notes: list[str]) -> tuple[Plan, float]:
+def _first_plan(
+    config: RunConfig, build: Callable[[RunConfig], Transformer], notes: list[str]
+) -> tuple[ExecutionPlan, float]:
     """The plan as written and its time; without the compiler where that fails."""
-    plan = Plan(config.training.dtype, config.training.compile)
+    plan = ExecutionPlan(config.training.dtype, config.training.compile)
     try:
         return plan, seconds_per_step(config, build, plan)
     except Exception as error:  # whatever the compiler or its own compilers raise
         if not plan.compile:
             raise
         notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
-    plan = Plan(config.training.dtype, compile=False)
+    plan = ExecutionPlan(config.training.dtype, compile=False)
     return plan, seconds_per_step(config, build, plan)
 
 
 def _fastest(
-    config: RunConfig, build: Callable[[RunConfig], Transformer], timed: dict[Plan, float], notes: list[str]
-) -> tuple[Plan, float]:
+    config: RunConfig, build: Callable[[RunConfig], Transformer], timed: dict[ExecutionPlan, float], notes: list[str]
+) -> tuple[ExecutionPlan, float]:
     """The plan whose steps take least time, of those worth trying."""
     training = config.training
     for dtype in ("float32", "bfloat16"):
-        other = Plan(dtype, compile=False)
+        other = ExecutionPlan(dtype, compile=False)
         if other not in timed and training.dtype != "float64":
             timed[other] = seconds_per_step(config, build, other)
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING and not plan.compile:
-        compiled = Plan(plan.dtype, compile=True)
+        compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
             timed[compiled] = seconds_per_step(config, build, compiled)
         except Exception as error:  # whatever the compiler or its own compilers raise
@@ -156,7 +158,7 @@ def _steps_in(
     }
 
 
-def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: Plan) -> float:
+def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: ExecutionPlan) -> float:
     """The median time of a step with random tokens, optimizer included, on a model that is then thrown away."""
     training = config.training
     model = build(config).train()

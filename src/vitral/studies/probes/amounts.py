@@ -16,7 +16,7 @@ import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, Split, prepare
-from vitral.data.store import thinned
+from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.intervals import Row, interval_dots
 from vitral.figures.lines import Axis, Line, line_plot

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
-from vitral.data.store import thinned
+from vitral.data.batches import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
 from vitral.evaluation import WittenBell, training_text
 from vitral.model import Transformer

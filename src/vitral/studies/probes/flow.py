@@ -39,7 +39,7 @@ class Asked:
     @property
     def hides_the_future(self) -> bool:
         """Whether what comes later cannot reach a position, at least behind a prefix."""
-        return self.blank is None and (self.model.mask is None or self.model.mask.settled() is not None)
+        return self.blank is None and (self.model.mask is None or self.model.mask.joint_prefix() is not None)
 
     @property
     def first_target(self) -> int:
