@@ -109,7 +109,9 @@ class TestConfiguration:
 
     def test_a_tokenizer_without_a_token_to_spare_is_refused(self, configured: Configured, tmp_path: Path) -> None:
         config = configured(corpus={"tokenizer": "byte"}, model=BOTH_WAYS, training=FILLING)
-        with pytest.raises(UsageError, match=r'byte tokenizer has none; use corpus\.tokenizer = "char"') as refused:
+        with pytest.raises(
+            UsageError, match=r'byte tokenizer has no special token; use corpus\.tokenizer = "char"'
+        ) as refused:
             train(config, tmp_path / "run")
         assert "\n" not in str(refused.value)
         assert not (tmp_path / "run").exists()
@@ -170,6 +172,6 @@ class TestRuns:
     def test_it_continues_no_text(self, filling: RunFolder) -> None:
         run = Run(filling.path)
         for write in (lambda: run.generate("a"), lambda: list(run.stream("a")), lambda: run.beam("a")):
-            with pytest.raises(UsageError, match="trained to fill blanks") as refused:
+            with pytest.raises(UsageError, match="masked language model") as refused:
                 write()
             assert "\n" not in str(refused.value)

@@ -79,14 +79,14 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
     timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: RuntimeError("no compiler")})
     found = resolve_plan(long, build, 10**6)
     assert not found.config.training.compile
-    assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
+    assert found.notes[0] == "plan: cannot compile here (RuntimeError); continuing without it"
 
 
 def test_a_compiler_asked_for_that_fails_is_not_timed(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {ExecutionPlan("float32", compile=True): RuntimeError("no compiler"), FLOAT: 0.5})
     found = resolve_plan(configured(training={"minutes": 1, "compile": True}), build, 10**6)
     assert (found.config.training.compile, found.config.training.steps) == (False, 120)
-    assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
+    assert found.notes[0] == "plan: cannot compile here (RuntimeError); continuing without it"
 
 
 def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +142,6 @@ def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkey
     forward, tokens = compiled(model, said.append), torch.tensor([[1, 2]])
     for _ in range(2):
         assert torch.equal(forward(tokens), model(tokens))
-    assert said == ["plan: cannot compile here (RuntimeError); going on without"]
+    assert said == ["plan: cannot compile here (RuntimeError); continuing without it"]
     with pytest.raises(IndexError):
         forward(torch.tensor([[99]]))

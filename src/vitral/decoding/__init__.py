@@ -1,4 +1,4 @@
-"""Decoding: from a model's logits to text. Filters, greedy and sampled choice, streaming, beam search."""
+"""Decoding: from logits to text, by filters, greedy or sampled choice, streaming, and beam search."""
 
 from vitral.decoding.beam import beam_search
 from vitral.decoding.generate import GenerateOptions, Sample, generate, stream

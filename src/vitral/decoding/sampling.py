@@ -1,8 +1,11 @@
-"""Filters: what turns a model's logits into the distribution the next token is drawn from.
+"""Sampling: from logits through filters to the distribution of the next token, and the choice of a token.
 
-Each filter is a pure function from logits to logits, [batch, vocab] both; what it rules out becomes -inf. The order
-in which they follow one another stands once, in `distribution`. Where several tokens are equally good, lower ids
-come first, so that a filter that keeps k tokens keeps exactly k.
+Each filter is a pure function of logits [batch, vocab] that sets excluded tokens to -inf; `distribution` applies the
+filters in order. Ties go to the lower ids, so a filter that keeps k tokens keeps exactly k.
+
+One uniform random number per sample and position turns probabilities into a choice. The t-th number of sample i under
+seed s comes from a stream keyed by (s, "sampling", i), so a sample's text does not depend on its batch, on the cache or
+on other samples.
 """
 
 import math
@@ -20,19 +23,19 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 
-# Sums of float64 probabilities are off by a few 1e-16: a mass that should equal top_p must not fall short of it.
+# Sums of float64 probabilities have errors of about 1e-16: a mass that should equal top_p must not fall below it.
 ROUNDING = 1e-12
 
 
 class Sampling(Config):
-    """How the next token is chosen.
+    """Sampling settings.
 
     Attributes:
-        temperature: logits are divided by it; 0 is greedy: the likeliest token, the lowest id of several.
-        top_k: only the k likeliest tokens stay (Fan et al. 2018).
-        top_p: only the likeliest tokens that together reach this mass stay (Holtzman et al. 2020).
-        min_p: only tokens at least this likely, relative to the likeliest, stay (Nguyen et al. 2025).
-        repetition_penalty: above 1, tokens that have occurred become less likely (Keskar et al. 2019).
+        temperature: divisor of the logits; 0 is greedy decoding (ties go to the lowest id).
+        top_k: keep the k most probable tokens (Fan et al. 2018).
+        top_p: nucleus sampling: keep the smallest set with total probability p (Holtzman et al. 2020).
+        min_p: drop tokens below p times the top probability (Nguyen et al. 2025).
+        repetition_penalty: penalize repeated tokens (1 = off) (Keskar et al. 2019).
     """
 
     temperature: Annotated[float, Field(ge=0)] = 1.0
@@ -53,19 +56,19 @@ def distribution(
     history: Int[Tensor, "batch seen"] | None = None,
     forbidden: Sequence[int] = (),
 ) -> Float[Tensor, "batch vocab"]:
-    """The probabilities of the next token, in float64 on the CPU: the one place where the order of filters stands.
+    """The probabilities of the next token after all filters, in float64 on the CPU.
 
-    Forbidden tokens, repetition penalty, temperature, top-k, top-p, min-p, softmax: the order of Hugging Face
-    transformers. Each filter sees what the one before it has left. A temperature of 0 keeps the likeliest token alone.
+    The order is that of Hugging Face transformers: forbidden tokens, repetition penalty, temperature, top-k, top-p,
+    min-p, softmax. Each filter works on the output of the previous one. Temperature 0 keeps only the top token.
 
     Args:
-        logits: the model's, of any floating type, on any device.
-        sampling: the filters' settings.
-        history: the tokens read and written so far, for the repetition penalty.
+        logits: logits of any floating type, on any device.
+        sampling: the sampling settings.
+        history: all tokens so far, for the repetition penalty.
         forbidden: ids that must not be chosen.
 
     Raises:
-        UsageError: logits that are not numbers, a top_k beyond the vocabulary, or no token left.
+        UsageError: the logits are NaN or infinite, top_k exceeds the vocabulary, or no token is left.
 
     >>> distribution(torch.tensor([[1.0, 1.0]])).tolist()
     [[0.5, 0.5]]
@@ -90,10 +93,10 @@ def distribution(
 
 
 def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float[Tensor, "batch vocab"]:
-    """Rule out these token ids.
+    """Exclude these token ids.
 
     Raises:
-        UsageError: an id outside the vocabulary, or nothing left to choose from.
+        UsageError: an id is outside the vocabulary, or no token is left.
     """
     vocab = logits.shape[-1]
     for token in tokens:
@@ -108,21 +111,20 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
 
 @lru_cache(maxsize=16)
 def _index(tokens: tuple[int, ...]) -> Int[Tensor, " tokens"]:
-    """Ids as a tensor, the same for every token that is generated."""
-    with torch.inference_mode(False):  # it outlives the mode it is made in
+    """Ids as a tensor, cached across generated tokens."""
+    with torch.inference_mode(False):  # the cached tensor outlives the inference mode
         return torch.tensor(tokens)
 
 
 def penalise_repetition(
     logits: Float[Tensor, "batch vocab"], history: Int[Tensor, "batch seen"], penalty: float
 ) -> Float[Tensor, "batch vocab"]:
-    """Make tokens that have occurred less likely (CTRL, Keskar et al. 2019, §4.1); a penalty below 1, more likely.
+    """Reduce the probability of tokens in the history (CTRL, Keskar et al. 2019, §4.1); a penalty below 1 raises it.
 
-    A token that has occurred, however often, has its logit divided by the penalty where it is positive; where it is
-    negative it is multiplied, since dividing would make the token likelier.
+    The logit of a token in the history is divided by the penalty if positive and multiplied by it if negative.
 
     Raises:
-        UsageError: a penalty that is not positive, or one so small that logits overflow.
+        UsageError: the penalty is not positive, or so small that logits overflow.
 
     >>> penalise_repetition(torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 1, 1]]), 2.0).tolist()
     [[1.0, -4.0, 1.0]]
@@ -130,7 +132,7 @@ def penalise_repetition(
     _require(penalty > 0, f"repetition_penalty: must be greater than 0, not {penalty}")
     occurred = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, history, True)
     penalised = torch.where(logits > 0, logits / penalty, logits * penalty)
-    # No likelier token may become impossible or infinitely likely: 0 · inf and inf - inf are not numbers.
+    # Overflow must not make a token impossible or certain: 0 · inf and inf - inf are NaN.
     overflow = penalised.isinf() & logits.isfinite() & occurred
     _require(not bool(overflow.any()), f"repetition_penalty: {penalty} makes logits overflow; choose one nearer to 1")
     return torch.where(occurred, penalised, logits)
@@ -139,8 +141,8 @@ def penalise_repetition(
 def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) -> Float[Tensor, "batch vocab"]:
     """Divide by the temperature, after shifting each row's largest logit to 0 (Ackley, Hinton & Sejnowski 1985).
 
-    The shift changes no probability and makes every positive temperature work: however small, what it leaves is the
-    limit, the likeliest token, or equal shares of the likeliest tokens.
+    The shift changes no probability and makes every positive temperature work: as it approaches 0, the result
+    approaches the top token, or equal shares of tied top tokens.
 
     Raises:
         UsageError: a temperature that is not positive and finite.
@@ -152,10 +154,10 @@ def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) 
 
 
 def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "batch vocab"]:
-    """Keep exactly the k likeliest tokens (Fan, Lewis & Dauphin 2018, §5.1); of equal ones the lower ids.
+    """Keep exactly the k most probable tokens (Fan, Lewis & Dauphin 2018, §5.1); ties go to the lower ids.
 
     Raises:
-        UsageError: a k below 1 or beyond the vocabulary.
+        UsageError: k is below 1 or above the vocabulary size.
 
     >>> keep_top_k(torch.tensor([[1.0, 3.0, 1.0, 0.0]]), 2).tolist()
     [[1.0, 3.0, -inf, -inf]]
@@ -168,13 +170,13 @@ def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "b
 
 
 def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
-    """Keep the smallest set of likeliest tokens whose mass is at least p: the nucleus (Holtzman et al. 2020, §3.1).
+    """Nucleus sampling: keep the smallest set with total probability at least p (Holtzman et al. 2020, §3.1).
 
-    At least one token stays; of equal ones the lower ids come first; p = 1 keeps everything. Masses are compared up to
-    a relative 1e-12, so that ten equal tokens and p = 0.8 give eight.
+    At least one token stays; ties go to the lower ids; p = 1 keeps everything. Probabilities are compared up to a
+    relative 1e-12, so that ten equal tokens and p = 0.8 give eight.
 
     Raises:
-        UsageError: a p outside 0 < p ≤ 1.
+        UsageError: p is outside 0 < p ≤ 1.
     """
     _require(0 < p <= 1, f"top_p: must be greater than 0 and at most 1, not {p}")
     if p == 1:
@@ -186,12 +188,12 @@ def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
 
 
 def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
-    """Keep the tokens whose probability is at least p times the likeliest one's (min-p, Nguyen et al. 2025, §3).
+    """Drop tokens below p times the top probability (min-p, Nguyen et al. 2025, §3).
 
-    At least the likeliest stays; p = 0 keeps everything; masses are compared up to a relative 1e-12.
+    At least the top token stays; p = 0 keeps everything; probabilities are compared up to a relative 1e-12.
 
     Raises:
-        UsageError: a p outside 0 ≤ p ≤ 1.
+        UsageError: p is outside 0 ≤ p ≤ 1.
     """
     _require(0 <= p <= 1, f"min_p: must be between 0 and 1, not {p}")
     relative = torch.exp(logits.double() - logits.double().amax(dim=-1, keepdim=True))
@@ -199,56 +201,55 @@ def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
 
 
 def check_top_k(k: int, vocab: int) -> None:
-    """Refuse a k that a vocabulary of this size does not have.
+    """Check k against the size of the vocabulary.
 
     Raises:
-        UsageError: naming k and the vocabulary's size.
+        UsageError: k is below 1 or above the vocabulary size; names both.
     """
     _require(k >= 1, f"top_k: must be at least 1, not {k}")
     _require(k <= vocab, f"top_k: {k} is more than the vocabulary's {vocab} tokens; choose at most {vocab}, or none")
 
 
 def _descending(logits: Tensor) -> Tensor:
-    """Token ids from the likeliest to the least likely; of equal ones the lower first."""
+    """Token ids by decreasing probability; ties by increasing id."""
     return logits.sort(dim=-1, descending=True, stable=True).indices
 
 
 def _keep(logits: Tensor, order: Tensor, kept: Bool[Tensor, "batch vocab"]) -> Tensor:
-    """Rule out the tokens at the places of `order` that are not kept."""
+    """Exclude the tokens at the places of `order` that are not kept."""
     return logits.masked_fill(~torch.zeros_like(kept).scatter(-1, order, kept), -math.inf)
 
 
 def _checked(logits: Tensor) -> Tensor:
-    """Refuse what no softmax can be taken of; -inf is an answer (impossible), NaN and +inf are not."""
+    """Refuse NaN and +inf; -inf is valid (an impossible token)."""
     _require(
-        float(logits.amax()) < math.inf,  # a NaN is the maximum of whatever it is among
-        "the model's logits are not numbers (NaN or infinite): its weights are damaged or its training diverged; "
+        float(logits.amax()) < math.inf,  # the maximum propagates NaN
+        "the model's logits are NaN or infinite: its weights are damaged or its training diverged; "
         "use an earlier checkpoint",
     )
     return logits
 
 
 def _require(fits: bool, complaint: str) -> None:
-    """Raise the complaint unless it fits."""
     if not fits:
         raise UsageError(complaint)
 
 
 def uniforms(seed: int, sample: int) -> np.random.Generator:
-    """The stream whose t-th `random()` chooses the t-th token of this sample, uniform on [0, 1)."""
+    """The random stream of a sample: its t-th `random()`, uniform on [0, 1), chooses the t-th token."""
     return numpy_stream(seed, "sampling", sample)
 
 
 def choose(probabilities: Float[Tensor, "batch vocab"], numbers: Float[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-    """The token at which each row's cumulative mass passes its number: the inverse of the distribution function.
+    """The token at which each row's cumulative probability exceeds its number (inverse transform sampling).
 
         token = min {w : p(0) + … + p(w) > u · total}
 
-    Computed in float64; a token of probability 0 is never chosen, whatever u in [0, 1) is.
+    Computed in float64; a token of probability 0 is never chosen.
 
     >>> choose(torch.tensor([[0.5, 0.0, 0.5]]), torch.tensor([0.5])).tolist()
     [2]
     """
     cumulative = probabilities.double().cumsum(dim=-1)
-    # A float64 below 1 times the total rounds to less than the total, so there always is a token that passes it.
+    # A float64 below 1 times the total rounds to less than the total, so such a token always exists.
     return torch.searchsorted(cumulative, numbers.double()[:, None] * cumulative[:, -1:], right=True)[:, 0]

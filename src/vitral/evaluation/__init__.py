@@ -1,4 +1,4 @@
-"""Evaluation: how well a model predicts a part of a text, what n-grams would have reached, what a sample copies."""
+"""Evaluation: losses of a model on a split, n-gram baselines, and copying from the training text."""
 
 from vitral.evaluation.copying import Copy, longest_copy, novel_share, training_text
 from vitral.evaluation.losses import SplitLoss, evaluate_split

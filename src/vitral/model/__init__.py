@@ -1,4 +1,4 @@
-"""The model: configuration, embeddings, blocks, head, cache, counts."""
+"""The Transformer: configuration, embeddings, blocks, head, cache, parameter counts."""
 
 from vitral.model.cache import KVCache
 from vitral.model.config import AttentionConfig, ModelConfig

@@ -1,4 +1,4 @@
-"""What a model costs before it is made: parameters, floating-point operations, bytes, each with its formula."""
+"""The cost of a model, computed from its configuration: parameters, floating-point operations, bytes."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ BYTES_FLOAT32 = 4
 
 @dataclass(frozen=True)
 class ParameterRow:
-    """One tensor (or one quantity) of a table of counts.
+    """One tensor of the parameter table.
 
     Attributes:
-        part: where it belongs.
+        part: the part of the model it belongs to.
         name: its name in the weights file.
-        shape: its axes' sizes.
+        shape: its shape.
         formula: the count as a formula in the names of the configuration.
-        count: the number.
+        count: the number of parameters.
     """
 
     part: str
@@ -31,14 +31,14 @@ class Cost:
     """Operations and bytes of a model.
 
     Attributes:
-        parameters: all learned numbers, a tied head counted once.
+        parameters: number of parameters, a tied head counted once.
         forward_flops: floating-point operations per token of a forward pass over a full context.
-        backward_flops: the same of a backward pass.
-        weight_bytes: the weights.
-        gradient_bytes: their gradients.
-        optimizer_bytes: AdamW's two averages.
-        activation_bytes: what a training step keeps for the backward pass, for one batch (an estimate).
-        cache_bytes: keys and values of one full context, one sequence.
+        backward_flops: the same for a backward pass.
+        weight_bytes: memory of the weights.
+        gradient_bytes: memory of their gradients.
+        optimizer_bytes: memory of AdamW's two averages.
+        activation_bytes: memory of the activations kept for the backward pass of one batch (an estimate).
+        cache_bytes: memory of keys and values of one sequence of full context length.
     """
 
     parameters: int
@@ -72,16 +72,16 @@ def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
 
 
 def count_parameters(config: ModelConfig, vocab_size: int) -> int:
-    """All learned numbers of such a model, a tied head counted once."""
+    """Number of parameters, a tied head counted once."""
     return sum(row.count for row in parameter_table(config, vocab_size))
 
 
 def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
     """Operations per token and bytes, in float32.
 
-    A multiplication and an addition are two operations. Forward, per token: 2 for each number of each matrix it
-    is multiplied with (Kaplan et al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting,
-    the whole square being computed. Backward: twice the forward pass.
+    A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
+    al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting, since the full square is
+    computed. Backward: twice the forward pass.
     """
     parameters = count_parameters(config, vocab_size)
     matrices = sum(
@@ -109,9 +109,9 @@ def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
 def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
     """Numbers kept for the backward pass, per token.
 
-    Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward the stream, its norm, and the
-    hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
-    on attention weights, num_heads · context_length numbers twice. At the end: norm, logits and their softmax.
+    Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward keeps the stream, its norm, and
+    the hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
+    on attention weights, num_heads · context_length numbers twice. The end of the model: norm, logits and softmax.
     """
     d, dropout, block = config.d_model, config.dropout, 0
     if config.attention != "none":

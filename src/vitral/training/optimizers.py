@@ -1,4 +1,8 @@
-"""Optimizers: PyTorch's and Muon, with the groups of weight decay stated, and their state as plain named tensors."""
+"""Optimizers: AdamW and Muon, their configuration, and their state as named tensors.
+
+PyTorch's optimizer classes import its compiler when created, which takes as long as a hundred steps of a small model.
+The fused AdamW kernel is therefore called as a function, and the state is kept in dictionaries.
+"""
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -23,9 +27,9 @@ class AdamWConfig(Config):
     Attributes:
         name: "adamw".
         learning_rate: the peak rate.
-        weight_decay: for matrices and embeddings; biases, norms and scales are never decayed.
-        beta1: decay of the average of gradients.
-        beta2: decay of the average of their squares.
+        weight_decay: for matrices and embeddings; biases, norms and scales are not decayed.
+        beta1: decay of the mean of gradients.
+        beta2: decay of the mean of squared gradients.
         epsilon: added to the root of the latter.
     """
 
@@ -38,7 +42,7 @@ class AdamWConfig(Config):
 
 
 class MuonConfig(Config):
-    """Muon for the matrices inside the blocks, AdamW for the rest (see `vitral.training.optimizers`).
+    """Muon for the matrices inside the blocks, AdamW for the rest (see `Muon`).
 
     Attributes:
         name: "muon".
@@ -56,7 +60,7 @@ class MuonConfig(Config):
 
 
 def _named(data: Any) -> Any:
-    """A table that names no optimizer is about AdamW."""
+    """A table without a name configures AdamW."""
     return {"name": "adamw", **data} if isinstance(data, dict) else data
 
 
@@ -67,21 +71,21 @@ Group = Mapping[str, Any]
 
 
 class Optimizer(ABC):
-    """An optimizer of some parameters.
+    """Base class: an optimizer of some of the parameters.
 
     Attributes:
-        param_groups: parameters ("params") with the numbers they are stepped by, among them "lr", the rate now, and
+        param_groups: parameters ("params") with their hyperparameters, among them "lr", the current learning rate, and
             "peak", the highest.
-        state: what is kept for each parameter, by name.
+        state: the state tensors of each parameter, by name.
     """
 
     def __init__(self, groups: Iterable[Group]) -> None:
-        """Keep the groups; the rates they begin with are their peaks."""
+        """Store the groups; their initial learning rates are the peaks."""
         self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
         self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
 
     def step(self) -> None:
-        """One step from the gradients as they are; parameters without one stay."""
+        """Apply the gradients; parameters without a gradient do not change."""
         with torch.no_grad():
             for group in self.param_groups:
                 parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -90,14 +94,14 @@ class Optimizer(ABC):
 
     @abstractmethod
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Step these parameters of a group."""
+        """Update these parameters of a group."""
 
 
 class AdamW(Optimizer):
-    """All groups need "lr", "weight_decay", "betas" and "eps"."""
+    """AdamW (Loshchilov & Hutter 2019) by PyTorch's fused kernel; groups need "lr", "weight_decay", "betas", "eps"."""
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Step these parameters of a group."""
+        """Update these parameters of a group."""
         for parameter in parameters:
             if not self.state[parameter]:
                 self.state[parameter] |= {
@@ -131,21 +135,21 @@ POLYNOMIALS = (
     (3.50557, -2.62665, 0.52572),
     (2.49012, -1.83428, 0.43683),
 )
-"""(a, b, c) of each iteration: nearest to 1 on what the ones before leave of [0.003, 1] (Amsel et al. 2025)."""
+"""(a, b, c) of each iteration, optimal for what the previous ones leave of [0.003, 1] (Amsel et al. 2025)."""
 MARGIN = 1.01
-"""Rounding must not carry a singular value above 1, where the polynomials are not meant to be used."""
+"""Keeps singular values at most 1 despite rounding: the polynomials are not valid above 1."""
 
 
 def orthogonalise(
     matrices: Float[Tensor, "count rows columns"],
 ) -> Float[Tensor, "count rows columns"]:
-    """Nearly U Vᵀ of every matrix U Σ Vᵀ; no matrix may have more rows than columns.
+    """Approximately U Vᵀ of every matrix U Σ Vᵀ; no matrix may have more rows than columns.
 
-    For X of n rows, A = X Xᵀ and p(A) = a + b A + c A², one iteration is X ← p(A) X. Where columns outnumber rows
-    the factors p are multiplied with each other first, all of them n × n, and with X once at the end.
+    For X with n rows, A = X Xᵀ and p(A) = a + b A + c A², one iteration is X ← p(A) X. For wide matrices the n × n
+    factors p are multiplied first, and with X once at the end.
 
     Args:
-        matrices: of one shape.
+        matrices: matrices of one shape.
     """
     x = matrices / (matrices.norm(dim=(1, 2), keepdim=True) * MARGIN + 1e-7)
     if x.shape[2] == x.shape[1]:
@@ -165,23 +169,31 @@ def orthogonalise(
 
 
 class Muon(Optimizer):
-    """The optimizer of this module's beginning, over parameters that hold one matrix or several stacked ones.
+    """Muon: orthogonalised momentum for the matrices inside the blocks (Jordan et al. 2024).
 
-    The group needs "lr", "momentum" and "weight_decay".
+    For a matrix W with gradient G, at every step:
+
+        B ← μ B + (1 - μ) G,   N = (1 - μ) G + μ B          momentum, Nesterov's form
+        O ≈ U Vᵀ of N = U Σ Vᵀ                              all singular values about 1
+        W ← W - η √max(1, rows / columns) O
+
+    Odd polynomials σ ← a σ + b σ³ + c σ⁵ drive the singular values to 1 with matrix products alone. All matrices of one
+    shape are orthogonalised together, so that a model of many small matrices costs a few large products. A parameter
+    contains one matrix or several stacked ones. The group needs "lr", "momentum" and "weight_decay".
     """
 
     def __init__(self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], **numbers: float) -> None:
-        """Keep what is to be optimised.
+        """Store the parameters.
 
         Args:
-            stacked: each parameter, with the numbers of rows of the matrices it stacks.
-            numbers: the group's. A step moves a square matrix by about "lr" in every direction.
+            stacked: each parameter, with the numbers of rows of its stacked matrices.
+            numbers: the hyperparameters. A step moves a square matrix by about "lr" in every direction.
         """
         self._rows = {parameter: tuple(rows) for parameter, rows in stacked}
         super().__init__([{"params": list(self._rows), **numbers}])
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Step these parameters of a group."""
+        """Update these parameters of a group."""
         by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float]]] = {}
         for parameter in parameters:
             update = self._averaged(parameter, group["momentum"])
@@ -189,15 +201,15 @@ class Muon(Optimizer):
             pieces = (whole.split(self._rows[parameter]) for whole in (parameter, update))
             for weight, piece in zip(*pieces, strict=True):
                 ratio = max(1.0, weight.shape[0] / weight.shape[1])
-                lying = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
-                by_shape.setdefault(tuple(lying[0].shape), []).append((*lying, ratio**0.5))
+                oriented = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
+                by_shape.setdefault(tuple(oriented[0].shape), []).append((*oriented, ratio**0.5))
         for same in by_shape.values():
             directions = orthogonalise(torch.stack([piece for _, piece, _ in same]))
             for (weight, _, factor), direction in zip(same, directions, strict=True):
                 weight.sub_(direction, alpha=group["lr"] * factor)
 
     def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
-        """The gradient, averaged with those before it."""
+        """The gradient with Nesterov momentum."""
         state, gradient = self.state[parameter], parameter.grad
         assert gradient is not None
         if not state:
@@ -207,35 +219,35 @@ class Muon(Optimizer):
 
 
 class Optimizers:
-    """One or several optimizers, each for parameters of its own, used as one."""
+    """Several optimizers of disjoint parameters, used as one."""
 
     def __init__(self, *members: Optimizer) -> None:
-        """Use these as one."""
+        """Combine these optimizers."""
         self.members = members
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """All parts' groups."""
-        return [group for part in self.members for group in part.param_groups]
+        """The groups of all optimizers."""
+        return [group for one in self.members for group in one.param_groups]
 
     def member_of(self, parameter: nn.Parameter) -> Optimizer:
         """The optimizer of a parameter."""
-        return next(part for part in self.members for group in part.param_groups if _is_in(parameter, group["params"]))
+        return next(one for one in self.members for group in one.param_groups if _is_in(parameter, group["params"]))
 
     def step(self) -> None:
         """Apply the gradients."""
-        for part in self.members:
-            part.step()
+        for one in self.members:
+            one.step()
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Remove the gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
 
 
 def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
-    """Names of parameters that are decayed (two axes: matrices, embeddings) and those that are not (the rest)."""
+    """Names of parameters with weight decay (two axes: matrices, embeddings) and without (the rest)."""
     named = list(model.named_parameters())
     return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
 
@@ -259,7 +271,7 @@ def build_optimizer(model: Transformer, config: OptimizerConfig) -> Optimizers:
 
 
 def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
-    """Names of the matrices inside the blocks, with the rows of each where several lie in one parameter."""
+    """Names of the matrices inside the blocks, with the numbers of rows of stacked matrices."""
     found: dict[str, tuple[int, ...]] = {}
     for name, module in model.blocks.named_modules(prefix="blocks"):
         if isinstance(module, MultiHeadAttention):
@@ -270,7 +282,7 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
 
 
 def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> AdamW:
-    """AdamW over all parameters but some, in the two groups of `decay_groups`."""
+    """AdamW for all parameters except some, in the two groups of `decay_groups`."""
     parameters = dict(model.named_parameters())
     decayed, rest = ([parameters[name] for name in names if name not in without] for names in decay_groups(model))
     numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
@@ -292,10 +304,10 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tens
 
 
 def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Put back what `optimizer_tensors` gave.
+    """Restore the state from `optimizer_tensors`.
 
     Raises:
-        UsageError: a tensor for a parameter the model lacks, or of another shape.
+        UsageError: a tensor belongs to no parameter of the model, or has another shape.
     """
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
