@@ -38,7 +38,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     return [
         Section(
             "long-text",
-            f"vitral corpus on {sizes[0] / 1e6:,.0f} MB: tokens, alphabet, duplicates, n-gram lines",
+            f"vitral corpus on {sizes[0] / 1e6:,.0f} MB: tokens, alphabet, duplicates, n-gram baselines",
             (Measurement(OURS, (report,)),),
             unit="MB",
             work=sizes[0] / 1e6,

@@ -172,6 +172,6 @@ class TestRuns:
     def test_it_continues_no_text(self, filling: RunFolder) -> None:
         run = Run(filling.path)
         for write in (lambda: run.generate("a"), lambda: list(run.stream("a")), lambda: run.beam("a")):
-            with pytest.raises(UsageError, match="masked language model") as refused:
+            with pytest.raises(UsageError, match="trained to fill blanks") as refused:
                 write()
             assert "\n" not in str(refused.value)

@@ -96,7 +96,7 @@ def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.Monkey
         configured(training={"minutes": 2, "schedule": schedule, "evaluate_every": 500}), build, 10**6
     ).config.training
     assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
-    with pytest.raises(UsageError, match=r"0\.01 are 2 steps of 0\.25 s; allow more time"):
+    with pytest.raises(UsageError, match=r"0\.01 allow only 2 steps of 0\.25 s; allow more time"):
         resolve_plan(configured(training={"minutes": 0.01}), build, 10**6)
 
 

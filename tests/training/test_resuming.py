@@ -196,7 +196,7 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
     before = sorted(path.name for path in folder.steps.iterdir())
     content = copy.read_text(encoding="utf-8")
     complaints = {
-        content.replace("cat", "act", 1): "is not the one this run began with",
+        content.replace("cat", "act", 1): "is not the one this run was started with",
         content + "é": "é",
     }
     for changed, complaint in complaints.items():
