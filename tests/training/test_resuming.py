@@ -23,7 +23,7 @@ MeasuredIn = Callable[[RunFolder], list[str]]
 
 
 def asks_to_stop(*steps: int, number: int = signal.SIGINT) -> Callable[[Event], None]:
-    """A reporter that presses Ctrl-C (or sends `number`) during these steps, or every step if none is named."""
+    """A callback that presses Ctrl-C (or sends `number`) during these steps, or every step if none is named."""
 
     def callback(event: Event) -> None:
         if event["event"] == "step" and (not steps or event["step"] in steps):
@@ -94,11 +94,11 @@ def test_stopped_by_ctrl_c_in_a_process_of_its_own(
         "import signal, sys, tomllib\n"
         "from pathlib import Path\n"
         "from vitral.training import RunConfig, train\n"
-        "def reporter(event):\n"
+        "def callback(event):\n"
         "    if event['event'] == 'step' and event['step'] == 10:\n"
         "        signal.raise_signal(signal.SIGINT)\n"
         "config = RunConfig.parse(tomllib.loads(Path(sys.argv[1]).read_text(encoding='utf-8')))\n"
-        "train(config, Path(sys.argv[2]), reporter=reporter)\n"
+        "train(config, Path(sys.argv[2]), callback=callback)\n"
         "print('reached the end')\n",
         encoding="utf-8",
     )
