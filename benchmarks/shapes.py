@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from vitral.api import presets
+from vitral import presets
 from vitral.model import ModelConfig
 from vitral.training import RunConfig
 

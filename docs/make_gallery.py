@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from vitral.api.galleries import gallery_pages
+from vitral.lab.examples import find_example, gallery
+from vitral.reports.gallery import gallery_pages
 
 FOLDER = Path(__file__).parent / "gallery"
 
 
 def main() -> None:
     """Write every page; pages of examples that are no more go."""
-    pages = gallery_pages()
+    pages = gallery_pages({name: find_example(name) for name in gallery()})
     FOLDER.mkdir(exist_ok=True)
     for stale in {path.name for path in FOLDER.glob("*.md")} - set(pages):
         (FOLDER / stale).unlink()

@@ -14,14 +14,14 @@ from vitral.studies import study_named, study_names
 FOLDER = Path(__file__).parent / "studies"
 INDEX = """# Studies
 
-What each part of a Transformer does, asked on Shakespeare's complete works. Every page is the report that
-`vitral study NAME` wrote, numbers, figures and verdict; the verdict follows from the numbers by rules
-(`src/vitral/studies/verdict.py`, and each probe's own). Small models, short trainings: what is seen here is seen at
-this size. Two to five studies ran at a time on 2 cores, one thread each, so seconds say little and FLOPs more.
-The same, for a page: `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then
-`python docs/make_studies.py studies/NAME-BUDGET`.
+The effect of each part of a Transformer, measured on Shakespeare's complete works. Each page is the report of
+`vitral study NAME`: numbers, figures and claims. One rule judges all claims (`src/vitral/studies/claims.py`). The
+models are small and the trainings short; the results hold at this size. Two to five studies ran at a time on 2 cores, one
+thread each, so FLOPs are more informative than seconds. To make a page again:
+`VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then `python docs/make_studies.py studies/NAME-BUDGET`.
+The format of a study file is described in [study-files.md](../study-files.md).
 
-| study | question | run at | what was seen first |
+| study | question | run at | main result |
 | --- | --- | --- | --- |
 """
 

@@ -14,7 +14,7 @@ from benchmarks.options import LeftOut, Options
 from benchmarks.processes import cold, finish, last_json, python, read_events, shakespeare_corpus, trained_at
 from benchmarks.recipes import BATCHES, RATES, TARGET, Recipe, fixed, source, strong
 from benchmarks.results import OURS, Goal, Measurement, Section
-from vitral.api import presets
+from vitral import presets
 
 NAMES = ("shakespeare-fast", "fast")
 SOURCE, STRONG = "source", "strong"

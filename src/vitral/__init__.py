@@ -10,29 +10,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vitral.api import Run, check, configure, load, presets, train
     from vitral.attention import attend, attend_traced
+    from vitral.lab import (
+        Run,
+        check,
+        configure,
+        count,
+        exercise,
+        load,
+        presets,
+        resume,
+        study,
+        survey,
+        train,
+    )
 
-__all__ = ["Run", "attend", "attend_traced", "check", "configure", "load", "presets", "train"]
+__all__ = [
+    "Run",
+    "attend",
+    "attend_traced",
+    "check",
+    "configure",
+    "count",
+    "exercise",
+    "load",
+    "presets",
+    "resume",
+    "study",
+    "survey",
+    "train",
+]
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Run": "vitral.api",
-    "check": "vitral.api",
-    "configure": "vitral.api",
-    "load": "vitral.api",
-    "presets": "vitral.api",
-    "train": "vitral.api",
-    "attend": "vitral.attention",
-    "attend_traced": "vitral.attention",
-}
+_ATTENTION = ("attend", "attend_traced")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `import vitral` costs nothing."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'vitral' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module("vitral.attention" if name in _ATTENTION else "vitral.lab"), name)
 
 
 def __dir__() -> list[str]:

@@ -8,9 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from vitral.api.explaining import gallery, preset_model
 from vitral.explain import check, parse_example
+from vitral.lab.examples import gallery, preset_model
 
+COMMANDS = [
+    "demo",
+    "corpus",
+    "count",
+    "train",
+    "resume",
+    "evaluate",
+    "generate",
+    "explain",
+    "exercise",
+    "check",
+    "study",
+    "list",
+    "doctor",
+]
 SETTINGS = [
     *("--set", "model.d_model=12", "--set", "model.num_layers=1", "--set", "model.num_heads=3"),
     *("--set", "model.context_length=11", "--set", "training.steps=4", "--set", "training.evaluate_every=2"),
@@ -27,7 +42,7 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("demo", "corpus", "train", "resume", "count", "evaluate", "generate", "explain", "check", "study"):
+    for command in COMMANDS:
         assert f"  {command}" in done.stdout
 
 
@@ -44,10 +59,15 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
         "explain": "--text --layer --head --query --key --column --block --ending --digits --lang --format --out "
-        "--tiny --exercise --positions --d-model --num-heads --mask --scale --seed --checkpoint --device --dtype",
-        "check": "--fix --out --lang --format --list",
+        "--checkpoint --device --dtype",
+        "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
+        "--lang --format --out",
+        "check": "--fix --out --lang --format",
         "study": "--budget --base --corpus --out --seeds --set",
+        "list": "--format",
+        "doctor": "--format",
     }
+    assert set(expected) == set(COMMANDS)
     for command, options in expected.items():
         told = vitral(command, "--help").out
         found = [word for line in told.splitlines() if line.startswith("  --") for word in line.split()[:1]]
@@ -74,7 +94,7 @@ def test_evaluate(vitral, trained: Path) -> None:
     assert 0 < measures["copying"]["longest"]["length"] < 100
     shown = vitral("evaluate", str(trained), "--no-copying").out
     assert "perplexity" in shown
-    assert "The test loss stands" in shown
+    assert "The test loss is" in shown
 
 
 def test_generate_streams_what_the_library_gives(vitral, trained: Path) -> None:
@@ -84,6 +104,32 @@ def test_generate_streams_what_the_library_gives(vitral, trained: Path) -> None:
     assert vitral("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5").out == text + "\n"
     uncached = vitral("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5", "--no-cache")
     assert uncached.out == text + "\n"
+
+
+def test_generate_streams_whatever_the_options(vitral, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vitral as library
+
+    streamed = []
+    usual = library.Run.stream
+    monkeypatch.setattr(library.Run, "stream", lambda *given, **options: streamed.append(1) or usual(*given, **options))
+    for options in (["--crop"], ["--no-cache"], ["--stop", "e"], ["--greedy"], ["--crop", "--no-cache"]):
+        streamed.clear()
+        told = vitral("generate", str(trained), "--prompt", "a" * 30 if "--crop" in options else "a", *options)
+        assert (told.code, streamed) == (0, [1]), options
+
+
+def test_generate_offers_every_option_of_the_library() -> None:
+    import inspect
+
+    from vitral.cli.generate import generate
+    from vitral.lab import Generation
+
+    offered = {name: each.default for name, each in inspect.signature(generate).parameters.items()}
+    assert set(Generation.model_fields) - set(offered) == {"first_sample"}
+    defaults = Generation().model_dump()
+    differing = {name for name, value in defaults.items() if name in offered and offered[name] != value}
+    assert differing == {"max_tokens", "temperature", "stop"}
+    assert (offered["max_tokens"], offered["temperature"], offered["stop"]) == (400, 0.8, None)
 
 
 def test_generate_in_other_ways(vitral, trained: Path) -> None:
@@ -164,11 +210,11 @@ def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> 
     assert data[0]["first_wrong"]["step"] == "weights"
 
 
-def test_a_tiny_case_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> None:
+def test_an_exercise_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> None:
     sizes = ("--positions", "2", "--d-model", "2", "--seed", "5")
-    assert vitral("explain", "--tiny", *sizes, "--exercise", "sheet.toml").code == 0
+    assert vitral("exercise", "sheet.toml", *sizes).code == 0
     assert "Nothing is claimed" in vitral("check", "sheet.toml").out
-    assert "q = x W^Q" in vitral("explain", "--tiny", *sizes).out
+    assert "q = x W^Q" in vitral("exercise", *sizes).out
     sheet = (tmp_path / "sheet.toml").read_text(encoding="utf-8")
     answers = check(parse_example(sheet, preset_model)).quantities
     for one in answers:
@@ -181,9 +227,38 @@ def test_a_tiny_case_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> No
     assert vitral("check", "solved.toml").code == 0
 
 
-def test_the_gallery_is_listed(vitral) -> None:
-    told = vitral("check", "--list").out
-    assert all(name in told for name in gallery())
+def test_an_exercise_and_its_solution_are_written_together(vitral, tmp_path: Path) -> None:
+    assert vitral("exercise", "sheet.toml", "--out", "solution.html", "--format", "html", "--lang", "pt").code == 0
+    assert '"?"' in (tmp_path / "sheet.toml").read_text(encoding="utf-8")
+    assert '<html lang="pt-BR"' in (tmp_path / "solution.html").read_text(encoding="utf-8")
+
+
+def test_old_spellings_work_and_name_the_new_ones(vitral, tmp_path: Path) -> None:
+    sizes = ("--positions", "2", "--d-model", "2", "--seed", "5")
+    old, new = vitral("explain", "--tiny", *sizes), vitral("exercise", *sizes)
+    assert (old.code, old.out, new.err) == (0, new.out, "")
+    assert old.err.count("\n") == 1
+    assert "vitral exercise" in old.err
+    assert vitral("exercise", "new.toml", *sizes).code == 0
+    assert vitral("explain", "--tiny", *sizes, "--exercise", "old.toml").code == 0
+    assert (tmp_path / "old.toml").read_bytes() == (tmp_path / "new.toml").read_bytes()
+    old, new = vitral("check", "--list"), vitral("list", "examples")
+    assert (old.code, old.out, new.err) == (0, new.out, "")
+    assert "vitral list examples" in old.err
+
+
+def test_everything_with_a_name_is_listed(vitral) -> None:
+    listed = json.loads(vitral("list", "--format", "json").out)
+    names = {kind: [entry["name"] for entry in entries] for kind, entries in listed.items()}
+    assert names["examples"] == list(gallery())
+    assert {"fast", "shakespeare", "demo"} <= set(names["presets"])
+    assert {"sample", "tinyshakespeare"} <= set(names["texts"])
+    assert {"no-attention", "scaling"} <= set(names["studies"])
+    shown = vitral("list").out
+    assert all(name in shown for entries in names.values() for name in entries)
+    assert json.loads(vitral("list", "texts", "--format", "json").out) == {"texts": listed["texts"]}
+    assert vitral("list", "examples").out in shown
+    assert all(name in vitral("list", "studies").out for name in names["studies"])
 
 
 def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:

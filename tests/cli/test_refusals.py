@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 MISTAKES = [
-    ("train nosuch", "no preset, no known text and no file"),
+    ("train nosuch", "not a preset, a known text or a file"),
     ("train shakespear", "did you mean 'shakespeare'"),
     ("train missing.txt", "missing.txt"),
     ("train empty.txt", "empty"),
@@ -48,19 +48,21 @@ MISTAKES = [
     ("explain RUN --text To --layer 9", "no block 9"),
     ("explain RUN --text To --head 9", "no head 9"),
     ("explain RUN --layer x", "--layer x: expected numbers"),
-    ("explain", "say what"),
-    ("explain nowhere", "neither a file nor an example of the gallery"),
+    ("explain", "give one of"),
+    ("exercise --d-model 5 --num-heads 2", "do not divide"),
+    ("exercise --positions 99", "expected 1 to 8"),
+    ("exercise taken/precious.txt", "exists already"),
+    ("list nosuch", "nosuch"),
+    ("generate RUN --stop=", "stop"),
+    ("explain nowhere", "neither a file nor a worked example"),
     ("explain nothing", "not a run"),
     ("explain wrong.toml", "not TOML"),
     ("explain sol-e-lua --head 9", "no head 9; there are 1, counted from 1"),
     ("explain sol-e-lua --query 0", "no query at position 0; there are 2, counted from 1"),
-    ("explain --tiny --d-model 5 --num-heads 2", "do not divide"),
-    ("explain --tiny --positions 99", "expected 1 to 8"),
-    ("explain --tiny --scale cube", "scale"),
-    ("explain --tiny --mask half", "mask"),
-    ("explain --tiny --exercise taken/precious.txt", "exists already"),
+    ("exercise --scale cube", "scale"),
+    ("exercise --mask half", "mask"),
     ("explain sol-e-lua --exercise new.toml", "goes with --tiny"),
-    ("check", "say which examples"),
+    ("check", "name the examples"),
     ("check sol-e-lua --out nothing", "--out goes with --fix"),
     ("check missing.toml", "cannot be read"),
     ("check wrong.toml", "line 1"),
@@ -107,3 +109,10 @@ def test_terminal_escapes_never_reach_the_terminal_raw(vitral, trained: Path) ->
     assert outcome.code == 2
     assert "\x1b" not in outcome.err
     assert "\x1b" not in vitral("train", "\x1b[31mred").err
+
+
+def test_an_old_spelling_refuses_as_the_new_one_after_naming_it(vitral) -> None:
+    outcome = vitral("explain", "--tiny", "--positions", "99")
+    assert outcome.code == 2
+    assert "vitral exercise" in outcome.err.splitlines()[0]
+    assert "expected 1 to 8" in outcome.err.splitlines()[1]

@@ -7,9 +7,9 @@ import pytest
 from mutants import SLIPS, Case, make_case
 from scrambled import make_claims, make_given
 
-from vitral.api.explaining import find_example, gallery, preset_model
 from vitral.explain import Report, Verdict, check, corrected, parse_example, phrases
 from vitral.explain.verdicts import first_wrong, plain, rows, summary
+from vitral.lab.examples import find_example, gallery, preset_model
 
 SAY = phrases("en")
 

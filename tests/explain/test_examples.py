@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from vitral.api.explaining import find_example, gallery, preset_model
 from vitral.attention import attend_traced
 from vitral.core.errors import UsageError
 from vitral.explain import Choice, Example, Tiny, check, parse_example, tiny_example, walk_example
 from vitral.explain.checking import Verdict
+from vitral.lab.examples import find_example, gallery, preset_model
 
 
 def read(text: str) -> Example:

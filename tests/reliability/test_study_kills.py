@@ -10,8 +10,9 @@ import pytest
 
 from tests.reliability.conftest import Tally, measured, scaled
 from tests.reliability.test_kills import ended_within, forked
+from vitral.reports.study import write_report
 from vitral.runs import RunFolder
-from vitral.studies import Study, run_study, write_report
+from vitral.studies import Study, run_study
 from vitral.training import RunConfig
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")

@@ -16,7 +16,7 @@ Made = Callable[..., StudyResult]
 WHOLE = study_named("no-attention")
 FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4]})
 """The study `no-attention` with its first four arms."""
-LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
+BASELINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
 BASE = RunConfig.parse({"model": {"context_length": 7, "d_model": 12, "num_heads": 3}, "training": {"steps": 10}})
 
 
@@ -51,8 +51,8 @@ def made(tmp_path: Path) -> Made:
             seeds=seeds,
             first_seeds=tuple(first_seeds or seeds),
             arms=arms,
-            lines=LINES,
-            curve_baselines=LINES,
+            baselines=BASELINES,
+            curve_baselines=BASELINES,
             corpus={"source": "made-up", "sha256": "ab" * 32},
             environment={"vitral": "0.0", "python": "3"},
             folder=tmp_path,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from vitral.api.comparing import study_at
-from vitral.api.configuring import configure
-from vitral.api.study_costs import study_costs
 from vitral.core.errors import UsageError
 from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.lab import plan_study
+from vitral.lab.configuration import configure
+from vitral.lab.study_plan import study_costs
 from vitral.studies import Study, run_study, study_named, study_names
 from vitral.studies.design import BUDGETS, resolve
 from vitral.studies.probes import PROBES, probe_named
@@ -175,16 +175,16 @@ def test_too_little_disk_is_said_before_anything_is_trained(tiny: RunConfig, tmp
 
 def test_a_budget_is_laid_over_the_studys_base_and_settings_over_it() -> None:
     study = study_named("no-attention")
-    planned = study_at("no-attention", budget="standard", settings=["training.steps=7"])
+    planned = plan_study("no-attention", budget="standard", overrides=[{"training": {"steps": 7}}])
     assert planned.base.training.steps == 7
     assert planned.base.training.evaluate_every == study.budgets["standard"].changes["training"]["evaluate_every"]
     assert planned.out == Path("studies/no-attention-standard")
     assert planned.command == "vitral study no-attention --budget standard --set training.steps=7"
-    given = study_at("no-attention", "demo")
+    given = plan_study("no-attention", "demo")
     assert given.base == configure("demo")
     assert given.budget == "quick"
-    with pytest.raises(UsageError, match="--budget huge: not one of quick, standard, full"):
-        study_at("no-attention", budget="huge")
+    with pytest.raises(UsageError, match="budget huge: not one of quick, standard, full"):
+        plan_study("no-attention", budget="huge")
 
 
 def test_costs_grow_with_the_budget() -> None:

@@ -14,15 +14,20 @@ from vitral.evaluation import NgramBaselines, evaluate_split
 from vitral.figures.sections import Paragraph, Table
 from vitral.model import cost
 from vitral.runs import load_run
-from vitral.studies import ArmResult, RunResult, StudyResult
-from vitral.studies.catalogue.data import DATA, HISTORIES, ONE_PLAY
-from vitral.studies.catalogue.tokens import TOKENS
+from vitral.studies import ArmResult, RunResult, StudyResult, study_named
 from vitral.studies.design import Study, resolve
 from vitral.studies.probes.amounts import AMOUNTS
 from vitral.studies.probes.protocol import Plot, Trained
 from vitral.studies.probes.scaling_fit import SCALING_FIT
 from vitral.studies.probes.text_units import TEXT_UNITS, characters_per_token
 from vitral.training import RunConfig, train
+
+DATA = study_named("data")
+TOKENS = study_named("tokens")
+ONE_PLAY, HISTORIES = (
+    next(list(map(list, arm.changes["corpus"]["passages"])) for arm in DATA.arms if arm.name == name)
+    for name in ("one-play", "one-genre")
+)
 
 SEEDS = (1, 2, 3)
 

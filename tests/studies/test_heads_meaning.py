@@ -19,11 +19,13 @@ from vitral.figures.style import svg_bytes
 from vitral.inspection import BROAD, KINDS
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import LoadedRun, RunFolder
-from vitral.studies.catalogue.heads import HEADS
-from vitral.studies.catalogue.meaning import MEANING
+from vitral.studies import study_named
 from vitral.studies.probes import Exhibit, Plot, Trained, probe_named
 from vitral.studies.probes.meaning import language_of, languages, passage
 from vitral.training import RunConfig
+
+HEADS = study_named("heads")
+MEANING = study_named("meaning")
 
 
 def trained(tiny: RunConfig, changes: Mapping[str, Any] | None = None, tokenizer: Any = None) -> Trained:

@@ -16,13 +16,15 @@ from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
-from vitral.studies.catalogue.mask import MASK
+from vitral.studies import study_named
 from vitral.studies.probes import copying_distance, cost_by_length, cost_shown, uses, uses_shown
 from vitral.studies.probes.flow import Asked, answers, continuing, filling, leak, pooled, spread_windows
 from vitral.studies.probes.linear import PENALTIES, Sample, fit, frequencies, probe, wilson
 from vitral.studies.probes.protocol import Plot, Trained
 from vitral.studies.probes.works import labelled, stretches_of, works_of
 from vitral.training import RunConfig, train
+
+MASK = study_named("mask")
 
 VOCAB, TIME = 7, 13
 
@@ -503,7 +505,7 @@ class TestUses:
         dataset = prepare(config.corpus)
         if text is not None:
             part = Split(np.ones(text, dtype=np.uint16), np.array([[0, text]]))
-            dataset = replace(dataset, parts={**dataset.splits, "test": part})
+            dataset = replace(dataset, splits={**dataset.splits, "test": part})
         fresh = Transformer(config.model, dataset.tokenizer.vocab_size, seed=1).eval()
         run = LoadedRun(RunFolder(Path("no-folder-is-read")), fresh, dataset.tokenizer, config.plain(), 0)
         with pytest.raises(UsageError, match=why):

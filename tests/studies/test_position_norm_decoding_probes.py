@@ -152,7 +152,7 @@ class TestByPosition:
         assert beyond["why"] == "it takes 31 test tokens in a row, and there are 30"
 
     def test_a_text_without_a_whole_window_says_so(self, trained: Trained) -> None:
-        short = replace(trained.dataset, parts=dict(trained.dataset.splits) | {"test": part(CONTEXT)})
+        short = replace(trained.dataset, splits=dict(trained.dataset.splits) | {"test": part(CONTEXT)})
         with pytest.raises(UsageError, match="the test part has no 9 tokens in a row"):
             by_position.measure(replace(trained, dataset=short))
 

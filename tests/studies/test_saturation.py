@@ -17,12 +17,14 @@ from vitral.data import Dataset, Split, prepare
 from vitral.figures.sections import Table
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.runs import load_run
-from vitral.studies.catalogue.scale import SCALE
+from vitral.studies import study_named
 from vitral.studies.design import resolve
 from vitral.studies.probes import saturation, saturation_found
 from vitral.studies.probes.protocol import Exhibit, Plain, Plot, Trained
 from vitral.training import RunConfig
 from vitral.training.train import train
+
+SCALE = study_named("scale")
 
 MODEL = {"context_length": 7, "d_model": 12, "num_layers": 2, "num_heads": 3, "positions": "alibi"}
 

@@ -10,11 +10,13 @@ import torch
 from vitral.attention import scales, steps
 from vitral.core.streams import torch_stream
 from vitral.model import ModelConfig, count_parameters
-from vitral.studies.catalogue.scale import SCALE
+from vitral.studies import study_named
 from vitral.studies.design import resolve
 from vitral.studies.probes import scores, scores_found, sharpness
 from vitral.studies.probes.protocol import Plain, Plot
 from vitral.training import RunConfig
+
+SCALE = study_named("scale")
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from vitral.evaluation import NgramBaselines
 from vitral.figures.sections import Table
 from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
-from vitral.studies import ArmResult, RunResult, StudyResult
-from vitral.studies.catalogue.scaling import SCALING, TEN_TIMES
+from vitral.studies import ArmResult, RunResult, StudyResult, study_named
 from vitral.studies.design import resolve
 from vitral.studies.optimum import contrast, cost_law, optimal_exponents, optimum
 from vitral.studies.probes import scaling_runs
@@ -23,6 +22,9 @@ from vitral.studies.probes.protocol import Plot
 from vitral.studies.probes.scaling_fit import SCALING_FIT
 from vitral.studies.scaling import Estimate, envelope, exponential, fit_law, slope
 from vitral.training import RunConfig
+
+SCALING = study_named("scaling")
+TEN_TIMES = next(arm.changes["model"]["d_model"] for arm in SCALING.arms if arm.name == "ten-times")
 
 E, A, ALPHA, B, BETA = 1.2, 30.0, 0.40, 120.0, 0.42
 SIZES, AMOUNTS = (7e3, 2e4, 5e4, 1.3e5), (1.1e5, 2.3e5, 4.7e5, 1.1e6)

@@ -59,7 +59,7 @@ def test_every_arm_is_trained_from_every_seed(trained: StudyResult) -> None:
         for run in arm.runs:
             assert RunFolder.open(run.path).config["seed"] == run.seed
     assert trained.corpus["sha256"]
-    assert set(trained.lines.orders) == {1, 2, 3, 4, 5, 6}
+    assert set(trained.baselines.orders) == {1, 2, 3, 4, 5, 6}
 
 
 def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
@@ -208,8 +208,8 @@ def test_losses_are_of_the_whole_test_part_though_less_is_measured_while_trainin
     whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
     assert [arm.losses for arm in result.arms] == [arm.losses for arm in whole.arms]
     assert result.arms[0].runs[0].curve[-1][1] != whole.arms[0].runs[0].curve[-1][1]
-    assert result.lines == whole.lines == whole.curve_baselines
-    assert result.curve_baselines != result.lines
+    assert result.baselines == whole.baselines == whole.curve_baselines
+    assert result.curve_baselines != result.baselines
 
 
 def test_what_a_kill_left_of_a_record_is_no_hindrance(tiny: RunConfig, tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from vitral.api.measuring import measure
-from vitral.api.run import Run
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import prepare
 from vitral.evaluation import Masking, evaluate_split
+from vitral.lab.run import Run
 from vitral.runs import RunFolder, load_run
 from vitral.training import RunConfig, TrainingConfig, resume, train
 from vitral.training.config import comparable
@@ -163,15 +162,15 @@ class TestRuns:
         assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
 
     def test_measuring_a_run_measures_blanks_and_compares_them_with_no_line(self, filling: RunFolder) -> None:
-        found = measure(filling.path, "last", device="cpu", dtype="float32", copying=True)
+        found = Run(filling.path, "last").measure()
         logged = filling.metrics("evaluation")[-1]
         assert found.splits["test"].loss == pytest.approx(logged["test_loss"], rel=1e-6)
         assert found.copying is None
-        assert "no n-gram line" in found.standing
+        assert "n-gram baselines do not apply" in found.standing
 
     def test_it_continues_no_text(self, filling: RunFolder) -> None:
         run = Run(filling.path)
         for write in (lambda: run.generate("a"), lambda: list(run.stream("a")), lambda: run.beam("a")):
-            with pytest.raises(UsageError, match="trained to fill blanks") as refused:
+            with pytest.raises(UsageError, match="masked language model") as refused:
                 write()
             assert "\n" not in str(refused.value)

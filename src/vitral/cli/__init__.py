@@ -1,51 +1,72 @@
-"""The command line: parses, prints, exits. Everything heavy is imported inside the commands."""
+"""The command line: parses, prints, exits. One file for each command; everything heavy is imported inside them."""
 
 import io
 import sys
+from collections.abc import Sequence
 
 import typer
 
-from vitral.cli import building, examining, experimenting, explaining, using
+from vitral.cli import (
+    check,
+    corpus,
+    count,
+    demo,
+    doctor,
+    evaluate,
+    exercise,
+    explain,
+    generate,
+    resume,
+    study,
+    train,
+)
+from vitral.cli import list as list_command
 from vitral.cli.complaints import complain
 from vitral.core.errors import VitralError
 
 app = typer.Typer(
     name="vitral",
-    help="Vitral: a small-Transformer laboratory with glass walls.\n\nFrom any text to a trained language model "
-    "that can be sampled, measured, taken apart and explained. Start with: vitral demo",
+    help="Vitral: a small-Transformer laboratory with glass walls.\n\nTrain a language model on any text, then sample "
+    "it, measure it, take it apart and explain it. Start with: vitral demo",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,
+    context_settings={"max_content_width": 100},
 )
 
-for command in (experimenting.demo, building.corpus, building.train, building.resume, building.count):
-    app.command()(command)
 for command in (
-    using.evaluate,
-    using.generate,
-    explaining.explain,
-    explaining.check,
-    experimenting.study,
-    examining.doctor,
+    demo.demo,
+    corpus.corpus,
+    count.count,
+    train.train,
+    resume.resume,
+    evaluate.evaluate,
+    generate.generate,
+    explain.explain,
+    exercise.exercise,
+    check.check,
+    study.study,
+    doctor.doctor,
 ):
     app.command()(command)
+app.command("list")(list_command.list_names)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run a command; an error is one line on stderr and the exit code that belongs to it.
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; an error is one line on stderr and an exit code.
 
-    0 done, 1 a check found something wrong, 2 something given cannot be used, 3 training met a number that is not
-    finite, 4 the disk failed, 130 interrupted before there was anything to save.
+    0 success, 1 a check found something wrong, 2 invalid input, 3 a number in training was not finite, 4 writing to
+    disk failed, 130 interrupted before there was anything to save.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our letters shows "?", not a traceback
+            stream.reconfigure(errors="replace")  # a terminal without these characters shows "?", not a traceback
     sys.exit(run(arguments))
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """Run a command and give its exit code."""
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
     try:
         return int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
     except VitralError as error:
@@ -58,11 +79,11 @@ def run(arguments: list[str] | None = None) -> int:
         complain("interrupted")
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; nothing is left to say
+        sys.stderr.close()  # the reader of the output has gone
         return 0
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # What the argument parser refuses.
-        complain(f"{error.format_message()} (vitral COMMAND --help tells more)")  # pyright: ignore[reportAttributeAccessIssue]
+        # An error of the argument parser.
+        complain(f"{error.format_message()} (see vitral COMMAND --help)")  # pyright: ignore[reportAttributeAccessIssue]
         return int(getattr(error, "exit_code", 2))

@@ -2,19 +2,24 @@
 
 import enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vitral.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vitral.explain import Choice
+
 
 class Format(enum.StrEnum):
-    """How something is printed."""
+    """The form of printed output."""
 
     text = "text"
     json = "json"
 
 
-class Device(enum.StrEnum):
+class DeviceName(enum.StrEnum):
     """Where a model runs."""
 
     auto = "auto"
@@ -23,22 +28,12 @@ class Device(enum.StrEnum):
     mps = "mps"
 
 
-class Dtype(enum.StrEnum):
-    """In which precision a model runs."""
+class Precision(enum.StrEnum):
+    """The number format in which a model runs."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
     float64 = "float64"
-
-
-class Plan(enum.StrEnum):
-    """How a training step is computed."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    compiled_float32 = "compiled-float32"
-    compiled_bfloat16 = "compiled-bfloat16"
 
 
 class Which(enum.StrEnum):
@@ -48,30 +43,82 @@ class Which(enum.StrEnum):
     last = "last"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="Print for people, or JSON for programs.")]
-DeviceOption = Annotated[Device, typer.Option(help="Where the model runs.")]
-DtypeOption = Annotated[Dtype, typer.Option(help="In which precision the model runs.")]
-WhichOption = Annotated[Which, typer.Option("--checkpoint", help="The best on validation, or the last.")]
+class LanguageCode(enum.StrEnum):
+    """The language of an explanation."""
+
+    en = "en"
+    pt = "pt"
+
+
+class Form(enum.StrEnum):
+    """The form of a walkthrough."""
+
+    text = "text"
+    markdown = "markdown"
+    html = "html"
+    json = "json"
+    latex = "latex"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="Output for people (text) or programs (json).")]
+DeviceOption = Annotated[DeviceName, typer.Option(help="Device to run the model on.")]
+DtypeOption = Annotated[Precision, typer.Option(help="Precision to run the model in.")]
+WhichOption = Annotated[
+    Which, typer.Option("--checkpoint", help="Checkpoint with the lowest validation loss (best), or the last one.")
+]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set one value, as in model.d_model=64; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a configuration value, as in model.d_model=64; repeatable."),
 ]
-OutOption = Annotated[Path | None, typer.Option(help="The folder to make; a free one under runs/ if left out.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+CorpusOption = Annotated[
+    str | None, typer.Option("--corpus", help="Text to use instead of the one in the configuration.")
+]
+RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+
+LanguageOption = Annotated[LanguageCode, typer.Option("--lang", help="Language: English or Portuguese.")]
+HeadOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Heads to show, as in 0 or 0,1 or all; worked examples count from 1.  [default: 0 of a run, all of an "
+        "example]"
+    ),
+]
+QueryOption = Annotated[int | None, typer.Option(help="Query position to work through.  [default: the last]")]
+KeyOption = Annotated[int | None, typer.Option(help="Key position to work through.  [default: the most attended]")]
+ColumnOption = Annotated[int | None, typer.Option(help="Feature to work through.  [default: the first]")]
+DigitsOption = Annotated[int, typer.Option(help="Digits after the decimal point.", min=0, max=12)]
+FormOption = Annotated[Form, typer.Option("--format", help="Form of the walkthrough.")]
+FileOption = Annotated[Path | None, typer.Option(help="File to write the walkthrough to.  [default: the screen]")]
 
 
-def planned(plan: Plan | None) -> dict[str, Any]:
-    """The execution plan as a layer of configuration; what was not given stays as it is."""
-    training: dict[str, Any] = {}
-    if plan is Plan.auto:
-        training["plan"] = "auto"
-    elif plan is not None:
-        precise = plan.value.removeprefix("compiled-")
-        training |= {"plan": "as-written", "dtype": precise, "compile": plan.value != precise}
-    return {"training": training}
-
-
-def runtime(device: Device | None, dtype: Dtype | None) -> dict[str, Any]:
-    """Device and precision as a layer of configuration; what was not given stays as it is."""
+def runtime(device: DeviceName | None, dtype: Precision | None) -> dict[str, Any]:
+    """Device and precision as a layer of configuration; an option that was not given changes nothing."""
     given = {"device": device, "dtype": dtype}
     return {"training": {name: value.value for name, value in given.items() if value is not None}}
+
+
+def numbers(option: str, given: str, first: int) -> tuple[int, ...] | None:
+    """Numbers from the command line, counted from 0; None for all.
+
+    Raises:
+        UsageError: not numbers separated by commas.
+    """
+    if given == "all":
+        return None
+    try:
+        return tuple(dict.fromkeys(int(part) - first for part in given.split(",")))
+    except ValueError:
+        raise UsageError(f"{option} {given}: expected numbers as in 0 or 0,1, or all") from None
+
+
+def choice_of(heads: str, query: int | None, key: int | None, column: int | None, first: int) -> "Choice":
+    """The cells to work through; `first` is the number that the user gives to the first position and head.
+
+    Raises:
+        UsageError: heads are not numbers.
+    """
+    from vitral.explain import Choice
+
+    query, key, column = (None if place is None else place - first for place in (query, key, column))
+    return Choice(numbers("--head", heads, first), query, key, column or 0)

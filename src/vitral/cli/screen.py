@@ -1,4 +1,4 @@
-"""What commands print: tables, lines, JSON. Colour and width are rich's business."""
+"""Printing: tables, lines, JSON. Colour and width are left to rich."""
 
 import json
 import sys
@@ -13,13 +13,13 @@ from vitral.figures.text import visible
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that neither guesses colours into text nor reads markup from it; wide where it is no terminal."""
+    """A console that prints text as it is, without markup or highlighting; 120 columns wide if not a terminal."""
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=120)
 
 
 def say(text: str = "") -> None:
-    """Print text, with what could steer a terminal made visible."""
+    """Print text, control characters made visible."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
@@ -30,7 +30,7 @@ def print_json(data: Any) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> Table:
-    """A table whose first `words` columns stand left and whose others, numbers, stand right."""
+    """A table: the first `words` columns are left-aligned, the others (numbers) right-aligned."""
     made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < words else "right", overflow="fold")

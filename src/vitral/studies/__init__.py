@@ -1,29 +1,25 @@
-"""Studies: arms trained from the same seeds on the same batches, statistics, a verdict that follows, a report.
+"""Studies: arms trained from the same seeds on the same batches, measured by probes, judged by one rule.
 
-`design` says what is compared, `catalogue` holds the named studies, `running` trains, `statistics` counts,
-`verdict` concludes by stated rules, `report` writes.
+`design` describes what is compared, `catalogue` contains the named studies, `execution` trains, `measures` keeps what
+probes measure, `claims` judges. The page of a study is `vitral.reports.study`.
 """
 
-from vitral.studies.catalogue import read_study, study_named, study_names
+from vitral.studies.catalogue import study_named, study_names
 from vitral.studies.design import Arm, Study
-from vitral.studies.report import Report, study_sections, write_report
+from vitral.studies.execution import run_study
+from vitral.studies.losses import loss_claims
 from vitral.studies.results import ArmResult, RunResult, StudyResult
-from vitral.studies.running import run_study
-from vitral.studies.verdict import Finding, verdict
+from vitral.studies.study_file import read_study
 
 __all__ = [
     "Arm",
     "ArmResult",
-    "Finding",
-    "Report",
     "RunResult",
     "Study",
     "StudyResult",
+    "loss_claims",
     "read_study",
     "run_study",
     "study_named",
     "study_names",
-    "study_sections",
-    "verdict",
-    "write_report",
 ]

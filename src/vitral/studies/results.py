@@ -1,4 +1,4 @@
-"""What a study measured, as plain data read back from its run folders."""
+"""The results of a study, as plain data read back from its run folders."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ class RunResult:
     Attributes:
         seed: of the run.
         path: the run folder.
-        curve: (step, test loss in nats per token) of every evaluation, on so much of the test part as is measured
-            while training.
+        curve: (step, test loss in nats per token) of every evaluation, on the test tokens that are
+            measured while training.
         train_loss: mean over the batches before the last evaluation, with dropout; None if there was none.
         validation_loss: at the last evaluation; None if there was none.
-        test_loss: of the last step's weights, on all of the test part; None if the run did not get there, or to no
-            finite one.
+        test_loss: of the last step's weights, on the whole test split; None if the run did not finish, or it is not
+            finite.
         seconds: spent in training steps, evaluations not counted.
-        stopped: why there is no result, or None.
-        training_curve: (step, mean of the batches' losses that were logged up to it since the point before).
+        stopped: reason why there is no result, or None.
+        training_curve: (step, mean loss of the batches logged since the previous point).
     """
 
     seed: int
@@ -52,7 +52,7 @@ class ArmResult:
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         runs: one for each seed.
-        factor: what a loss in nats per token is multiplied by to be in the study's unit.
+        factor: of the study's unit: a loss in nats per token times it is in that unit.
     """
 
     arm: Arm
@@ -90,14 +90,14 @@ class StudyResult:
         seeds: of the runs, in order.
         first_seeds: those the study began with; the others were added when these results were there to be seen.
         arms: the base first.
-        lines: what counting n-grams achieves on the same test part.
-        curve_lines: the same on so much of it as is measured while training.
-        corpus: what the runs record of the text.
-        environment: what the runs record of the machine.
-        folder: where everything lies.
-        budget: it was run at; None for a study of one size.
-        measured: by probe, what it found: of a run probe arm -> seed -> data, of a study probe the data, None if none.
-        unmeasured: by probe, what it could not measure and why.
+        baselines: n-gram baselines on the same test split.
+        curve_baselines: n-gram baselines on the tokens that are measured while training.
+        corpus: the runs' record of the text.
+        environment: the runs' record of the machine.
+        folder: of the study.
+        budget: of the study; None for a study of one size.
+        measured: by probe: of a run probe arm -> seed -> data, of a study probe the data or None.
+        unmeasured: by probe, the reasons why measurements are missing.
     """
 
     study: Study
@@ -105,7 +105,7 @@ class StudyResult:
     seeds: tuple[int, ...]
     first_seeds: tuple[int, ...]
     arms: tuple[ArmResult, ...]
-    lines: NgramBaselines
+    baselines: NgramBaselines
     curve_baselines: NgramBaselines
     corpus: Mapping[str, Any]
     environment: Mapping[str, Any]
@@ -118,18 +118,18 @@ class StudyResult:
         """The arm of this name."""
         return next(arm for arm in self.arms if arm.arm.name == name)
 
-    def line(self, order: int) -> float:
-        """An n-gram line in the study's unit."""
-        return self.lines.orders[order] * self.arms[0].factor
+    def baseline(self, order: int) -> float:
+        """The loss of an n-gram baseline in the study's unit."""
+        return self.baselines.orders[order] * self.arms[0].factor
 
 
 def run_path(out: Path, arm: str, seed: int) -> Path:
-    """Where the run of an arm and a seed lies in a study's folder."""
+    """The run folder of an arm and a seed in a study's folder."""
     return out / "arms" / arm / f"seed-{seed}"
 
 
 def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
-    """What the metrics of a run folder say about it."""
+    """The result of a run, from the metrics in its folder."""
     metrics = RunFolder.open(path).metrics()
     evaluations = [event for event in metrics if event["event"] == "evaluation"]
     curve = tuple((event["step"], event["test_loss"]) for event in evaluations if event.get("test_loss") is not None)
@@ -154,7 +154,7 @@ def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
 
 
 def _training_curve(metrics: Sequence[Mapping[str, Any]], steps: int) -> tuple[tuple[int, float], ...]:
-    """The losses of the batches that were logged, averaged over CURVE_POINTS equal stretches."""
+    """The logged losses of batches, averaged over CURVE_POINTS equal segments."""
     logged: dict[int, list[float]] = {}
     for event in metrics:
         if event["event"] == "step" and math.isfinite(event["loss"]):
@@ -164,7 +164,7 @@ def _training_curve(metrics: Sequence[Mapping[str, Any]], steps: int) -> tuple[t
 
 
 def _seconds(metrics: Sequence[Mapping[str, Any]], resolved: ResolvedArm) -> float:
-    """Time in training steps, from the speed of every logged stretch; right for a resumed run too."""
+    """Time in training steps, from the logged speeds; right for a resumed run too."""
     training, before, seconds = resolved.config.training, 0, 0.0
     tokens = training.accumulation * training.batch_size * resolved.config.model.context_length
     for event in metrics:

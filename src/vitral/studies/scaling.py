@@ -1,42 +1,48 @@
-"""Scaling laws: how the loss falls with parameters, tokens and compute, fitted to runs, and how sure that is.
+"""Scaling laws: how the loss falls with parameters, tokens and compute, fitted to runs, with intervals.
 
-One form serves them all, a floor and one falling power for each quantity: L(x, y) = E + A/x^a + B/y^b. With N and D
-it is Hoffmann et al. 2022, equation 2; with one quantity and no floor it is Kaplan et al. 2020, equations 1.1 to 1.3,
-where A/x^a is written (x_c/x)^a. The logarithm of the loss is fitted by least squares, since runs scatter by a share of
-their loss rather than by so many nats; Hoffmann et al. minimise a Huber loss of the same residuals (equation 3), which
-matters where some runs have gone wrong, and there those are left out before. Beside the sum stands the product
-L = E + A/(x^a y^b), in which no quantity runs short without the other: the simplest law with an interplay of the two.
+The sum is L = E + Σ A_k / x_k^a_k: with N and D it is Hoffmann et al. 2022, equation 2; with one quantity and no floor
+it is Kaplan et al. 2020, equations 1.1 to 1.3, where A/x^a is written (x_c/x)^a. The product is L = E + A / Π x_k^a_k.
+Both are fitted by least squares on log L, since runs scatter by a share of their loss. Hoffmann et al. minimise a Huber
+loss of the same residuals (equation 3), which matters where some runs have failed; failed runs are left out before.
+
+Every fitted number is a `UFloat` of the package `uncertainties`: it knows how it depends on the others of its fit, so
+numbers derived from it have the error of linear propagation (the delta method). Intervals are Student's.
 """
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy import optimize, stats
+from uncertainties import ufloat, umath
 
 from vitral.core.errors import UsageError
-from vitral.studies.statistics import CONFIDENCE
+from vitral.studies.claims import LEVEL
 
 DETERMINED = 0.5
-"""An exponent is determined if its interval reaches no further than this share of it to either side."""
-_EXPONENTS = (0.1, 0.3, 0.7)
-_FLOORS = (0.3, 0.7)
-_BOUNDS = (1e-4, 6.0)
+"""An exponent is determined if its interval extends at most this share of its value to either side."""
+EXPONENTS = (1e-4, 6.0)
+"""Range in which exponents are searched."""
+_FIRST_EXPONENTS = (0.1, 0.3, 0.7)
+_FIRST_FLOORS = (0.3, 0.7)
+_LARGEST_LOG = 40.0
 _NO_FLOOR = 1e-3
 _SINGULAR = 1e-14
+
+Cost = tuple[float, float]
+"""κ and γ of FLOPs per token = κ N^γ, see `cost_law`."""
+Runs = Mapping[str, Sequence[float]]
+Uncertain = Any
+"""A `UFloat`; its operators are added at run time, so type checkers do not know them."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A fitted number and its confidence interval.
-
-    Attributes:
-        value: of the best fit.
-        low: lower end; minus infinity where the runs set none.
-        high: upper end; infinity where the runs set none.
-    """
+    """A number with its confidence interval; the ends are infinite where the runs do not bound it."""
 
     value: float
     low: float
@@ -44,200 +50,191 @@ class Estimate:
 
     @property
     def determined(self) -> bool:
-        """Whether the interval is narrow enough for the number to mean something: the rule of DETERMINED."""
+        """Whether the interval extends at most the share DETERMINED of the value to either side."""
         return max(self.high - self.value, self.value - self.low) <= DETERMINED * abs(self.value)
+
+    def exp(self) -> "Estimate":
+        """The exponential of a logarithm, within the range of a float."""
+        return Estimate(*(math.exp(min(700.0, max(-700.0, end))) for end in (self.value, self.low, self.high)))
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted law: L = E + Σ A_k / x_k^a_k, or with one term for all, L = E + A / Π x_k^a_k.
+    """A fitted law.
 
     Attributes:
-        names: of the quantities x_k, in order.
-        product: whether one term holds all quantities.
-        centres: geometric mean of each quantity over the runs; the fit is made about it.
-        theta: log E if there is a floor; then of each term the log of its value at the centres, and its exponents.
-        covariance: of theta, `[parameters, parameters]`.
-        floor: whether there is an E above zero.
+        product: whether one term contains all quantities.
+        exponents: a_k by name of the quantity.
+        log_coefficients: log A_k by name; in a product the same number for all.
+        log_floor: log E; None without a floor.
         spread: standard deviation of the residuals of log L, with `freedom` as divisor.
-        freedom: runs minus parameters.
-        residuals: measured minus fitted log L, run by run.
+        freedom: runs minus fitted numbers.
+        residuals: measured minus fitted log L, by run.
     """
 
-    names: tuple[str, ...]
     product: bool
-    centres: tuple[float, ...]
-    theta: Float[np.ndarray, " parameters"]
-    covariance: Float[np.ndarray, "parameters parameters"]
-    floor: bool
+    exponents: Mapping[str, Uncertain]
+    log_coefficients: Mapping[str, Uncertain]
+    log_floor: Uncertain | None
     spread: float
     freedom: int
     residuals: tuple[float, ...]
 
     def exponent(self, name: str) -> Estimate:
-        """The exponent of one quantity; without bounds where the fit ended at the edge of what was searched."""
-        place = self.place(name)
-        value = float(self.theta[place])
-        if not 2 * _BOUNDS[0] < value < _BOUNDS[1] / 2:
-            return Estimate(value, -math.inf, math.inf)
-        gradient = np.zeros(len(self.theta))
-        gradient[place] = 1
-        return self.linear(value, gradient)
-
-    def constant(self, name: str) -> Estimate:
-        """x_c of (x_c/x)^a, the value at which this term of a sum would be one of the unit the losses are in.
-
-        The interval is symmetric on a logarithmic scale.
-        """
-        return exponential(self.log_constant(name))
-
-    def log_constant(self, name: str) -> Estimate:
-        """Log x_c of (x_c/x)^a."""
-        place = self.place(name)
-        log_term, exponent = float(self.theta[place - 1]), float(self.theta[place])
-        gradient = np.zeros(len(self.theta))
-        gradient[place - 1], gradient[place] = 1 / exponent, -log_term / exponent**2
-        centre = math.log(self.centres[self.names.index(name)])
-        return self.linear(log_term / exponent + centre, gradient)
+        """The exponent a_k; without bounds where the fit ended at the edge of the search."""
+        exponent, (low, high) = self.exponents[name], EXPONENTS
+        at_edge = not 2 * low < exponent.n < high / 2
+        return Estimate(exponent.n, -math.inf, math.inf) if at_edge else self.estimate(exponent)
 
     def coefficient(self, name: str) -> Estimate:
-        """A of A/x^a, a term of a sum; the interval is symmetric on a logarithmic scale."""
-        return exponential(self.log_coefficient(name))
+        """A_k of A_k / x^a_k; the interval is symmetric on a logarithmic scale."""
+        return self.estimate(self.log_coefficients[name]).exp()
 
-    def log_coefficient(self, name: str) -> Estimate:
-        """Log A of A/x^a, a term of a sum."""
-        place = self.place(name)
-        centre = math.log(self.centres[self.names.index(name)])
-        gradient = np.zeros(len(self.theta))
-        gradient[place - 1], gradient[place] = 1, centre
-        return self.linear(float(self.theta[place - 1] + self.theta[place] * centre), gradient)
+    def constant(self, name: str) -> Estimate:
+        """x_c of (x_c/x)^a, a term of a sum; the interval is symmetric on a logarithmic scale."""
+        return self.estimate(self.log_constant(name)).exp()
+
+    def log_constant(self, name: str) -> Uncertain:
+        """Log x_c of (x_c/x)^a."""
+        return self.log_coefficients[name] / self.exponents[name]
 
     def worth(self, name: str, other: str) -> Estimate:
-        """By how much `other` must be multiplied to do what doubling `name` does, in a product: 2^(a/b).
-
-        The interval is symmetric on a logarithmic scale (delta method).
-        """
-        place, below = self.place(name), self.place(other)
-        ratio = float(self.theta[place] / self.theta[below])
-        gradient = np.zeros(len(self.theta))
-        gradient[place], gradient[below] = 1 / self.theta[below], -ratio / self.theta[below]
-        return exponential(self.linear(ratio * math.log(2), gradient * math.log(2)))
+        """The factor of `other` that lowers a product as much as doubling `name`: 2^(a/b)."""
+        return self.estimate(self.exponents[name] / self.exponents[other] * math.log(2)).exp()
 
     @property
     def irreducible(self) -> Estimate | None:
-        """E; None where the runs show none above zero."""
-        if not self.floor:
-            return None
-        gradient = np.zeros(len(self.theta))
-        gradient[0] = 1
-        return exponential(self.linear(float(self.theta[0]), gradient))
+        """The floor E; None where the runs show none above zero."""
+        return None if self.log_floor is None else self.estimate(self.log_floor).exp()
 
-    def loss(self, quantities: Mapping[str, float]) -> float:
-        """The fitted loss at one place."""
-        return bounded_exp(float(self._at(quantities)[0][0]))
+    def log_loss(self, at: Mapping[str, float]) -> Uncertain:
+        """The log of the fitted loss at one value of each quantity."""
+        drops = {name: exponent * math.log(at[name]) for name, exponent in self.exponents.items()}
+        if self.product:
+            terms = [next(iter(self.log_coefficients.values())) - sum(drops.values())]
+        else:
+            terms = [self.log_coefficients[name] - drop for name, drop in drops.items()]
+        terms += [] if self.log_floor is None else [self.log_floor]
+        top = max(term.n for term in terms)
+        total: Uncertain = sum(umath.exp(term - top) for term in terms)  # pyright: ignore[reportAttributeAccessIssue]
+        return umath.log(total) + top  # pyright: ignore[reportAttributeAccessIssue]
 
-    def predict(self, quantities: Mapping[str, float], confidence: float = CONFIDENCE) -> Estimate:
-        """The loss of one new run, and the interval that would hold it so often if the law holds there.
+    def loss(self, at: Mapping[str, float]) -> float:
+        """The fitted loss at one value of each quantity."""
+        return math.exp(self.log_loss(at).n)
 
-        The interval is that of a new observation: the fit's own uncertainty (delta method) and one run's scatter.
-        """
-        logs, jacobian = self._at(quantities)
-        variance = self.spread**2 + float(jacobian[0] @ self.covariance @ jacobian[0])
-        half = _quantile(self.freedom, confidence) * math.sqrt(variance)
-        middle = float(logs[0])
-        return Estimate(bounded_exp(middle), bounded_exp(middle - half), bounded_exp(middle + half))
+    def predict(self, at: Mapping[str, float]) -> Estimate:
+        """The loss of one new run: its interval has the fit's uncertainty and the scatter of one run."""
+        return self.estimate(self.log_loss(at), self.spread).exp()
 
-    def linear(self, value: float, gradient: Float[np.ndarray, " parameters"]) -> Estimate:
-        """A number made of theta with Student's interval, from its derivative by theta."""
-        variance = max(0.0, float(gradient @ self.covariance @ gradient))
-        half = _quantile(self.freedom, CONFIDENCE) * math.sqrt(variance)
-        return Estimate(value, value - half, value + half)
-
-    def place(self, name: str) -> int:
-        """Where in theta the exponent of a quantity stands."""
-        index = self.names.index(name)
-        return int(self.floor) + 1 + (index if self.product else 2 * index)
-
-    def _at(
-        self, quantities: Mapping[str, float]
-    ) -> tuple[Float[np.ndarray, " runs"], Float[np.ndarray, "runs parameters"]]:
-        """The log of the loss at one place, and its derivative."""
-        pairs = zip(self.names, self.centres, strict=True)
-        logs = np.array([[math.log(quantities[name] / centre) for name, centre in pairs]])
-        return _log_loss(self.theta, logs, self.floor, self.product)
+    def estimate(self, value: Uncertain, scatter: float = 0.0) -> Estimate:
+        """The value with Student's interval of confidence 1 - LEVEL, `scatter` added to its error."""
+        half = float(stats.t.ppf(1 - LEVEL / 2, self.freedom)) * math.hypot(value.s, scatter)
+        return Estimate(value.n, value.n - half, value.n + half)
 
 
-def fit_law(
-    quantities: Mapping[str, Sequence[float]], losses: Sequence[float], *, floor: bool = True, product: bool = False
-) -> Fit:
-    """Fit L = E + Σ A_k / x_k^a_k to runs by least squares on log L, from several starts.
+def fit_law(quantities: Runs, losses: Sequence[float], *, floor: bool = True, product: bool = False) -> Fit:
+    """Fit a law to runs by least squares on log L, from several starts.
 
     Where the best floor is as good as zero, the law is fitted again without one.
 
     Args:
         quantities: name -> its value in each run, above zero.
         losses: of the runs, above zero.
-        floor: whether there may be a loss that nothing gets below.
+        floor: whether the law may have a floor E.
         product: one term for all quantities, E + A / Π x_k^a_k, rather than one for each.
 
     Raises:
-        UsageError: not more runs than parameters, a quantity with fewer than two values (three with a floor), or a
+        UsageError: not more runs than fitted numbers, a quantity with fewer than two values (three with a floor), or a
             number that is not above zero.
     """
     names, logs = tuple(quantities), _checked(quantities, losses, floor, product)
-    target = np.log(np.asarray(losses, dtype=np.float64))
-    centres = logs.mean(axis=0)
-    shifted = logs - centres
-    theta = min(
-        (_descend(start, shifted, target, floor, product) for start in _starts(target, len(names), floor, product)),
-        key=lambda found: found[0],
-    )[1]
-    fitted, jacobian = _log_loss(theta, shifted, floor, product)
+    target, centre = np.log(np.asarray(losses, dtype=np.float64)), logs.mean(axis=0)
+    law = _Law(logs - centre, floor, product)
+    theta = law.fit(target)
+    fitted, jacobian = law(theta)
     if floor and float(jacobian[:, 0].max()) < _NO_FLOOR:
         return fit_law(quantities, losses, floor=False, product=product)
-    residuals = target - fitted
-    freedom = len(target) - len(theta)
-    variance = float(residuals @ residuals) / freedom
+    residuals, freedom = target - fitted, len(target) - len(theta)
+    spread = math.sqrt(float(residuals @ residuals) / freedom)
+    numbers = _uncertain(theta, jacobian, spread)
+    exponents = numbers[law.exponents]
+    levels = numbers[law.levels] + law.parts.T @ (exponents * centre)
     return Fit(
-        names=names,
         product=product,
-        centres=tuple(np.exp(centres).tolist()),
-        theta=theta,
-        covariance=variance * _inverse(jacobian.T @ jacobian),
-        floor=floor,
-        spread=math.sqrt(variance),
+        exponents=dict(zip(names, exponents, strict=True)),
+        log_coefficients=dict(zip(names, law.parts @ levels, strict=True)),
+        log_floor=numbers[0] if floor else None,
+        spread=spread,
         freedom=freedom,
         residuals=tuple(residuals.tolist()),
     )
 
 
-def envelope(compute: Sequence[float], losses: Sequence[float]) -> list[int]:
-    """The runs that no run of as little compute beats, by rising compute.
+class _Law:
+    """The log of L as a function of theta: log E if there is a floor, then of each term its log and its exponents."""
 
-    >>> envelope([1.0, 2.0, 3.0, 2.0], [3.0, 2.0, 2.5, 2.9])
-    [0, 1]
-    """
-    best, found = math.inf, []
-    for index in sorted(range(len(losses)), key=lambda run: (compute[run], losses[run])):
-        if losses[index] < best:
-            best = losses[index]
-            found.append(index)
-    return found
+    def __init__(self, logs: Float[np.ndarray, "runs names"], floor: bool, product: bool) -> None:
+        num, first = logs.shape[1], int(floor)
+        self.logs, self.floor = logs, floor
+        self.parts = np.ones((num, 1)) if product else np.eye(num)
+        self.levels = np.array([first] if product else range(first, first + 2 * num, 2))
+        self.exponents = np.arange(first + 1, first + 1 + num) if product else self.levels + 1
+
+    def __call__(self, theta: Float[np.ndarray, " numbers"]) -> tuple[np.ndarray, Float[np.ndarray, "runs numbers"]]:
+        """Log L of every run and its derivative by theta: by the log of a term it is the term's share of the loss."""
+        terms = theta[self.levels] - (self.logs * theta[self.exponents]) @ self.parts
+        if self.floor:
+            terms = np.concatenate([np.full((len(terms), 1), theta[0]), terms], axis=1)
+        top = terms.max(axis=1, keepdims=True)
+        shares = np.exp(terms - top)
+        total = shares.sum(axis=1, keepdims=True)
+        shares /= total
+        jacobian = np.empty((len(terms), len(theta)))
+        jacobian[:, : int(self.floor)] = shares[:, : int(self.floor)]
+        jacobian[:, self.levels] = shares[:, int(self.floor) :]
+        jacobian[:, self.exponents] = -(shares[:, int(self.floor) :] @ self.parts.T) * self.logs
+        return (top + np.log(total))[:, 0], jacobian
+
+    def fit(self, target: Float[np.ndarray, " runs"]) -> Float[np.ndarray, " numbers"]:
+        """Theta with the least sum of squares over all starts."""
+        num_names, num_terms = self.parts.shape
+        start = np.zeros(int(self.floor) + num_terms + num_names)
+        high = np.full(len(start), _LARGEST_LOG)
+        low = -high
+        low[self.exponents], high[self.exponents] = EXPONENTS
+        best, cost = start, math.inf
+        floors = _FIRST_FLOORS if self.floor else (0.0,)
+        for share, *exponents in itertools.product(floors, *[_FIRST_EXPONENTS] * num_names):
+            lowest = share * math.exp(float(target.min()))
+            start[: int(self.floor)] = math.log(lowest or 1.0)
+            start[self.levels] = math.log((math.exp(float(target.mean())) - lowest) / num_terms)
+            start[self.exponents] = exponents
+            found = optimize.least_squares(
+                lambda theta: self(theta)[0] - target,
+                start,
+                jac=lambda theta: self(theta)[1],  # pyright: ignore[reportArgumentType]
+                bounds=(low, high),
+                xtol=1e-12,
+                ftol=1e-12,
+                gtol=1e-12,
+                max_nfev=200,
+            )
+            if found.cost < cost:
+                best, cost = found.x, found.cost
+        return best
 
 
-def slope(low: tuple[float, float], high: tuple[float, float]) -> float:
-    """The local exponent -d log L / d log x between two (x, loss): what a power law without a floor would have.
+def _uncertain(theta: Float[np.ndarray, " numbers"], jacobian: Float[np.ndarray, "runs numbers"], spread: float) -> Any:
+    """Theta as correlated `UFloat`s; a direction that the runs do not determine gets a large variance, not none."""
+    values, vectors = np.linalg.eigh(jacobian.T @ jacobian)
+    kept = np.maximum(values, _SINGULAR * max(float(values[-1]), _SINGULAR))
+    errors = np.maximum(spread / np.sqrt(kept), np.finfo(float).tiny)
+    return theta + vectors @ np.array([ufloat(0.0, error) for error in errors.tolist()])
 
-    >>> slope((1.0, 4.0), (4.0, 2.0))
-    0.5
-    """
-    return -math.log(high[1] / low[1]) / math.log(high[0] / low[0])
 
-
-def _checked(
-    quantities: Mapping[str, Sequence[float]], losses: Sequence[float], floor: bool, product: bool
-) -> Float[np.ndarray, "runs quantities"]:
-    """The logarithms of the quantities, run by run."""
+def _checked(quantities: Runs, losses: Sequence[float], floor: bool, product: bool) -> Float[np.ndarray, "runs names"]:
+    """The logarithms of the quantities."""
     table = np.array([list(values) for values in quantities.values()], dtype=np.float64).T
     if table.shape[0] != len(losses) or not (np.isfinite(table).all() and (table > 0).all()):
         raise UsageError("a scaling law needs one positive number of each quantity for each run")
@@ -252,88 +249,89 @@ def _checked(
     return np.log(table)
 
 
-def _log_loss(
-    theta: Float[np.ndarray, " parameters"], logs: Float[np.ndarray, "runs quantities"], floor: bool, product: bool
-) -> tuple[Float[np.ndarray, " runs"], Float[np.ndarray, "runs parameters"]]:
-    """The log of L and its derivative by theta: that of a term's logarithm is the share it has of the loss."""
-    first, num_runs, rest = int(floor), len(logs), theta[int(floor) :]
-    terms = rest[0] - logs @ rest[1:, None] if product else rest[::2] - rest[1::2] * logs
-    if floor:
-        terms = np.concatenate([np.full((num_runs, 1), theta[0]), terms], axis=1)
-    top = terms.max(axis=1, keepdims=True)
-    parts = np.exp(terms - top)
-    total = parts.sum(axis=1, keepdims=True)
-    shares = parts / total
-    jacobian = np.empty((num_runs, len(theta)))
-    jacobian[:, :first] = shares[:, :first]
-    if product:
-        jacobian[:, first] = shares[:, first]
-        jacobian[:, first + 1 :] = -shares[:, first:] * logs
-    else:
-        jacobian[:, first::2] = shares[:, first:]
-        jacobian[:, first + 1 :: 2] = -shares[:, first:] * logs
-    return (top + np.log(total))[:, 0], jacobian
+def cost_law(parameters: Sequence[float], flops_per_token: Sequence[float]) -> Cost:
+    """κ and γ of FLOPs per token = κ N^γ, by least squares on logarithms.
+
+    Large models have κ = 6 and γ = 1 (Kaplan et al. 2020, equation 2.2); in small ones head and attention weigh more.
+
+    Raises:
+        UsageError: fewer than two sizes.
+    """
+    if len(set(parameters)) < 2:
+        raise UsageError("the cost of a token can be fitted to two sizes or more, not to one")
+    slope, level = np.polyfit(np.log(parameters), np.log(flops_per_token), 1).tolist()
+    return math.exp(level), slope
 
 
-def _starts(
-    target: Float[np.ndarray, " runs"], quantities: int, floor: bool, product: bool
-) -> list[Float[np.ndarray, " parameters"]]:
-    """Where to begin: a share of the least loss as floor, the rest divided evenly, exponents of every kind."""
-    starts, middle, terms = [], math.exp(float(target.mean())), 1 if product else quantities
-    for share, *exponents in itertools.product(_FLOORS if floor else (0.0,), *[_EXPONENTS] * quantities):
-        lowest = share * math.exp(float(target.min()))
-        level = math.log((middle - lowest) / terms)
-        first = [math.log(lowest)] if floor else []
-        rest = [level, *exponents] if product else [number for each in exponents for number in (level, each)]
-        starts.append(np.array([*first, *rest]))
-    return starts
+@dataclass(frozen=True)
+class Optimum:
+    """The best use of some compute by a law: parameters N_opt (with interval), tokens D_opt, and the loss there."""
+
+    parameters: Estimate
+    tokens: float
+    loss: float
 
 
-def _descend(
-    start: Float[np.ndarray, " parameters"],
-    logs: Float[np.ndarray, "runs quantities"],
-    target: Float[np.ndarray, " runs"],
-    floor: bool,
-    product: bool,
-) -> tuple[float, Float[np.ndarray, " parameters"]]:
-    """The sum of squares reached from one start, and where; exponents stay above zero."""
-    from scipy.optimize import least_squares
+def optimum(fit: Fit, compute: float, cost: Cost = (6.0, 1.0)) -> Optimum:
+    """N and D of the least fitted loss for so many FLOPs, C = κ N^γ D.
 
-    first = int(floor)
-    exponents = np.arange(first + 1, len(start)) if product else np.arange(first + 1, len(start), 2)
-    low, high = np.full(len(start), -40.0), np.full(len(start), 40.0)
-    low[exponents], high[exponents] = _BOUNDS
-    found = least_squares(
-        lambda theta: _log_loss(theta, logs, floor, product)[0] - target,
-        start,
-        jac=lambda theta: _log_loss(theta, logs, floor, product)[1],  # pyright: ignore[reportArgumentType]
-        bounds=(low, high),
-        xtol=1e-12,
-        ftol=1e-12,
-        gtol=1e-12,
-        max_nfev=200,
-    )
-    return float(found.cost), np.asarray(found.x, dtype=np.float64)
+    With E + A/N^α + B/D^β the derivative is zero at N^(α + γβ) = αA/(γβB) · (C/κ)^β; κ = 6 and γ = 1 give Hoffmann
+    et al. 2022, equation 4.
+
+    Args:
+        fit: a sum in "N" and "D".
+        compute: FLOPs in all.
+        cost: κ and γ, taken as exact.
+    """
+    kappa, gamma = cost
+    alpha, beta, spent = fit.exponents["N"], fit.exponents["D"], math.log(compute / kappa)
+    ratio = umath.log(alpha / (gamma * beta))  # pyright: ignore[reportAttributeAccessIssue]
+    log_n = (ratio + fit.log_coefficients["N"] - fit.log_coefficients["D"] + beta * spent) / (alpha + gamma * beta)
+    parameters = fit.estimate(log_n).exp()
+    log_d = spent - gamma * log_n.n
+    tokens = Estimate(log_d, log_d, log_d).exp().value
+    return Optimum(parameters, tokens, fit.loss({"N": parameters.value, "D": tokens}))
 
 
-def _inverse(information: Float[np.ndarray, "parameters parameters"]) -> Float[np.ndarray, "parameters parameters"]:
-    """The inverse of a symmetric matrix; what it does not determine gets a variance beyond all others, not none."""
-    values, vectors = np.linalg.eigh(information)
-    kept = np.maximum(values, _SINGULAR * max(float(values[-1]), _SINGULAR))
-    return (vectors / kept) @ vectors.T
+def optimal_exponents(fit: Fit, cost: Cost = (6.0, 1.0)) -> tuple[Estimate, Estimate]:
+    """The a and b of N_opt ∝ C^a and D_opt ∝ C^b: β/(α + γβ) and α/(α + γβ)."""
+    alpha, beta = fit.exponents["N"], fit.exponents["D"]
+    total = alpha + cost[1] * beta
+    return fit.estimate(beta / total), fit.estimate(alpha / total)
 
 
-def _quantile(freedom: int, confidence: float) -> float:
-    from scipy import stats
+def contrast(
+    one: Uncertain, two: Uncertain, freedoms: tuple[int, int], confidence: float = 1 - LEVEL
+) -> tuple[Estimate, float]:
+    """A number of one fit against the same of another: Welch 1947, with the freedom of Satterthwaite 1946.
 
-    return float(stats.t.ppf((1 + confidence) / 2, freedom))
+    Args:
+        one: of the first fit.
+        two: of the other fit, made of other runs.
+        freedoms: of both fits.
+        confidence: of the interval.
+
+    Returns:
+        `two` minus `one` with its interval, and the two-sided p value.
+    """
+    gap, errors = two.n - one.n, (one.s, two.s)
+    error = math.hypot(*errors)
+    if not error:
+        return Estimate(gap, gap, gap), 0.0 if gap else 1.0
+    freedom = 1 / sum((part / error) ** 4 / of for part, of in zip(errors, freedoms, strict=True))
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    return Estimate(gap, gap - half, gap + half), 2 * float(stats.t.sf(abs(gap) / error, freedom))
 
 
-def exponential(estimate: Estimate) -> Estimate:
-    """The estimate of a logarithm as one of the number itself."""
-    return Estimate(bounded_exp(estimate.value), bounded_exp(estimate.low), bounded_exp(estimate.high))
+def envelope(compute: Sequence[float], losses: Sequence[float]) -> list[int]:
+    """The runs that no run of as little compute beats, by increasing compute.
 
-
-def bounded_exp(value: float) -> float:
-    """The exponential, kept inside the numbers a file can hold."""
-    return math.exp(min(700.0, max(-700.0, value)))
+    >>> envelope([1.0, 2.0, 3.0, 2.0], [3.0, 2.0, 2.5, 2.9])
+    [0, 1]
+    """
+    best, found = math.inf, []
+    for index in sorted(range(len(losses)), key=lambda run: (compute[run], losses[run])):
+        if losses[index] < best:
+            best = losses[index]
+            found.append(index)
+    return found

@@ -4,19 +4,7 @@ from importlib import import_module
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.studies.probes.protocol import Exhibit, Plot, Probe, RunProbe, Setting, StudyProbe, Trained
-
-__all__ = [
-    "PROBES",
-    "Exhibit",
-    "Plot",
-    "Probe",
-    "RunProbe",
-    "Setting",
-    "StudyProbe",
-    "Trained",
-    "probe_named",
-]
+from vitral.studies.probe import Probe
 
 PROBES: dict[str, str] = {
     "amounts": "amounts",

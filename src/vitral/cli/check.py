@@ -1,0 +1,153 @@
+"""vitral check: the numbers of worked examples compared with the correct ones."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vitral.cli.complaints import complain
+from vitral.cli.options import Format, FormatOption, LanguageCode, LanguageOption
+from vitral.core.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vitral.explain import Report
+    from vitral.explain.phrases import Phrases
+    from vitral.explain.verdicts import Row
+
+FIXABLE = ("rounding", "follows", "wrong")
+STYLES = {"unknown": "dim", "right": "green", "rounding": "yellow", "follows": "yellow", "wrong": "bold red"}
+
+
+def check(
+    examples: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="EXAMPLE.toml|NAME", help="Worked examples, by file or by name (vitral list examples)."),
+    ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Write each corrected example as NAME.fixed.toml.  [default: only report]")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --fix: folder to write to.  [default: beside the example]")
+    ] = None,
+    lang: LanguageOption = LanguageCode.en,
+    format: FormatOption = Format.text,
+    list_: Annotated[bool, typer.Option("--list", hidden=True)] = False,
+) -> None:
+    """Check the numbers of worked examples.
+
+    Reports which number is wrong first, and why.
+
+    Exit code 0 if nothing is worse than rounding, 1 if a number is wrong, 2 if a file cannot be read; the other files
+    are checked all the same.
+    """
+    from vitral.explain import phrases
+
+    if list_:
+        from vitral.cli.list import Kind, list_names
+
+        complain("check --list is now the command: vitral list examples")
+        list_names(Kind.examples)
+        return
+    if not examples:
+        raise UsageError("check: name the examples, by file or by name (vitral list examples)")
+    if out is not None and not fix:
+        raise UsageError("check: --out goes with --fix")
+    say = phrases(lang.value)
+    code = check_all(examples, say, as_json=format is Format.json, fix_into=(fix, out))
+    if code:
+        raise typer.Exit(code)
+
+
+def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tuple[bool, Path | None]) -> int:
+    """Check each example, print the result, and return the exit code.
+
+    An example that cannot be read gets its line on stderr (in JSON, an entry with an error) and the others go on.
+
+    Args:
+        named: files, or names of worked examples.
+        say: the language.
+        as_json: print one list of plain data.
+        fix_into: whether to write the corrected example, and into which folder (beside the file if None).
+    """
+    from vitral.cli.screen import print_json
+    from vitral.cli.screen import say as say_line
+    from vitral.explain import check
+    from vitral.explain.verdicts import plain
+    from vitral.lab.examples import correct, find_example
+
+    data: list[dict[str, Any]] = []
+    code, (fix, folder) = 0, fix_into
+    for place, name in enumerate(named):
+        try:
+            report = check(find_example(name))
+        except UsageError as error:
+            code = max(code, 2)
+            complain(str(error))
+            data.append({"file": name, "error": str(error)})
+            continue
+        code = max(code, int(report.worst in ("follows", "wrong")))
+        data.append(plain(report, say))
+        if not as_json:
+            if place:
+                say_line()
+            print_report(report, say)
+        if not (fix and report.worst in FIXABLE):
+            continue
+        try:
+            corrected = correct(report, folder)
+        except (UsageError, StorageError) as error:
+            code = max(code, error.exit_code)
+            complain(str(error))
+        else:
+            data[-1]["corrected"] = str(corrected)
+            if not as_json:
+                say_line(say("check.fixed", path=corrected))
+    if as_json:
+        print_json(data)
+    return code
+
+
+def print_report(report: "Report", say: "Phrases") -> None:
+    """Print the summary, the first wrong step, a table of the rows that are not right, and their arithmetic."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from vitral.cli.screen import console
+    from vitral.explain.verdicts import first_wrong, rows, summary
+    from vitral.figures.text import visible
+
+    screen = console()
+    name = f"{report.example.path}: " if report.example.path else ""
+    screen.print(Text(visible(f"{name}{report.example.title}"), style="bold"))
+    screen.print(Text(summary(report, say), style=STYLES[report.worst]))
+    problems = list(rows(report, say))
+    if not problems:
+        return
+    first = first_wrong(report, say)
+    if first:
+        screen.print(Text(visible(first), style="bold"))
+    screen.print(_table(problems, say))
+    for row in problems:
+        if row.working:
+            screen.print(Padding(Text(visible(row.working)), (0, 0, 0, 2)))
+
+
+def _table(problems: "list[Row]", say: "Phrases") -> "Table":
+    from rich.text import Text
+
+    from vitral.cli.screen import table
+    from vitral.figures.text import visible
+
+    columns = [say(f"check.{name}") for name in ("step", "place", "claimed", "expected", "verdict", "guess")]
+    made = table("", columns, [], words=6)
+    made.title = None
+    for row in problems:
+        claimed = Text("  ").join(
+            Text(visible(number), style=STYLES[verdict])
+            for number, verdict in zip(row.claimed, row.verdicts, strict=True)
+        )
+        verdict = Text(say(f"check.{row.verdict}"), style=STYLES[row.verdict])
+        made.add_row(row.step, visible(row.where), claimed, "  ".join(row.expected), verdict, visible(row.guess))
+    return made

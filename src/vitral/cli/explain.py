@@ -1,0 +1,102 @@
+"""vitral explain: a computation in numbers, step by step."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vitral.cli.complaints import complain
+from vitral.cli.exercise import exercise as make_exercise
+from vitral.cli.options import (
+    ColumnOption,
+    DeviceName,
+    DeviceOption,
+    DigitsOption,
+    DtypeOption,
+    FileOption,
+    Form,
+    FormOption,
+    HeadOption,
+    KeyOption,
+    LanguageCode,
+    LanguageOption,
+    Precision,
+    QueryOption,
+    Which,
+    WhichOption,
+    choice_of,
+    numbers,
+)
+from vitral.core.errors import UsageError
+
+
+def explain(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="EXAMPLE.toml|NAME|RUN", help="A worked example, by file or name (vitral list examples), or a run."
+        ),
+    ] = None,
+    text: Annotated[str, typer.Option(help="Run only: text the model reads.")] = "To be",
+    layer: Annotated[str, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.")] = "0",
+    head: HeadOption = None,
+    query: QueryOption = None,
+    key: KeyOption = None,
+    column: ColumnOption = None,
+    block: Annotated[
+        bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
+    ] = False,
+    ending: Annotated[
+        bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
+    ] = False,
+    digits: DigitsOption = 3,
+    lang: LanguageOption = LanguageCode.en,
+    format: FormOption = Form.text,
+    out: FileOption = None,
+    checkpoint: WhichOption = Which.best,
+    device: DeviceOption = DeviceName.cpu,
+    dtype: DtypeOption = Precision.float32,
+    tiny: Annotated[bool, typer.Option("--tiny", hidden=True)] = False,
+    exercise: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    positions: Annotated[int, typer.Option(hidden=True)] = 3,
+    d_model: Annotated[int, typer.Option(hidden=True)] = 4,
+    num_heads: Annotated[int, typer.Option(hidden=True)] = 1,
+    mask: Annotated[str, typer.Option(hidden=True)] = "causal",
+    scale: Annotated[str, typer.Option(hidden=True)] = "sqrt",
+    seed: Annotated[int, typer.Option(hidden=True)] = 1,
+) -> None:
+    """Show a computation step by step in numbers.
+
+    The computation is that of a worked example, or of a run on a text.
+
+    Positions, heads and features of a run count from 0, those of a worked example from 1.
+    """
+    from vitral.cli.walkthrough import write_walkthrough
+
+    if (what is None) != tiny:
+        known = "EXAMPLE.toml, the NAME of a worked example (vitral list examples), or RUN"
+        raise UsageError(f"explain: give one of {known}")
+    if exercise is not None and not tiny:
+        raise UsageError("explain: --exercise goes with --tiny; use vitral exercise FILE.toml")
+    if what is None:
+        complain("explain --tiny is now the command: vitral exercise [FILE.toml]")
+        sizes = (positions, d_model, num_heads, mask, scale, seed)
+        shown = (head or "all", query, key, column, digits, lang, format, None if exercise else out)
+        make_exercise(exercise, *sizes, *shown)
+        return
+    is_run = Path(what).is_dir()
+    first = 0 if is_run else 1
+    heads = head if head is not None else ("0" if is_run else "all")
+    choice = choice_of(heads, query, key, column, first)
+    if is_run:
+        from vitral.explain import View
+        from vitral.lab import Run
+
+        view = View(numbers("--layer", layer, 0), choice, block=block, ending=ending, language=lang.value)
+        walkthrough = Run(what, checkpoint.value, device=device.value, dtype=dtype.value).explain(text, view)
+    else:
+        from vitral.explain import walk_example
+        from vitral.lab.examples import find_example
+
+        walkthrough = walk_example(find_example(what), choice, lang.value)
+    write_walkthrough(walkthrough, format, digits, out)

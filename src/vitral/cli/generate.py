@@ -1,0 +1,117 @@
+"""vitral generate: text written by a run."""
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vitral.cli.options import (
+    DeviceName,
+    DeviceOption,
+    DtypeOption,
+    Format,
+    FormatOption,
+    Precision,
+    RunArgument,
+    Which,
+    WhichOption,
+)
+from vitral.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vitral.decoding import Sample
+    from vitral.lab import Run
+
+
+def generate(
+    context: typer.Context,
+    run: RunArgument,
+    prompt: Annotated[str, typer.Option(help="Text to continue.  [default: empty, the beginning of a line]")] = "",
+    max_tokens: Annotated[int, typer.Option(help="Tokens to generate at most.")] = 400,
+    num_samples: Annotated[int, typer.Option("--samples", help="Number of texts to generate.")] = 1,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature: 0 is greedy, lower is less random.")] = 0.8,
+    top_k: Annotated[
+        int | None, typer.Option(help="Top-k sampling: keep the k most probable tokens.  [default: off]")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            help="Nucleus sampling: keep the smallest set of tokens with total probability p.  [default: off]"
+        ),
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Drop tokens below p times the highest probability.  [default: off]")
+    ] = None,
+    repetition_penalty: Annotated[float, typer.Option(help="Penalize repeated tokens; 1 is off.")] = 1.0,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Always take the most probable token; the same as --temperature 0.")
+    ] = False,
+    num_beams: Annotated[
+        int | None,
+        typer.Option("--beams", help="Beam search with this many beams instead of sampling.  [default: off]"),
+    ] = None,
+    length_penalty: Annotated[float, typer.Option(help="Beam search: above 0 favours longer texts.")] = 0.0,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this string; repeatable.  [default: none]")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random choices.")] = 0,
+    crop: Annotated[
+        bool, typer.Option("--crop", help="Shorten a prompt longer than the context to its end.  [default: refuse it]")
+    ] = False,
+    replace: Annotated[
+        str | None,
+        typer.Option(help="Character to put in place of ones the model has never seen.  [default: refuse them]"),
+    ] = None,
+    use_cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values between tokens.")] = True,
+    checkpoint: WhichOption = Which.best,
+    device: DeviceOption = DeviceName.cpu,
+    dtype: DtypeOption = Precision.float32,
+    format: FormatOption = Format.text,
+) -> None:
+    """Generate text with a run."""
+    from vitral.cli.screen import print_json
+    from vitral.lab import Generation, Run
+
+    # The parameters above are named as the fields of Generation.
+    options = {name: value for name, value in context.params.items() if name in Generation.model_fields}
+    options |= {"stop": tuple(stop or ()), "temperature": 0.0 if greedy else temperature}
+    loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value)
+    prompt = _readable(loaded, prompt, replace)
+    if format is Format.text and num_samples == 1 and num_beams is None:
+        _stream(loaded, prompt, options)
+        return
+    samples = loaded.samples([prompt], **options)
+    if format is Format.json:
+        print_json([asdict(sample) for sample in samples])
+    else:
+        _print_samples(samples)
+
+
+def _readable(run: "Run", prompt: str, replacement: str | None) -> str:
+    from vitral.data import UnseenCharacter
+
+    try:
+        ids = run.tokenizer.encode(prompt, replacement=replacement)
+    except UnseenCharacter as error:
+        raise UsageError(f'--prompt: {error}; --replace " " puts a space in its place') from None
+    return prompt if replacement is None else run.tokenizer.decode(ids)
+
+
+def _stream(run: "Run", prompt: str, options: dict[str, Any]) -> None:
+    from vitral.figures.text import visible
+
+    pieces = run.stream(prompt, **options)
+    sys.stdout.write(visible(prompt))
+    for piece in pieces:
+        sys.stdout.write(visible(piece))
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+
+
+def _print_samples(samples: list["Sample"]) -> None:
+    from vitral.cli.screen import say
+
+    for number, sample in enumerate(samples, start=1):
+        if len(samples) > 1:
+            score = "" if sample.score is None else f", log-probability {sample.score:.3f}"
+            say(f"--- {number} of {len(samples)}{score}")
+        say(sample.prompt + sample.text)

@@ -1,0 +1,61 @@
+"""vitral study: variants compared over several seeds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vitral.cli.options import CorpusOption, SetOption
+from vitral.core.errors import UsageError
+
+
+def study(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|MY.toml|list", help="A study's name, a file, or list to list all names."),
+    ],
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="quick (up to 5 minutes on 2 cores), standard (up to 30) or full.  [default: the smallest that the "
+            "study has]"
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--base", help="Preset or configuration of the base model.  [default: the study's own]"),
+    ] = None,
+    text: CorpusOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study.  [default: studies/NAME-BUDGET]")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, as in 1,2,3.  [default: the study's own]")] = None,
+    settings: SetOption = None,
+) -> None:
+    """Compare variants over several seeds.
+
+    The report has intervals and a verdict.
+    The same command continues a study that was stopped.
+    """
+    from vitral.cli.list import print_studies
+    from vitral.cli.progress import live_reporter
+    from vitral.cli.screen import say
+    from vitral.core.config import assignment
+    from vitral.lab import plan_study
+
+    if name == "list":
+        print_studies()
+        return
+    overrides = [assignment(setting) for setting in settings or []]
+    plan = plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
+    with live_reporter() as report:
+        done = plan.run(callback=report)
+    say("verdict:")
+    for finding in done.claims:
+        say(f"  {finding.text}")
+    say(f"report: {done.html}")
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--seeds {text}: expected whole numbers separated by commas, as in 1,2,3") from None

@@ -1,0 +1,103 @@
+"""vitral train: a new run."""
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vitral.cli.options import CorpusOption, DeviceName, Precision, RunFolderOption, SetOption, runtime
+
+
+class StepPlan(enum.StrEnum):
+    """How a training step is executed."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    compiled_float32 = "compiled-float32"
+    compiled_bfloat16 = "compiled-bfloat16"
+
+
+def train(
+    start: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PRESET|CONFIG.toml|TEXT",
+            help="A preset, a configuration file, or a text to train on (vitral list).  [default: sample]",
+        ),
+    ] = None,
+    text: CorpusOption = None,
+    out: RunFolderOption = None,
+    init_from: Annotated[
+        Path | None, typer.Option(help="Run whose weights to start from (fine-tuning).  [default: random weights]")
+    ] = None,
+    settings: SetOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of initial weights, batches and dropout.  [default: that of the configuration]"),
+    ] = None,
+    device: Annotated[
+        DeviceName | None, typer.Option(help="Device to train on.  [default: that of the configuration]")
+    ] = None,
+    dtype: Annotated[
+        Precision | None, typer.Option(help="Precision to train in.  [default: that of the configuration]")
+    ] = None,
+    plan: Annotated[
+        StepPlan | None,
+        typer.Option(
+            help="Precision and compilation of the steps; auto times a few steps and takes the fastest.  [default: "
+            "that of the configuration]"
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Train for this many minutes: as many steps as fit.  [default: 2 for a bare text]"),
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+) -> None:
+    """Train a model on a text."""
+    from vitral.cli.progress import live_reporter, tensorboard_reporter
+    from vitral.core.config import assignment
+    from vitral.lab import configure, free_folder
+    from vitral.training import all_of, train
+
+    overrides: list[dict[str, Any]] = [
+        runtime(device, dtype),
+        _planned(plan),
+        *(assignment(setting) for setting in settings or []),
+    ]
+    if seed is not None:
+        overrides.append({"seed": seed})
+    config = configure(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
+    folder = out or free_folder(start or config.corpus.source)
+    with live_reporter() as report:
+        also = [tensorboard_reporter(folder)] if tensorboard else []
+        train(config, folder, callback=all_of(report, *also), init_from=init_from)
+    finish(folder)
+
+
+def _planned(plan: StepPlan | None) -> dict[str, Any]:
+    training: dict[str, Any] = {}
+    if plan is StepPlan.auto:
+        training["plan"] = "auto"
+    elif plan is not None:
+        precision = plan.value.removeprefix("compiled-")
+        training |= {"plan": "as-written", "dtype": precision, "compile": plan.value != precision}
+    return {"training": training}
+
+
+def finish(run: Path) -> None:
+    """Write the page of a finished run and print what to do next; of a stopped run, only how to continue."""
+    from vitral.cli.screen import say
+    from vitral.runs import RunFolder
+
+    ended = RunFolder.open(run).metrics("end")
+    if ended and not ended[-1]["finished"]:
+        say(f"stopped at step {ended[-1]['step']:,}, saved; continue with: vitral resume {run}")
+        return
+    from vitral.reports.run import write_run_report
+
+    page = write_run_report(run)
+    say(f"report: {page}")
+    say(f'next:   vitral generate {run}    vitral evaluate {run}    vitral explain {run} --text "…"')

@@ -1,0 +1,121 @@
+"""The configuration of a run: preset < TOML file < overrides, parsed into one frozen object."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from vitral.core.config import merge, nearest, read_toml
+from vitral.core.errors import UsageError
+from vitral.data import corpus_names
+from vitral.runs import RunFolder
+from vitral.training import RunConfig
+
+DEFAULT_PRESET = "fast"
+DEFAULT_MINUTES = 2.0
+"""Training time where a bare text is given and nothing else."""
+
+GROWTH: tuple[tuple[float, Mapping[str, Any]], ...] = (
+    (0.5, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512, "context_length": 128}),
+    (5.0, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768, "context_length": 128}),
+    (15.0, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024, "context_length": 256}),
+)
+"""(Minutes, model): the model of the preset `fast` from that training time on (measured: docs/speed.md)."""
+GROWN_TRAINING = {
+    "batch_size": 16,
+    "optimizer": {"learning_rate": 0.04, "momentum": 0.85, "rest": {"learning_rate": 0.02}},
+    "schedule": {"warmup_steps": 20},
+}
+"""Training of the larger models of the preset `fast`."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A configuration by name.
+
+    Attributes:
+        name: what users type.
+        description: one line.
+        vocabulary: nominal number of tokens, to count parameters without a text.
+        run: the configuration as plain data.
+    """
+
+    name: str
+    description: str
+    vocabulary: int
+    run: Mapping[str, Any]
+
+
+def presets() -> dict[str, Preset]:
+    """Every preset by name."""
+    files = [file for file in (resources.files("vitral.lab") / "_presets").iterdir() if file.name.endswith(".toml")]
+    found = {}
+    for file in sorted(files, key=lambda file: file.name):
+        name = file.name.removesuffix(".toml")
+        found[name] = Preset(name, **tomllib.loads(file.read_text(encoding="utf-8")))
+    return found
+
+
+def configure(
+    start: str | None = None,
+    *,
+    corpus: str | None = None,
+    init_from: Path | None = None,
+    minutes: float | None = None,
+    overrides: Sequence[Mapping[str, Any]] = (),
+) -> RunConfig:
+    """The configuration of a run.
+
+    Args:
+        start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset takes precedence.
+        corpus: the text, instead of the one in `start`.
+        init_from: a run; its model and tokenizer are used.
+        minutes: training time; the preset `fast`, also used for a bare text, has a larger model for a longer time.
+        overrides: plain nested data, later over earlier.
+
+    Raises:
+        UsageError: an invalid value or an unknown name, in one line.
+    """
+    training = merge(*overrides).get("training", {})
+    training = training if isinstance(training, Mapping) else {}
+    if minutes is not None and "steps" in training:
+        raise UsageError("minutes: training.steps is given too; give only one of the two")
+    minutes = training.get("minutes", minutes)
+    layers: list[Mapping[str, Any]] = []
+    where = "config"
+    known = presets()
+    if start in known:
+        layers.append(known[start].run)
+    elif start is not None and start.endswith(".toml"):
+        layers.append(read_toml(Path(start)))
+        where = start
+    else:
+        _require_text_or_preset(start, known)
+        layers += [known[DEFAULT_PRESET].run, {"corpus": {"source": start or "sample"}}]
+        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in training else minutes
+    if minutes is not None:
+        is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+        layers += [*(grown(start, minutes, known) if is_number else []), {"training": {"minutes": minutes}}]
+    if init_from is not None:
+        inherited = RunFolder.open(init_from).config
+        layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
+    if corpus is not None:
+        layers.append({"corpus": {"source": corpus}})
+    return RunConfig.parse(merge(*layers, *overrides), where)
+
+
+def grown(start: str | None, minutes: float, known: Mapping[str, Preset]) -> list[Mapping[str, Any]]:
+    """The layers that enlarge the preset `fast` for a longer training time; none for other configurations."""
+    models = [model for least, model in GROWTH if minutes >= least]
+    its_own = (start in known and start != DEFAULT_PRESET) or (start or "").endswith(".toml")
+    return [] if its_own or not models else [{"model": models[-1]}, {"training": GROWN_TRAINING}]
+
+
+def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:
+    if start is None or start in corpus_names() or os.path.lexists(start) or len(Path(start).parts) > 1 or "." in start:
+        return
+    names = {*known, *corpus_names()}
+    raise UsageError(f"{start!r} is not a preset, a known text or a file; {nearest(start, names)}")

@@ -1,0 +1,94 @@
+"""Worked examples by file or by name, their corrected files, and exercises."""
+
+from importlib import resources
+from pathlib import Path
+
+from vitral.core.config import nearest
+from vitral.core.errors import StorageError, UsageError
+from vitral.explain import Example, Report, Tiny, corrected, load_example, parse_example, tiny_example
+from vitral.lab.configuration import configure, presets
+from vitral.model import ModelConfig
+
+
+def gallery() -> dict[str, str]:
+    """The bundled worked examples: their TOML texts by name."""
+    files = [file for file in (resources.files("vitral.explain") / "gallery").iterdir() if file.name.endswith(".toml")]
+    return {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in sorted(files, key=lambda file: file.name)
+    }
+
+
+def find_example(named: str | Path) -> Example:
+    """A worked example by the path of its file, or by its name in the gallery.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    path = Path(named)
+    if _exists(path) or path.suffix == ".toml":
+        return load_example(path, preset_model)
+    known = gallery()
+    if str(named) not in known:
+        raise UsageError(f"{named}: neither a file nor a worked example; {nearest(str(named), known)}")
+    return parse_example(known[str(named)], preset_model, path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False
+
+
+def preset_model(name: str) -> ModelConfig:
+    """The model of a preset.
+
+    Raises:
+        UsageError: there is no such preset.
+    """
+    if name not in presets():
+        raise UsageError(f"preset {name!r}: {nearest(name, presets())}")
+    return configure(name).model
+
+
+def correct(report: Report, folder: Path | None = None) -> Path:
+    """Write the corrected example as NAME.fixed.toml beside the original, or into a folder, and return its path.
+
+    Raises:
+        UsageError: the file exists.
+        StorageError: writing to disk failed.
+    """
+    source = report.example.path or Path("example.toml")
+    target = (folder or source.parent) / f"{source.name.removesuffix('.toml')}.fixed.toml"
+    return write_new(target, corrected(report))
+
+
+def make_exercise(tiny: Tiny, target: Path | None = None) -> Example:
+    """A small exercise to be solved by hand; written to the file `target`, if given, with question marks to fill in.
+
+    Raises:
+        UsageError: an invalid size, or the file exists.
+        StorageError: writing to disk failed.
+    """
+    text = tiny_example(tiny)
+    if target is not None:
+        write_new(target, text)
+    return parse_example(text, preset_model, target)
+
+
+def write_new(target: Path, text: str) -> Path:
+    """Write a new file; an existing one is never overwritten.
+
+    Raises:
+        UsageError: the file exists.
+        StorageError: writing to disk failed.
+    """
+    try:
+        with target.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{target}: exists already and was not overwritten; choose another name") from None
+    except OSError as error:
+        raise StorageError(f"{target}: cannot be written ({error.strerror})") from None
+    return target

@@ -1,0 +1,367 @@
+"""A loaded run: model, tokenizer, folder, and the operations on them."""
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import BeforeValidator
+from torch import Tensor
+
+from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
+from vitral.core.errors import UsageError
+from vitral.core.names import require_known
+from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
+from vitral.decoding.text import check_stop
+from vitral.evaluation import (
+    Copy,
+    Masking,
+    NgramBaselines,
+    SplitLoss,
+    evaluate_split,
+    longest_copy,
+    ngram_baselines,
+    novel_share,
+    rank_among_baselines,
+    training_text,
+)
+from vitral.explain import View, Walkthrough, walk_run
+from vitral.model import ParameterRow, parameter_table
+from vitral.model.selfcheck import check_device
+from vitral.runs import load_run
+from vitral.training import TrainingConfig
+from vitral.training.objectives import masking_of
+
+SAMPLE_TOKENS = 1000
+SAMPLE_TEMPERATURE = 0.8
+NOVEL_LENGTH = 12
+
+
+def _stop_strings(stop: Any) -> Any:
+    if isinstance(stop, str | list | tuple):
+        check_stop(stop)
+    return tuple(stop) if isinstance(stop, list) else stop
+
+
+class Generation(Sampling, GenerateOptions):
+    """Every option of generation, those of `Sampling` and `GenerateOptions` included.
+
+    Attributes:
+        max_tokens: tokens to generate at most.
+        seed: of the random choices.
+        stop: strings; the text ends before the first of them.
+        num_beams: beam search with this many beams instead of sampling; its best `num_samples` texts are returned.
+        length_penalty: of beam search; above 0 favours longer texts.
+    """
+
+    max_tokens: int = 200
+    seed: int = 0
+    stop: Annotated[tuple[str, ...], BeforeValidator(_stop_strings)] = ()
+    num_beams: int | None = None
+    length_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class Copying:
+    """How much of a sample is copied word for word from the training text.
+
+    Attributes:
+        characters: length of the sample.
+        longest: its longest copied piece.
+        novel_share: share of its pieces of `NOVEL_LENGTH` characters that are not in the training text.
+    """
+
+    characters: int
+    longest: Copy
+    novel_share: float
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The measurements of a run.
+
+    Attributes:
+        run: its folder.
+        step: optimizer steps of the checkpoint measured.
+        splits: loss on each whole split.
+        baselines: n-gram baselines of its text.
+        copying: of one sample; None where it was not asked for, or the run is a masked language model.
+        is_masked_lm: whether the losses are of masked positions, which n-gram baselines do not predict.
+    """
+
+    run: str
+    step: int
+    splits: dict[str, SplitLoss]
+    baselines: NgramBaselines
+    copying: Copying | None
+    is_masked_lm: bool = False
+
+    @property
+    def standing(self) -> str:
+        """The test loss compared with the n-gram baselines, as a phrase."""
+        if self.is_masked_lm:
+            return "on masked positions, with context on both sides: n-gram baselines do not apply"
+        return rank_among_baselines(self.splits["test"].loss, self.baselines)
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "run": self.run,
+            "step": self.step,
+            "parts": {name: part.plain() for name, part in self.splits.items()},
+            "ngrams": self.baselines.plain(),
+            "standing": self.standing,
+            "copying": None if self.copying is None else asdict(self.copying),
+        }
+
+
+class Run:
+    """A trained model, loaded.
+
+    Attributes:
+        path: the run's folder.
+        model: the Transformer, in evaluation mode.
+        tokenizer: the run's tokenizer.
+        config: the whole configuration as plain data.
+        step: optimizer steps of the loaded checkpoint.
+    """
+
+    def __init__(
+        self, path: str | Path, which: str = "best", *, device: str = "cpu", dtype: DtypeName = "float32"
+    ) -> None:
+        """Load the "best" or "last" checkpoint of the run at `path`.
+
+        Raises:
+            UsageError: not a run, no whole checkpoint, or a device that is missing or computes wrong numbers.
+        """
+        loaded = load_run(Path(path), which)
+        self.path, self.folder = Path(path), loaded.folder
+        self.tokenizer, self.config, self.step = loaded.tokenizer, loaded.config, loaded.step
+        where = resolve_device(device)
+        if where.type != "cpu":
+            check_device(loaded.model, where)
+        self.model = loaded.model.to(device=where, dtype=weight_dtype(dtype))
+        self._precision = (where, dtype)
+
+    def generate(self, prompt: str = "", **options: Any) -> str:
+        """The prompt and its continuation.
+
+        Args:
+            prompt: text to continue; an empty one starts at the beginning of a line.
+            options: fields of `Generation`, for example `max_tokens=100, temperature=0.8, seed=3`.
+
+        Raises:
+            UsageError: an invalid option, a character the model has never seen, or a prompt that is too long.
+        """
+        return prompt + self.samples([prompt], **options)[0].text
+
+    def samples(self, prompts: Sequence[str], **options: Any) -> list[Sample]:
+        """Continuations of several prompts, `num_samples` of each; with `num_beams`, the best of a beam search.
+
+        Args:
+            prompts: texts to continue; an empty one starts at the beginning of a line.
+            options: fields of `Generation`.
+
+        Raises:
+            UsageError: as for `generate`.
+        """
+        how = self._generation(options)
+        with precision(*self._precision):
+            if how.num_beams is not None:
+                return [sample for prompt in prompts for sample in self._best(prompt, how.num_beams, how)]
+            return generate(
+                self.model,
+                self.tokenizer,
+                prompts,
+                max_tokens=how.max_tokens,
+                sampling=how,
+                seed=how.seed,
+                stop=how.stop,
+                options=how,
+            )
+
+    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
+        """One continuation piece by piece; joined, the text that `generate` adds to the prompt.
+
+        Args:
+            prompt: text to continue; an empty one starts at the beginning of a line.
+            options: fields of `Generation`, except those of several samples and of beam search.
+
+        Raises:
+            UsageError: as for `generate`, before the first piece; or more than one sample is asked for.
+        """
+        how = self._generation(options)
+        if how.num_beams is not None:
+            raise UsageError("num_beams: beam search cannot stream; use samples")
+        pieces = stream(
+            self.model,
+            self.tokenizer,
+            prompt,
+            max_tokens=how.max_tokens,
+            sampling=how,
+            seed=how.seed,
+            stop=how.stop,
+            options=how,
+        )
+        return self._in_precision(pieces)
+
+    def _in_precision(self, pieces: Iterator[str]) -> Iterator[str]:
+        # The precision is global state: it is set for each piece and never left on between them.
+        while True:
+            with precision(*self._precision):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def beam(self, prompt: str = "", *, max_tokens: int = 100, num_beams: int = 4, **options: Any) -> list[Sample]:
+        """The most probable continuations that beam search finds; see `vitral.decoding.beam_search`."""
+        self._require_causal_lm()
+        with precision(*self._precision):
+            return beam_search(
+                self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options
+            )
+
+    def _best(self, prompt: str, num_beams: int, how: Generation) -> list[Sample]:
+        return beam_search(
+            self.model,
+            self.tokenizer,
+            prompt,
+            max_tokens=how.max_tokens,
+            num_beams=num_beams,
+            length_penalty=how.length_penalty,
+            n_best=how.num_samples,
+            stop=how.stop,
+        )
+
+    def _generation(self, options: dict[str, Any]) -> Generation:
+        self._require_causal_lm()
+        return Generation.parse(options, "generate")
+
+    def evaluate(self, *parts: str) -> dict[str, SplitLoss]:
+        """Loss, perplexity, bits per character and per byte on whole splits ("validation" and "test" if none named).
+
+        The loss of a masked language model is that on masked positions (`vitral.evaluation.evaluate_split`).
+
+        Raises:
+            UsageError: an unknown split, or the text is not the one the model was trained on.
+        """
+        dataset = self.dataset()
+        chosen = parts or ("validation", "test")
+        for part in chosen:
+            if part not in dataset.splits:
+                raise UsageError(f"split {part!r} is not one of {', '.join(dataset.splits)}")
+        with precision(*self._precision):
+            return {
+                part: evaluate_split(self.model, dataset.splits[part], self.tokenizer, masking=self._masking)
+                for part in chosen
+            }
+
+    def measure(self, *, copying: bool = True) -> Measures:
+        """Losses on the whole validation and test splits, and how much one sample copies from the training text.
+
+        Raises:
+            UsageError: as for `evaluate`.
+        """
+        splits = self.evaluate("validation", "test")
+        copied = self._copying() if copying and not self.is_masked_lm else None
+        return Measures(str(self.path), self.step, splits, self.ngram_baselines(), copied, self.is_masked_lm)
+
+    def _copying(self) -> Copying:
+        sample = self.samples([""], max_tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE)[0].text
+        trained_on = training_text(self.dataset())
+        novel = novel_share(sample, trained_on, NOVEL_LENGTH) if len(sample) >= NOVEL_LENGTH else 0.0
+        return Copying(len(sample), longest_copy(sample, trained_on), novel)
+
+    @property
+    def is_masked_lm(self) -> bool:
+        """Whether the run was trained to predict masked tokens instead of the next one."""
+        return self._masking is not None
+
+    @property
+    def _masking(self) -> Masking | None:
+        training = TrainingConfig.parse(self.config.get("training", {}), f"{self.path}/config.toml")
+        return masking_of(training.objective, self.tokenizer)
+
+    def _require_causal_lm(self) -> None:
+        if self.is_masked_lm:
+            raise UsageError(
+                f'{self.path}: a masked language model (training.objective = "masked") cannot generate text; '
+                'use a run whose objective is "next-token"'
+            )
+
+    def dataset(self) -> Dataset:
+        """The run's text, tokenized and split as it was in training.
+
+        Raises:
+            UsageError: it cannot be found, or has changed since.
+        """
+        config = CorpusConfig.parse(self.config["corpus"], f"{self.path}/config.toml")
+        dataset = prepare(config, tokenizer=self.tokenizer)
+        if dataset.describe()["sha256"] != self.folder.document("corpus")["sha256"]:
+            raise UsageError(f"{self.path}: the text {config.source!r} is not the one this run was trained on")
+        return dataset
+
+    def ngram_baselines(self) -> NgramBaselines:
+        """The losses of n-gram models on the run's test split."""
+        known = self.folder.document("corpus").get("ngrams")
+        if known is not None:
+            return NgramBaselines.from_plain(known)
+        parts = self.dataset().splits  # stopped before its first evaluation
+        return ngram_baselines(parts["train"], parts["test"], self.tokenizer.vocab_size)
+
+    def encode(self, text: str) -> Tensor:
+        """The text as a batch of one, [1, time], on the model's device."""
+        ids = torch.from_numpy(self.tokenizer.encode(text))
+        return ids[None, :].to(self.model.token_embedding.weight.device)
+
+    def trace(self, text: str, names: Sequence[str] | None = None) -> dict[str, Tensor]:
+        """Every named activation of one forward pass over `text` (or only `names`), each with a leading batch of 1.
+
+        Raises:
+            UsageError: a name no activation has, an unseen character, or a text longer than the context.
+        """
+        if names is not None:
+            require_known(list(names), self.model.config.num_layers)
+        tokens = self.encode(text)
+        if not 1 <= tokens.shape[1] <= self.model.config.context_length:
+            raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
+        return self.model.trace(tokens, None if names is None else list(names))
+
+    def explain(self, text: str, view: View | None = None) -> Walkthrough:
+        """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`."""
+        with precision(*self._precision):
+            return walk_run(self.model, self.tokenizer, text, view, self.path.name)
+
+    def parameters(self) -> list[ParameterRow]:
+        """Every learned tensor with its formula and count."""
+        return parameter_table(self.model.config, self.model.vocab_size)
+
+    def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The events recorded in training, all or those of one kind."""
+        return self.folder.metrics(event)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        measured = [event for event in self.metrics("evaluation") if event["step"] <= self.step]
+        config = self.model.config
+        facts = [
+            ("parameters", f"{sum(row.count for row in self.parameters()):,}"),
+            ("shape", f"{config.num_layers} layers, {config.num_heads} heads, d_model {config.d_model}"),
+            ("context", f"{config.context_length} tokens of {self.model.vocab_size} ({self.tokenizer.name})"),
+            ("step", f"{self.step:,}"),
+        ]
+        if measured:
+            facts.append(("test loss", f"{measured[-1]['test_loss']:.3f} nats per token"))
+        return facts
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"Run({str(self.path)!r}: " + "; ".join(f"{name} {value}" for name, value in self._facts()) + ")"
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
+        return f"<table><caption>{html.escape(str(self.path))}</caption>{rows}</table>"

@@ -1,0 +1,65 @@
+"""The pages of the gallery: each worked example with its verdict, its corrected numbers, and every step."""
+
+from collections.abc import Mapping
+
+from vitral.explain import Example, Report, Verdict, check, phrases, to_sections, walk_example
+from vitral.explain.verdicts import first_wrong, rows, summary
+from vitral.figures.markdown import markdown
+from vitral.figures.sections import Callout, Heading, Preformatted, Section, Table
+
+SAY = phrases("en")
+INDEX = "README.md"
+
+
+def gallery_pages(examples: Mapping[str, Example]) -> dict[str, str]:
+    """The pages of these examples and their index, as Markdown by file name."""
+    reports = {name: check(example) for name, example in examples.items()}
+    pages = {f"{name}.md": _page(name, report) for name, report in reports.items()}
+    return {INDEX: _index(reports), **pages}
+
+
+def _index(reports: dict[str, Report]) -> str:
+    own = [(name, report) for name, report in reports.items() if not report.example.source]
+    others = [(name, report) for name, report in reports.items() if report.example.source]
+    lines = ["# Gallery of worked examples", ""]
+    lines += [
+        "Each can be shown (`vitral explain NAME`) and checked (`vitral check NAME`); the numbers are the tests', too."
+    ]
+    for heading, listed in (
+        ("Ours, to be done by hand", own),
+        ("From course notes, with what is wrong in them", others),
+    ):
+        lines += ["", f"## {heading}", "", "| example | what it is | verdict |", "| --- | --- | --- |"]
+        lines += [f"| [{name}]({name}.md) | {report.example.title} | {_verdict(report)} |" for name, report in listed]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(report: Report) -> str:
+    return SAY(f"check.{report.worst}") if report.worst is not Verdict.wrong else first_wrong(report, SAY)
+
+
+def _page(name: str, report: Report) -> str:
+    example = report.example
+    sections: list[Section] = [Callout(summary(report, SAY))]
+    told = list(rows(report, SAY))
+    if told:
+        columns = tuple(SAY(f"check.{key}") for key in ("step", "place", "claimed", "expected", "verdict", "guess"))
+        lines = tuple(
+            (
+                row.step,
+                row.where,
+                "  ".join(row.claimed),
+                "  ".join(row.expected),
+                SAY(f"check.{row.verdict}"),
+                row.guess,
+            )
+            for row in told
+        )
+        sections.append(Table(first_wrong(report, SAY), columns, lines, prose=tuple(range(1, 6))))
+        sections += [Preformatted("\n".join(row.working for row in told if row.working))]
+    sections += [Heading("The file"), Preformatted(example.text), Heading("Every step")]
+    sections += to_sections(walk_example(example))
+    lead = " ".join(part for part in (example.note, SAY("explain.source", source=example.source)) if part)
+    return markdown(
+        example.title, sections, lead=lead if example.source else example.note, footer=f"vitral check {name}"
+    )

@@ -1,0 +1,83 @@
+"""What a model costs before it is trained: its parameters, operations and bytes."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vitral.figures.sections import Table
+from vitral.model import Cost, ModelConfig, ParameterRow
+
+
+@dataclass(frozen=True)
+class ModelCount:
+    """A model's size and costs.
+
+    Attributes:
+        name: of the preset or configuration.
+        vocab_size: tokens in the vocabulary.
+        config: the model's configuration.
+        batch_size: windows in a batch, for the activations.
+        rows: every learned tensor.
+        cost: totals.
+    """
+
+    name: str
+    vocab_size: int
+    config: ModelConfig
+    batch_size: int
+    rows: list[ParameterRow]
+    cost: Cost
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "name": self.name,
+            "vocab_size": self.vocab_size,
+            "batch_size": self.batch_size,
+            "model": self.config.plain(),
+            "rows": [asdict(row) for row in self.rows],
+            "cost": asdict(self.cost),
+        }
+
+
+def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
+    """The totals as (what, number, how it is counted)."""
+    costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
+    return [
+        (
+            "forward",
+            f"{costs.forward_flops:,} FLOPs per token",
+            "2 per matrix number, 4 context · d_model per attention",
+        ),
+        ("backward", f"{costs.backward_flops:,} FLOPs per token", "twice the forward pass"),
+        (
+            "one training step",
+            f"{(costs.forward_flops + costs.backward_flops) * tokens:.3g} FLOPs",
+            f"{tokens:,} tokens",
+        ),
+        ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
+        ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
+        ("optimizer", _bytes(costs.optimizer_bytes), "AdamW: two averages of 4 bytes each"),
+        ("activations", _bytes(costs.activation_bytes), f"estimate, kept for the backward pass of {tokens:,} tokens"),
+        ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
+    ]
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count} bytes"
+
+
+def parameter_section(rows: list[ParameterRow]) -> Table:
+    """The parameter table with its total."""
+    cells = [
+        (row.name, row.part, " × ".join(str(size) for size in row.shape), row.formula, f"{row.count:,}") for row in rows
+    ]
+    total = sum(row.count for row in rows)
+    return Table(
+        "Every learned tensor",
+        ("name", "part", "shape", "formula", "parameters"),
+        (*cells, ("total", "", "", "", f"{total:,}")),
+        prose=(1, 2, 3),
+    )

@@ -1,0 +1,489 @@
+"""The page of a study: Markdown, one HTML file, a table for programs (CSV), figures."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from vitral.decoding import Sampling, generate
+from vitral.evaluation import NgramBaselines, baseline_name
+from vitral.figures.curves import Curve, band, loss_curves
+from vitral.figures.html import page
+from vitral.figures.intervals import Row, interval_dots
+from vitral.figures.margin import Reference
+from vitral.figures.markdown import markdown
+from vitral.figures.sections import (
+    Callout,
+    Columns,
+    Details,
+    Figure,
+    Heading,
+    Listing,
+    Paragraph,
+    Preformatted,
+    Section,
+    Table,
+)
+from vitral.figures.style import save
+from vitral.figures.text import NONE, SPACE, big, nats, p_text
+from vitral.runs import RunFolder, load_run
+from vitral.runs.files import replace_durably, storage
+from vitral.studies.claims import Interval, Judged, judge
+from vitral.studies.losses import LossClaims, baseline_arm, difference_text, headline, loss_claims, mean_loss
+from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View, is_causal_lm
+from vitral.studies.probes import probe_named
+from vitral.studies.results import ArmResult, RunResult, StudyResult
+
+METHOD = (
+    "Every arm was trained once from each seed. {batches} and began from the same initial numbers wherever their "
+    "shapes agree, so arms are compared seed by seed. Losses are of the test split at the last step; no result was "
+    "selected. Learning rates and the like are the base's: no arm was tuned on its own unless its changes say so. "
+    "Contrasts of losses are one family: paired two-sided t tests with Bonferroni's correction of both the p value and "
+    "the interval, so that an interval excludes zero exactly where p < 0.05. Each probe is a further family, corrected "
+    "in the same way and exploratory. Intervals of single means are 95% Student t intervals. A contrast that is "
+    "undecided is compatible with every difference in its interval."
+)
+MOST_NAMED = 6
+SAME_BATCHES = "Arms of one seed saw the same batches in the same order,"
+OTHER_BATCHES = "Arms of one seed saw the same batches in the same order where their texts and tokens are the same,"
+BASELINES = (
+    "The n-gram baselines are Witten-Bell smoothed counts of the training split, scored on the test split. A model at "
+    "the bigram baseline knows which token follows which; one between the trigram and the 4-gram baseline has learned "
+    "what two to three preceding tokens predict."
+)
+FOLDER = "figures"
+MOST_CURVES = 8
+"""More cannot be told apart."""
+OFTEN = 4
+"""Evaluations that make a curve; where there are fewer, the batches' own losses do."""
+TESTED = (
+    "on so much of the test split as is measured while training. Dotted: n-gram baselines counted on the training "
+    "split and scored on the same text."
+)
+TRAINED = "each point is the mean of the batches logged since the previous one, with dropout where there is any."
+NEAR, NEAR_AT_LEAST = 0.5, 0.25
+CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
+"""Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """The files of a study's report.
+
+    Attributes:
+        html: one self-contained page.
+        markdown: the same for a repository; its figures lie beside it.
+        table: one line for each run (CSV).
+        claims: everything that was judged, losses first.
+    """
+
+    html: Path
+    markdown: Path
+    table: Path
+    claims: tuple[Judged, ...]
+
+
+def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
+    """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.
+
+    Args:
+        result: the measured study.
+        command: the command that ran the study, for the page; empty if there was none.
+
+    Raises:
+        StorageError: the disk did not take them.
+        UsageError: a run's last checkpoint cannot be loaded for its sample.
+    """
+    folder = result.folder / "report"
+    losses, views = loss_claims(result), probe_views(result)
+    sections = study_sections(result, losses, command=command, views=views)
+    title, lead = result.study.title, result.study.question
+    footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    claims = (*losses.all, *(one for view in views for one in judged(view)))
+    report = StudyPage(folder / "study.html", folder / "study.md", folder / "study.csv", claims)
+    replace_durably(report.html, page(title, sections, lead=lead, footer=footer).encode())
+    replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
+    replace_durably(report.table, _csv(result).encode())
+    return report
+
+
+def probe_views(result: StudyResult) -> tuple[View, ...]:
+    """One view for each probe of the study, in the design's order, from the measured data alone."""
+    views = []
+    for name in result.study.probes:
+        probe, found = probe_named(name), result.measured.get(name)
+        if isinstance(probe, RunProbe):
+            arms = [
+                ArmMeasures(arm.arm.name, arm.arm.title, arm.config, dict(sorted(found[arm.arm.name].items())))
+                for arm in result.arms
+                if found and found.get(arm.arm.name)
+            ]
+            views.append(probe.view(result, arms) if arms else View())
+        else:
+            views.append(View() if found is None else probe.view(result, found))
+    return tuple(views)
+
+
+def judged(view: View) -> tuple[Judged, ...]:
+    """Everything of a view that is judged: its checks, its family of comparisons, its notes."""
+    return (*view.checks, *judge(view.comparisons), *view.notes)
+
+
+def study_sections(
+    result: StudyResult, losses: LossClaims, *, command: str = "", views: Sequence[View] = ()
+) -> list[Section]:
+    """The report's sections, for a page of its own or inside another; writes the figures into the study's folder.
+
+    Args:
+        result: the measured study.
+        losses: the judged losses.
+        command: the command that ran it; empty if there was none.
+        views: of its probes.
+
+    Raises:
+        StorageError: the disk did not take the figures.
+        UsageError: a run's last checkpoint cannot be loaded for its sample.
+    """
+    report = result.folder / "report"
+    return [
+        *_question(result),
+        *_verdict(losses, views),
+        Heading("Arms"),
+        _arms_table(result, losses),
+        *_figures(result, report),
+        *(_written(one, report) if isinstance(one, Plot) else one for view in views for one in view.sections),
+        *_not_measured(result),
+        *_baselines(result),
+        *_samples(result),
+        *_how(result, command),
+    ]
+
+
+def _question(result: StudyResult) -> list[Section]:
+    study = result.study
+    told = (("The sources", study.source), ("Theory", study.claim), ("The design", study.design))
+    paragraphs = [Paragraph(f"{who}: {text}") for who, text in told if text]
+    return [Heading("The question"), *paragraphs] if paragraphs else []
+
+
+def _verdict(losses: LossClaims, views: Sequence[View]) -> list[Section]:
+    exploratory = [one for view in views for one in judged(view)]
+    top = headline(losses, exploratory)
+    sections: list[Section] = [Heading("Verdict"), Callout(" ".join(one.text for one in top))]
+    for title, claims in (("", losses.all), ("Exploratory: from the probes", exploratory)):
+        rest = tuple(one.text for one in claims if one not in top)
+        if rest:
+            sections += [Heading(title, 3)] if title else []
+            sections.append(Listing(rest))
+    return sections
+
+
+def _not_measured(result: StudyResult) -> list[Section]:
+    reasons = tuple(f"{name}: {why}." for name in result.study.probes for why in result.unmeasured.get(name, ()))
+    return [Heading("Not measured"), Listing(reasons)] if reasons else []
+
+
+def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
+    rows, others = [], any(arm.arm.against is not None for arm in result.arms)
+    for arm in result.arms:
+        claim, mean = losses.contrast(arm.arm.name), mean_loss(arm)
+        rows.append(
+            (
+                arm.arm.title,
+                f"{arm.num_parameters:,}",
+                big(arm.flops_per_token * arm.num_tokens),
+                f"{sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)):.0f}",
+                NONE if mean is None else nats(mean.mean),
+                _interval(mean),
+                difference_text(claim),
+                *([NONE if claim is None else baseline_arm(result, arm).arm.title] if others else []),
+                p_text(None if claim is None else claim.p),
+            )
+        )
+    columns = (
+        "arm",
+        "parameters",
+        "training FLOPs",
+        "seconds",
+        "test loss",
+        "95% interval",
+        *(("difference (simultaneous 95% CI)", "to") if others else ("difference to the base (simultaneous 95% CI)",)),
+        "corrected p",
+    )
+    num = len(result.seeds)
+    names = [arm.arm.title for arm in result.arms if not arm.arm.compared]
+    apart = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
+    caption = (
+        f"Means over {num} seed{'s' * (num > 1)}; losses in {result.study.unit}, seconds of training for each run."
+        f"{f' Not compared, being of another task or judged below: {apart}.' if apart else ''}"
+    )
+    return Table(caption, columns, tuple(rows))
+
+
+def _interval(mean: Interval | None) -> str:
+    if mean is None or mean.low is None or mean.high is None:
+        return NONE
+    return f"{nats(mean.low)} to {nats(mean.high)}".replace(" ", SPACE)
+
+
+def _references(result: StudyResult, lines: NgramBaselines) -> list[Reference]:
+    """N-gram baselines in the study's unit, by name."""
+    factor = result.arms[0].factor
+    return [Reference(baseline_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
+
+
+def _figures(result: StudyResult, report: Path) -> list[Section]:
+    """Draw and write the curves and the losses at the end; an arm that finished from no seed is not in the last figure.
+
+    Raises:
+        StorageError: the disk did not take them.
+    """
+    curves = (_curves(result, arms, number, report) for number, arms in enumerate(_groups(result), start=1))
+    return [drawn for drawn in (*curves, _intervals(result, report)) if drawn is not None]
+
+
+def _groups(result: StudyResult) -> list[list[ArmResult]]:
+    """Arms that are compared with one another, so that no figure has more lines than can be told apart.
+
+    Each baseline arm with the arms against it; groups of two are drawn together.
+    """
+    compared = [arm for arm in result.arms if arm.arm.compared]
+    if len(compared) <= MOST_CURVES:
+        return [compared]
+    families: dict[str, list[ArmResult]] = {}
+    for arm in compared[1:]:
+        base = baseline_arm(result, arm)
+        families.setdefault(base.arm.name, [base]).append(arm)
+    groups = [family for family in families.values() if len(family) > 2]
+    pairs = [arm for family in families.values() if len(family) == 2 for arm in family]
+    groups += [pairs] if pairs else []
+    cut = []
+    for first, *others in groups:
+        size = len(others) if len(others) < MOST_CURVES else -(-len(others) // -(-len(others) // (MOST_CURVES - 1)))
+        cut += [[first, *others[begin : begin + size]] for begin in range(0, len(others), size)]
+    return cut
+
+
+def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Section | None:
+    tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
+    often = tested >= OFTEN
+    curves = [_curve(arm, tested=often) for arm in arms]
+    if not any(len(curve.steps) > 1 for curve in curves):
+        return None
+    lines = _near(_references(result, result.curve_baselines), curves) if often else []
+    kind = "Test" if often else "Training"
+    label = f"{kind.lower()} loss ({result.study.unit})"
+    figure = loss_curves(curves, references=lines, title=f"{kind} loss while training", y_label=label)
+    caption = f"{kind} loss against optimizer steps, {_over(result)}, {TESTED if often else TRAINED}"
+    ends = "; ".join(f"{curve.label} ends at {nats(curve.values[-1])}" for curve in curves if curve.steps)
+    name = "curves" if number == 1 else f"curves-{number}"
+    return _written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
+
+
+def _curve(arm: ArmResult, *, tested: bool) -> Curve:
+    """Mean and range over the seeds that finished, or over those that did not if none did."""
+    curves = {
+        run.seed: [(step, loss * arm.factor) for step, loss in (run.curve if tested else run.training_curve)]
+        for run in arm.runs
+    }
+    finished = [curve for seed, curve in curves.items() if seed in arm.losses]
+    label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
+    return band(label, finished or list(curves.values()))
+
+
+def _near(lines: Sequence[Reference], curves: Sequence[Curve]) -> list[Reference]:
+    """The lines that stand among the measured losses or beside them: others would only press these together."""
+    values = [value for curve in curves for value in curve.values[-1:]]
+    low, high = min(values), max(values)
+    room = max(NEAR * (high - low), NEAR_AT_LEAST)
+    return [reference for reference in lines if low - room <= reference.value <= high + room]
+
+
+def _intervals(result: StudyResult, report: Path) -> Section | None:
+    rows, told = [], []
+    for arm in result.arms:
+        mean = mean_loss(arm)
+        if mean is not None and arm.arm.compared:
+            rows.append(Row(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
+            told.append(f"{arm.arm.title} {nats(mean.mean)}")
+    if len(rows) < 2:  # nothing to stand beside
+        return None
+    ends = [Curve(row.label, (0,), (row.mean,)) for row in rows]
+    lines = _near(_references(result, result.baselines), ends)
+    figure = interval_dots(
+        rows, references=lines, title="Test loss at the last step", x_label=f"test loss ({result.study.unit})"
+    )
+    caption = (
+        "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean with "
+        "its 95% t interval"
+        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."
+    )
+    return _written(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
+
+
+def _written(plot: Plot, report: Path) -> Section:
+    """A figure saved into the report's folder, as a section of the report.
+
+    Raises:
+        StorageError: the disk did not take it.
+    """
+    saved = save(plot.figure, report / FOLDER, plot.name)
+    svg = saved.svg.read_text(encoding="utf-8")
+    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")
+
+
+def _over(result: StudyResult) -> str:
+    num = len(result.seeds)
+    return f"mean of {num} seeds with their range" if num > 1 else f"one seed ({result.seeds[0]})"
+
+
+def arm_samples(result: StudyResult) -> dict[str, str]:
+    """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
+
+    Arms that finished from no seed and models that cannot continue a text have none; of more than MOST_SAMPLES arms
+    only the compared ones have one.
+    """
+    chosen = result.arms if len(result.arms) <= MOST_SAMPLES else [arm for arm in result.arms if arm.arm.compared]
+    texts = {arm.arm.name: _sample(arm) for arm in chosen}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _sample(arm: ArmResult) -> str | None:
+    finished = [run for run in arm.runs if run.seed in arm.losses]
+    if not finished or not is_causal_lm(arm.config):
+        return None
+    run, sampling = load_run(finished[0].path, "last"), Sampling(temperature=TEMPERATURE)
+    # Every non-empty token decodes to at least one character, so CHARACTERS tokens suffice.
+    sample = generate(run.model, run.tokenizer, [""], max_tokens=CHARACTERS, sampling=sampling, seed=SAMPLE_SEED)[0]
+    return sample.text[:CHARACTERS]
+
+
+def _baselines(result: StudyResult) -> list[Section]:
+    rows = [(reference.label, nats(reference.value)) for reference in _references(result, result.baselines)]
+    floor = result.baselines.test_bigram_entropy * result.arms[0].factor
+    rows.append(("bigram entropy of the test text", nats(floor)))
+    return [
+        Heading("N-gram baselines"),
+        Paragraph(BASELINES),
+        Table(f"On the test split, in {result.study.unit}.", ("baseline", "loss"), tuple(rows)),
+    ]
+
+
+def _samples(result: StudyResult) -> list[Section]:
+    texts = arm_samples(result)
+    if not texts:
+        return []
+    titles = {arm.arm.name: arm.arm.title for arm in result.arms}
+    how = (
+        f"{CHARACTERS} characters from each arm's first finished seed after its last step, from an empty prompt at "
+        f"temperature {TEMPERATURE}, sampling seed {SAMPLE_SEED}; the first sample, not cherry-picked."
+    )
+    columns = Columns(tuple(Preformatted(text, titles[name]) for name, text in texts.items()))
+    return [Heading("Samples"), Paragraph(how), columns]
+
+
+def _how(result: StudyResult, command: str) -> list[Section]:
+    seeds = ", ".join(map(str, result.seeds))
+    budget = f" Budget: {result.budget}." if result.budget else ""
+    changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
+    corpus = {key: value for key, value in result.corpus.items() if key != "ngrams"}
+    sections: list[Section] = [Heading("How it was run"), Paragraph(_method(result))]
+    sections += [Preformatted(command, "Command")] if command else []
+    return [
+        *sections,
+        Paragraph(f"Seeds: {seeds}.{budget} Text: {_text(result)}."),
+        *_other_texts(result),
+        Table("What each arm changes in the configuration.", ("arm", "changes"), changes, prose=(1,)),
+        Details("Every run", (_runs_table(result),)),
+        Details("Configuration of the base", (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
+        Details("Text", (Preformatted(_json(corpus), "corpus.json"),)),
+        Details("Machine and versions", (Preformatted(_json(result.environment), "environment.json"),)),
+    ]
+
+
+def _method(result: StudyResult) -> str:
+    return METHOD.format(batches=OTHER_BATCHES if result.study.varies_text else SAME_BATCHES)
+
+
+def _other_texts(result: StudyResult) -> list[Section]:
+    """What arms with another text or other tokens record of theirs."""
+    rows = []
+    for arm in result.arms:
+        if arm.config["corpus"] == result.base["corpus"]:
+            continue
+        text = RunFolder.open(arm.runs[0].path).document("corpus")
+        trained_on = json.dumps(text["trained_on"], ensure_ascii=False) if "trained_on" in text else NONE
+        sizes = f"{text['split']['tokens']['train']:,}", f"{text['vocab_size']:,}"
+        rows.append((arm.arm.title, text["tokenizer"], *sizes, trained_on, text["sha256"]))
+    columns = ("arm", "tokenizer", "training tokens", "vocabulary", "trained on", "SHA-256 of the text")
+    told = Table("Arms that have another text than the base, or other tokens.", columns, tuple(rows), prose=(1, 4, 5))
+    return [Details("Texts of the arms", (told,))] if rows else []
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(dict(document), indent=2, ensure_ascii=False)
+
+
+def _text(result: StudyResult) -> str:
+    """Which text, as exactly as its record says."""
+    source = result.corpus.get("source", result.base["corpus"]["source"])
+    return f"{source}, SHA-256 {result.corpus.get('sha256', NONE)}"
+
+
+def _changes(arm: ArmResult) -> str:
+    """An arm's changes as assignments: `model.attention = "none"`."""
+    parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
+    if arm.arm.match == "parameters":
+        parts.append(f"model.d_ff = {arm.config['model']['d_ff']} (chosen for as many parameters as the base)")
+    elif arm.arm.match == "flops":
+        parts.append(f"training.steps = {arm.config['training']['steps']} (chosen for as many FLOPs as the base)")
+    return "; ".join(parts) or "nothing: the base"
+
+
+def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
+    leaves: list[tuple[str, object]] = []
+    for key, value in table.items():
+        leaves += _leaves(value, f"{path}{key}.") if isinstance(value, dict) else [(f"{path}{key}", value)]
+    return leaves
+
+
+def _runs_table(result: StudyResult) -> Table:
+    columns = ("arm", "seed", "train loss", "validation loss", "test loss", "seconds", "stopped")
+    rows = [
+        (arm.arm.title, str(run.seed), *map(_loss, _losses(run)), f"{run.seconds:.1f}", run.stopped or NONE)
+        for arm in result.arms
+        for run in arm.runs
+    ]
+    caption = "Losses in nats per token; train loss is the mean over the last batches, with dropout where there is any."
+    return Table(caption, columns, tuple(rows), prose=(6,))
+
+
+def _losses(run: RunResult) -> tuple[float | None, float | None, float | None]:
+    return run.train_loss, run.validation_loss, run.test_loss
+
+
+def _loss(value: float | None) -> str:
+    return NONE if value is None else f"{value:.4f}"
+
+
+def _csv(result: StudyResult) -> str:
+    """One line for each run, losses at full precision, empty where there is none."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    names = ["train_loss", "validation_loss", "test_loss"]
+    writer.writerow(["arm", "seed", "parameters", "steps", "flops", "seconds", *names, "compared_loss", "stopped"])
+    for arm in result.arms:
+        steps = arm.config["training"]["steps"]
+        for run in arm.runs:
+            losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
+            compared = repr(arm.losses[run.seed]) if run.seed in arm.losses else ""
+            size = [arm.num_parameters, steps, arm.flops_per_token * arm.num_tokens, f"{run.seconds:.3f}"]
+            writer.writerow([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
+    return buffer.getvalue()

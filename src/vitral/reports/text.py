@@ -1,0 +1,104 @@
+"""A text before training: the report of `data` and the n-gram baselines of `evaluation`, to print or as a page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.data import CorpusReport, Dataset, Text, corpus_report
+from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
+from vitral.figures.bars import alphabet_bars
+from vitral.figures.html import page
+from vitral.figures.sections import Figure, Heading, Listing, Paragraph, Section, Table
+from vitral.figures.style import save
+from vitral.runs.files import replace_durably, storage
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A text before training.
+
+    Attributes:
+        report: size, alphabet, lines, duplicates, problems.
+        baselines: n-gram models counted on its training split and scored on its test split.
+    """
+
+    report: CorpusReport
+    baselines: NgramBaselines
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {**self.report.plain(), "ngrams": self.baselines.plain()}
+
+    def write(self, out: Path) -> Path:
+        """Write the report as a page with figures into the folder `out`, and return the path of the page.
+
+        Raises:
+            StorageError: writing to disk failed.
+        """
+        with storage(out):
+            out.mkdir(parents=True, exist_ok=True)
+        target = out / "corpus.html"
+        title = f"The text: {self.report.name}"
+        replace_durably(target, page(title, survey_sections(self, out)).encode())
+        return target
+
+
+def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
+    """The survey of a prepared text, for batches of `batch_size` windows of `context_length` tokens."""
+    report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)
+    splits = dataset.splits
+    return Survey(report, ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size))
+
+
+def text_facts(report: CorpusReport) -> list[tuple[str, str]]:
+    """The text in numbers, as (quantity, value)."""
+    endings = ", ".join(f"{count:,} {name}" for name, count in report.lines.endings.items() if count) or "none"
+    splits = ", ".join(f"{split} {count:,}" for split, count in report.tokens.items())
+    duplicates = report.duplicates
+    return [
+        ("bytes", f"{report.num_bytes:,}"),
+        ("characters", f"{report.num_characters:,}"),
+        ("lines", f"{report.lines.num_lines:,} (longest {report.lines.longest:,} characters)"),
+        ("line endings", endings),
+        ("alphabet", f"{len(report.alphabet):,} distinct characters, {len(report.rare):,} of them rare"),
+        ("tokens", f"{report.vocab_size:,} in the vocabulary ({report.tokenizer}); {splits}"),
+        ("training windows", f"{report.num_windows:,}; {report.batches_per_pass:,.0f} batches per epoch"),
+        ("test text also in training text", f"{duplicates.share:.1%} of windows of {duplicates.length} characters"),
+        ("SHA-256", report.sha256),
+    ]
+
+
+def ngram_rows(baselines: NgramBaselines) -> list[tuple[str, str]]:
+    """The n-gram baselines as (name, nats per token)."""
+    rows = [(baseline_name(order), f"{nats:.3f}") for order, nats in baselines.orders.items()]
+    return [*rows, ("bigram entropy of the test text", f"{baselines.test_bigram_entropy:.3f}")]
+
+
+def survey_sections(survey: Survey, folder: Path) -> list[Section]:
+    """The survey as sections of a page; its figure is written into `folder`."""
+    report = survey.report
+    counts = [(entry.label, entry.count) for entry in report.alphabet]
+    saved = save(alphabet_bars(counts, title=f"Characters of {report.name}", rare=10), folder, "alphabet")
+    most_frequent = max(report.alphabet, key=lambda entry: entry.count)
+    figure = Figure(
+        saved.svg.read_text(encoding="utf-8"),
+        "How often each character occurs, on a logarithmic axis.",
+        f"{len(counts)} characters; the most frequent is {most_frequent.label} with {most_frequent.count:,} "
+        "occurrences.",
+        saved.svg.name,
+    )
+    problems: Section = Listing(tuple(report.problems)) if report.problems else Paragraph("No problems were found.")
+    notes: list[Section] = [Paragraph("On reading: " + " ".join(report.notes))] if report.notes else []
+    return [
+        Table("The text in numbers", ("", ""), tuple(text_facts(report)), prose=(1,)),
+        *notes,
+        Heading("Problems", 3),
+        problems,
+        Heading("N-gram baselines", 3),
+        Paragraph(
+            "Witten-Bell smoothed n-gram models, counted on the training split and scored on the test split, in nats "
+            "per token. A model whose loss is below the bigram baseline uses more than the last token."
+        ),
+        Table("N-gram baselines", ("model", "nats per token"), tuple(ngram_rows(survey.baselines))),
+        figure,
+    ]

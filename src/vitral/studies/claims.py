@@ -1,0 +1,365 @@
+"""Claims: every comparison of a study, collected, tested, corrected and worded in one place, by one rule.
+
+A `Comparison` is two series of one number per seed, paired by seed: an arm against its baseline arm, or two numbers of
+the same runs, or a number against a fixed value. `judge` takes one family of comparisons and returns one `Claim` for
+each. The losses of a study are one family; each probe is a family of its own, marked exploratory.
+
+The rule is the paired t test (Student 1908) with Bonferroni's correction: with m comparisons in the family, each
+interval has the confidence 1 - 0.05 / m and each p value is multiplied by m. An adjusted p value is below 0.05 exactly
+where the interval excludes zero, so the two cannot contradict each other.
+
+A `Check` compares a measured number with an expected range that theory states in advance; it needs no seeds.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Literal
+
+from vitral.core.errors import UsageError
+from vitral.figures.text import capital, minus, p_clause, signed
+
+LEVEL = 0.05
+"""Chance of any false claim in one family."""
+ENOUGH_SEEDS = 3
+"""Seeds without which there is no verdict."""
+
+Plain = dict[str, Any]
+Read = Callable[[Mapping[str, Any]], float | None]
+Direction = Literal["lower", "higher", "neither"]
+Verdict = Literal["better", "worse", "higher", "lower", "undecided"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its confidence interval.
+
+    Attributes:
+        mean: of the values.
+        low: lower end; None where there is no estimate of spread (a single value).
+        high: upper end, or None.
+        num: number of values.
+        confidence: share of such intervals that contain the true mean.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    num: int
+    confidence: float = 1 - LEVEL
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of every run: how to read it, name it and judge it.
+
+    Attributes:
+        name: as a column of a table and in a sentence, without a capital letter.
+        read: takes the number from a run's measured data; None where the run has none.
+        unit: of differences; empty for a pure number.
+        better: which direction is better; "neither" where the question has no better answer.
+        digits: digits after the decimal point.
+    """
+
+    name: str
+    read: Read = field(repr=False)
+    unit: str = ""
+    better: Direction = "neither"
+    digits: int = 3
+
+    def show(self, value: float | None) -> str:
+        """The number as a table shows it; a dash for None."""
+        if value is None or not math.isfinite(value):
+            return "\N{EN DASH}"
+        return minus(f"{value:.{self.digits}f}")
+
+
+def at(*path: str | int) -> Read:
+    """A reader of one number: the keys that lead to it, through mappings and lists; None if a step is None or missing.
+
+    >>> at("leak", "early", "moved")({"leak": {"early": {"moved": 0.5}}})
+    0.5
+    """
+
+    def read(measured: Mapping[str, Any]) -> float | None:
+        value: Any = measured
+        for key in path:
+            if value is None:
+                return None
+            value = value.get(key) if isinstance(value, Mapping) else value[int(key)]
+        return None if value is None else float(value)
+
+    return read
+
+
+def series(runs: Mapping[int, Mapping[str, Any]], quantity: Quantity) -> dict[int, float]:
+    """The quantity by seed, of the runs that have it."""
+    found = {seed: quantity.read(run) for seed, run in runs.items()}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two series of one number per seed.
+
+    Attributes:
+        subject: the arm or condition the sentence is about.
+        against: the arm, condition or fixed value it is compared with.
+        quantity: that is compared; `read` is not used any more.
+        values: of the subject, by seed.
+        others: of what it is compared with, by seed; only shared seeds count.
+        arm: name of the arm, for programs; empty where it concerns the whole study.
+        excluded: reason why it must not be tested; empty where it may.
+    """
+
+    subject: str
+    against: str
+    quantity: Quantity
+    values: Mapping[int, float]
+    others: Mapping[int, float]
+    arm: str = ""
+    excluded: str = ""
+
+    @property
+    def differences(self) -> list[float]:
+        """Subject minus other, by seed in increasing order, where both are finite."""
+        shared = sorted(seed for seed in self.values if seed in self.others)
+        found = [self.values[seed] - self.others[seed] for seed in shared]
+        return [one for one in found if math.isfinite(one)]
+
+
+def to_fixed(subject: str, value: float, meaning: str, quantity: Quantity, values: Mapping[int, float]) -> Comparison:
+    """A comparison with a fixed value, such as chance; `meaning` names the value in the sentence."""
+    return Comparison(subject, meaning, quantity, values, dict.fromkeys(values, value))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A comparison with its estimate, its interval and p value (both corrected for the family) and its verdict.
+
+    Attributes:
+        comparison: that was judged.
+        seeds: shared by both series.
+        difference: mean of the paired differences; NaN without shared seeds.
+        low: lower end of the simultaneous interval; None without a test.
+        high: upper end, or None.
+        p: the p value after correction; None without a test.
+        family: comparisons that were corrected for together.
+        why: reason why there was no test; empty where there was one.
+    """
+
+    comparison: Comparison
+    seeds: int
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    family: int = 1
+    why: str = ""
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether the interval excludes zero; None without a test."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low > 0 or self.high < 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """One word: "better" or "worse" where a direction is declared, else "higher" or "lower", or "undecided"."""
+        if not self.shown:
+            return "undecided"
+        higher, better = self.difference > 0, self.comparison.quantity.better
+        if better == "neither":
+            return "higher" if higher else "lower"
+        return "better" if higher == (better == "higher") else "worse"
+
+    @property
+    def percent(self) -> float | None:
+        """The difference in percent of the mean of the other series; None where that mean is zero."""
+        others = [self.comparison.others[seed] for seed in self.comparison.values if seed in self.comparison.others]
+        mean = fmean(others) if others else 0.0
+        return 100 * self.difference / mean if mean else None
+
+    @property
+    def span(self) -> str:
+        """The interval with as many digits as its ends need to be told from zero; empty without a test."""
+        if self.low is None or self.high is None:
+            return ""
+        digits = digits_for((self.low, self.high), self.comparison.quantity.digits)
+        return f"{signed(self.low, digits)} to {signed(self.high, digits)}"
+
+    @property
+    def text(self) -> str:
+        """The claim as one sentence with the numbers it rests on."""
+        one = self.comparison
+        about = f"{capital(one.subject)} against {one.against}, {one.quantity.name}"
+        if not self.seeds:
+            return f"{about}: no seed finished in both, so there is no comparison."
+        digits = digits_for((self.difference,), one.quantity.digits)
+        unit = f" {one.quantity.unit}" if one.quantity.unit else ""
+        size = f"{signed(self.difference, digits)}{unit}"
+        if self.p is None:
+            return f"{about}: {size}; no verdict: {self.why}."
+        corrected = f", corrected for {self.family} comparisons" if self.family > 1 else ""
+        return f"{about}: {size} (95% CI {self.span}, {p_clause(self.p)}{corrected}): {self.verdict}."
+
+
+def digits_for(values: Iterable[float], least: int) -> int:
+    """Digits after the point with which no nonzero value is printed as zero, `least` or more, 12 at most.
+
+    >>> digits_for((0.00004, -1.2), 3)
+    5
+    """
+    digits = least
+    for value in values:
+        while digits < 12 and value and round(value, digits) == 0:
+            digits += 1
+    return digits
+
+
+def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Interval:
+    """The mean and its Student interval, mean ± t · s / √n with n - 1 degrees of freedom (Student 1908).
+
+    Args:
+        values: at least one, all finite.
+        confidence: between 0 and 1.
+
+    Raises:
+        UsageError: no value, a value that is not finite, or a confidence outside (0, 1).
+    """
+    if not values:
+        raise UsageError("an interval needs at least one value")
+    if not all(math.isfinite(value) for value in values):
+        raise UsageError("an interval needs finite values")
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must lie between 0 and 1, not {confidence}")
+    mean, num = math.fsum(values) / len(values), len(values)
+    if num == 1:
+        return Interval(mean, None, None, 1, confidence)
+    from scipy import stats
+
+    error = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (num - 1) / num)
+    half = float(stats.t.ppf((1 + confidence) / 2, num - 1)) * error
+    return Interval(mean, mean - half, mean + half, num, confidence)
+
+
+def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
+    """One claim for each comparison of a family, in order; see the module for the rule.
+
+    A comparison has no test, and does not count in the family, with fewer than `ENOUGH_SEEDS` shared seeds, where every
+    seed has the same difference, so that nothing is known of its spread, or where it names a reason to be excluded.
+    """
+    testable = [_testable(one) for one in comparisons]
+    family = max(1, sum(testable))
+    return tuple(
+        _tested(one, family) if tested else _untested(one, family)
+        for one, tested in zip(comparisons, testable, strict=True)
+    )
+
+
+def _testable(one: Comparison) -> bool:
+    differences = one.differences
+    return not one.excluded and len(differences) >= ENOUGH_SEEDS and max(differences) > min(differences)
+
+
+def _tested(one: Comparison, family: int) -> Claim:
+    from scipy import stats
+
+    differences = one.differences
+    interval = mean_interval(differences, 1 - LEVEL / family)
+    error = math.sqrt(math.fsum((d - interval.mean) ** 2 for d in differences) / (len(differences) - 1))
+    statistic = abs(interval.mean) * math.sqrt(len(differences)) / error if error else math.inf
+    p = min(1.0, family * 2 * float(stats.t.sf(statistic, len(differences) - 1)))
+    return Claim(one, len(differences), interval.mean, interval.low, interval.high, p, family)
+
+
+def _untested(one: Comparison, family: int) -> Claim:
+    differences = one.differences
+    num = len(differences)
+    if not num:
+        return Claim(one, 0, math.nan, family=family, why="no seed finished in both")
+    if one.excluded:
+        why = one.excluded
+    elif num < ENOUGH_SEEDS:
+        why = f"a test needs {ENOUGH_SEEDS} seeds and there {'is' if num == 1 else 'are'} {num}"
+    else:
+        why = "every seed has the same difference, so its spread is unknown"
+    return Claim(one, num, math.fsum(differences) / num, family=family, why=why)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A measured number beside the range that theory states for it.
+
+    Attributes:
+        subject: the arm, fit or condition.
+        what: name of the number.
+        value: as measured.
+        low: least value that agrees with theory; None for no limit.
+        high: largest value that agrees, or None.
+        expected: the range in words, for example "1/d_k within 2%".
+        unit: of the number.
+        digits: after the point.
+        interval: of the measured value, where there is one; then a range it overlaps only in part is undecided.
+        arm: name of the arm, for programs; empty where it concerns the whole study.
+    """
+
+    subject: str
+    what: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    expected: str = ""
+    unit: str = ""
+    digits: int = 3
+    interval: tuple[float, float] | None = None
+    arm: str = ""
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether the number lies in the range; None where its interval lies only partly in it."""
+        least = -math.inf if self.low is None else self.low
+        most = math.inf if self.high is None else self.high
+        low, high = self.interval or (self.value, self.value)
+        if least <= low and high <= most:
+            return True
+        return False if high < least or low > most else None
+
+    @property
+    def verdict(self) -> Literal["as expected", "not as expected", "undecided"]:
+        """The check in one word or three."""
+        return {True: "as expected", False: "not as expected", None: "undecided"}[self.shown]  # type: ignore[return-value]
+
+    @property
+    def text(self) -> str:
+        """The check as one sentence."""
+        digits = digits_for((self.value, *(self.interval or ())), self.digits)
+        value = minus(f"{self.value:.{digits}f}")
+        unit = f" {self.unit}" if self.unit else ""
+        span = ""
+        if self.interval is not None:
+            low, high = (minus(f"{end:.{digits}f}") for end in self.interval)
+            span = f" (95% CI {low} to {high})"
+        expected = f"; expected {self.expected}" if self.expected else ""
+        return f"{capital(self.subject)}, {self.what}: {value}{unit}{span}{expected}: {self.verdict}."
+
+
+@dataclass(frozen=True)
+class Note:
+    """A fact that needs no test, such as a run that stopped early or how many seeds there are.
+
+    Attributes:
+        text: one sentence.
+        arm: name of the arm, for programs; empty where it concerns the whole study.
+        shown: whether it agrees with what theory states; None where theory states nothing.
+    """
+
+    text: str
+    arm: str = ""
+    shown: bool | None = None
+
+
+Judged = Claim | Check | Note
+"""What a page lists: each has `text` and `shown`."""

@@ -1,0 +1,369 @@
+"""Execution of a study: every arm from every seed, on the same batches, each run once however often it is called.
+
+Seeds are the outer loop, so a study that is interrupted has whole sets of arms to compare. A finished run is found
+again, an unfinished one is resumed, and a run that met a number that is not finite is a result like any other.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.core.errors import TrainingStopped, UsageError
+from vitral.data import Dataset, prepare
+from vitral.data.batches import Batches, Split, thinned
+from vitral.data.config import CorpusConfig
+from vitral.evaluation import NgramBaselines, ngram_baselines
+from vitral.evaluation.losses import bits_per_nat
+from vitral.runs import RunFolder
+from vitral.runs.checkpoint import list_checkpoints
+from vitral.runs.files import as_json, replace_durably, storage
+from vitral.runs.lock import LOCK, only_writer
+from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
+from vitral.studies.measures import final_losses, final_split, measure
+from vitral.studies.probes import probe_named
+from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
+from vitral.training import Callback, Event, RunConfig, resume, silent, train
+from vitral.training.objectives import masking_of
+from vitral.training.plans import resolve_plan
+from vitral.training.train import build_model
+
+RECORD = "study.json"
+FORMAT = 2
+BEGINNINGS = (LOCK, f".{RECORD}.")
+"""Files a study may leave if killed before study.json exists."""
+BYTES_PER_PARAMETER = 12
+"""In a float32 checkpoint: the weight and the optimizer's two averages."""
+MOST_CHECKPOINTS = 3
+SPARE_BYTES = 2**26
+"""Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
+
+
+class Texts:
+    """The texts of all arms, each prepared once, with its n-gram baselines counted once."""
+
+    def __init__(self, given: Dataset | None = None) -> None:
+        """Start with a prepared text, if there is one."""
+        self._prepared: dict[str, Dataset] = {} if given is None else {given.config.model_dump_json(): given}
+        self._baselines: dict[str, NgramBaselines] = {}
+
+    def of(self, config: CorpusConfig) -> Dataset:
+        """The text of a configuration."""
+        key = config.model_dump_json()
+        if key not in self._prepared:
+            self._prepared[key] = prepare(config)
+        return self._prepared[key]
+
+    def vocab_size(self, config: CorpusConfig) -> int:
+        """Tokens of its vocabulary."""
+        return self.of(config).tokenizer.vocab_size
+
+    def baselines(self, dataset: Dataset, test: Split) -> NgramBaselines:
+        """N-gram baselines counted on the training split and scored on `test`."""
+        key = f"{dataset.fingerprint} {len(test.segments)} {test.segments.tobytes().hex()[:64]}"
+        if key not in self._baselines:
+            self._baselines[key] = ngram_baselines(dataset.splits["train"], test, dataset.tokenizer.vocab_size)
+        return self._baselines[key]
+
+    def curve_baselines(self, config: RunConfig) -> NgramBaselines:
+        """N-gram baselines on the test tokens that a run measures while it is trained."""
+        dataset = self.of(config.corpus)
+        return self.baselines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One arm to be trained from one seed.
+
+    Attributes:
+        arm: the arm.
+        seed: the seed.
+        path: its run folder.
+    """
+
+    arm: ResolvedArm
+    seed: int
+    path: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run folder."""
+        return (self.path / "config.toml").is_file()
+
+
+def run_study(
+    study: Study,
+    base: RunConfig,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    budget: BudgetName | None = None,
+    callback: Callback = silent,
+    dataset: Dataset | None = None,
+) -> StudyResult:
+    """Train the runs that are not trained yet, make the missing measurements, and gather everything.
+
+    Args:
+        study: the design, as its budget allows it (`Study.at`).
+        base: the configuration of the base arm; its seed is not used.
+        out: the study's folder, new or of the same study. Each run is a run folder at `arms/ARM/seed-N`.
+        seeds: instead of the study's; a later call may add some, never leave some out.
+        budget: for probes and the record.
+        callback: receives every training event with "arm", "seed", "run" and "runs" (this run's number and the
+            number of runs), and "before", "during" and "in_all": floating-point operations of this call's trainings
+            before this run, in it, and in total; {"event": "run", "state": "train" | "resume" | "found"} before each
+            run; and {"event": "probe", "name", "subject"} before each measurement.
+        dataset: the prepared corpus of the base, if it is prepared already.
+
+    Raises:
+        UsageError: the design does not fit the configuration, the text is too short, the disk has too little room, or
+            `out` contains something else; the message says which.
+        StorageError: the disk did not take a run.
+        KeyboardInterrupt: the user asked to stop; the same call resumes from there.
+    """
+    seeds = tuple(study.seeds if seeds is None else seeds)
+    check_seeds(seeds)
+    for probe in study.probes:
+        probe_named(probe)
+    texts = Texts(dataset)
+    dataset = texts.of(base.corpus)
+    base = _with_plan(base, out, dataset)
+    arms = resolve(study, base, texts.vocab_size)
+    _require_text(study, arms, texts)
+    shared = _without_seed(base.plain())
+    jobs = [Job(arm, seed, run_path(out, arm.arm.name, seed)) for seed in seeds for arm in arms]
+    _require_room(out, jobs)
+    fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
+    with storage(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with only_writer(out):
+        first_seeds = _record(out, study, shared, seeds, fingerprints, budget)
+        runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
+        for job, told in _with_progress(jobs, callback):
+            runs[job.arm.arm.name].append(_run(job, texts, told))
+        any_run = RunFolder.open(jobs[0].path)
+        result = StudyResult(
+            study=study,
+            base=shared,
+            seeds=seeds,
+            first_seeds=first_seeds,
+            arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
+            baselines=texts.baselines(dataset, final_split(dataset)),
+            curve_baselines=NgramBaselines.from_plain(any_run.document("corpus")["ngrams"]),
+            corpus=any_run.document("corpus"),
+            environment=any_run.document("environment"),
+            folder=out,
+            budget=budget,
+        )
+        datasets = {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}
+        return measure(final_losses(result, datasets, callback), base, datasets, callback)
+
+
+def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Job, Callback]]:
+    """Each job with a callback that adds to each event the run it belongs to and the amount of work before it."""
+    work = [_left(job) for job in jobs]
+    for number, job in enumerate(jobs, start=1):
+        label = {
+            "arm": job.arm.arm.name,
+            "seed": job.seed,
+            "run": number,
+            "runs": len(jobs),
+            "before": sum(work[: number - 1]),
+            "during": work[number - 1],
+            "in_all": sum(work),
+        }
+        yield job, _labelled(callback, label)
+
+
+def _left(job: Job) -> int:
+    """Floating-point operations still to be done for the job."""
+    if not job.begun:
+        return job.arm.flops
+    found = read_run(job.path, job.seed, job.arm)
+    if found.test_loss is not None or found.stopped is not None:
+        return 0
+    saved = list_checkpoints(RunFolder(job.path).steps)
+    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    steps = job.arm.config.training.steps
+    return job.arm.flops * (steps - done) // steps
+
+
+def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
+    """Refuse, before anything is trained, a text that is too short for an arm.
+
+    Raises:
+        UsageError: names the arm and the reason.
+    """
+    for arm in arms:
+        data, config = texts.of(arm.config.corpus), arm.config
+        length = config.model.context_length
+        try:
+            Batches(data.splits["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
+            for part in ("validation", "test"):
+                bits_per_nat(thinned(data.splits[part], config.training.evaluation_tokens), length, data.tokenizer)
+            masking_of(config.training.objective, data.tokenizer)
+        except UsageError as error:
+            raise UsageError(
+                f"study {study.name}, arm {arm.arm.name}: the text is too short for this budget: {error}"
+            ) from None
+        same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
+        if not same and arm.arm.compared and study.unit == "nats per token":
+            raise UsageError(
+                f"study {study.name}, arm {arm.arm.name}: its text makes other tokens than the base's, so losses per "
+                'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"'
+            )
+
+
+def _require_room(out: Path, jobs: Sequence[Job]) -> None:
+    """Refuse, before anything is trained, a study whose checkpoints do not fit on the disk.
+
+    Raises:
+        UsageError: says how much is needed.
+    """
+    needed = SPARE_BYTES
+    for job in jobs:
+        training = job.arm.config.training
+        kept = min(MOST_CHECKPOINTS, -(-training.steps // training.evaluate_every))
+        needed += 0 if job.begun else kept * BYTES_PER_PARAMETER * job.arm.num_parameters
+    there = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path.cwd())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise UsageError(
+            f"{out}: the study's runs need {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free on this disk; make "
+            "room, choose another --out, or a smaller --budget"
+        )
+
+
+def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
+    """One arm from one seed: found finished, resumed, or trained."""
+    path = job.path
+    if job.begun:
+        found = read_run(path, job.seed, job.arm)
+        if found.test_loss is not None or found.stopped is not None:
+            callback({"event": "run", "state": "found"})
+            return found
+    begun = _has_checkpoint(path)
+    callback({"event": "run", "state": "resume" if begun else "train"})
+    with suppress(TrainingStopped):  # the run says why in its metrics
+        if begun:
+            resume(path, callback=callback)
+        else:
+            _clear(path)
+            dataset = texts.of(job.arm.config.corpus)
+            baselines = texts.curve_baselines(job.arm.config)
+            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, baselines=baselines)
+    result = read_run(path, job.seed, job.arm)
+    if result.test_loss is None and result.stopped is None:
+        raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
+    return result
+
+
+def _has_checkpoint(path: Path) -> bool:
+    return bool(list_checkpoints(RunFolder(path).steps))
+
+
+def _clear(path: Path) -> None:
+    """Remove a run folder that has no checkpoint yet."""
+    if path.exists():
+        with storage(path):
+            shutil.rmtree(path)
+
+
+def _seeded(config: RunConfig, seed: int) -> RunConfig:
+    return RunConfig.parse(config.plain() | {"seed": seed})
+
+
+def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plain.items() if key != "seed"}
+
+
+def _labelled(callback: Callback, label: Event) -> Callback:
+    """A callback that adds the run to each event."""
+    return lambda event: callback({**event, **label})
+
+
+def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, texts: Texts) -> ArmResult:
+    config, factor = resolved.config, 1.0
+    if study.unit == "bits per character":
+        dataset = texts.of(config.corpus)
+        factor = bits_per_nat(final_split(dataset), config.model.context_length, dataset.tokenizer)
+    return ArmResult(
+        arm=resolved.arm,
+        config=_without_seed(config.plain()),
+        num_parameters=resolved.num_parameters,
+        flops_per_token=resolved.flops_per_token,
+        runs=tuple(runs),
+        factor=factor,
+    )
+
+
+def _with_plan(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
+    """The configuration with its execution plan, which all arms and seeds share: the recorded one once there is one."""
+    found = _read_record(out)
+    if found is None:
+        vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
+        return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
+    if base.training.plan == "as-written" and base.training.minutes is None:
+        return base
+    begun, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}").training, ["dtype", "compile", "plan"]
+    keys += [] if base.training.minutes is None else ["minutes", "steps", "evaluate_every", "schedule"]
+    changes = {key: getattr(begun, key) for key in keys}
+    return base.model_copy(update={"training": base.training.model_copy(update=changes)})
+
+
+def _record(
+    out: Path,
+    study: Study,
+    base: Mapping[str, Any],
+    seeds: tuple[int, ...],
+    fingerprints: Mapping[str, str],
+    budget: BudgetName | None,
+) -> tuple[int, ...]:
+    """Write study.json, or compare a new call with the recorded one; returns the seeds the study began with.
+
+    Raises:
+        UsageError: the folder is another study's, or not a study's, or has seeds that are not asked for now.
+    """
+    given = {"format": FORMAT, "study": study.plain(), "base": dict(base), "texts": dict(fingerprints)}
+    given |= {} if budget is None else {"budget": budget}
+    found = _read_record(out)
+    if found is not None:
+        difference = first_difference(_essence(found), _essence(given))
+        if difference:
+            raise UsageError(f"{out}: contains another study: {difference}; choose another --out")
+        left_out = [seed for seed in found["seeds"] if seed not in seeds]
+        if left_out:
+            kept = ", ".join(map(str, left_out))
+            raise UsageError(f"{out}: has runs of seeds not asked for here ({kept}); results cannot be left out")
+    first_seeds = tuple(found["first_seeds"]) if found is not None else seeds
+    record = {**given, "seeds": list(seeds), "first_seeds": list(first_seeds)}
+    if found != record:
+        replace_durably(out / RECORD, as_json(record))
+    return first_seeds
+
+
+def _essence(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes."""
+    keys = ("changes", "match", "against", "compared")
+    arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
+    design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
+    design["unit"] = record["study"].get("unit")
+    return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}
+
+
+def _read_record(out: Path) -> dict[str, Any] | None:
+    """The study.json of a folder; None if there is none yet."""
+    if not out.exists() or (out.is_dir() and all(path.name.startswith(BEGINNINGS) for path in out.iterdir())):
+        return None
+    try:
+        found = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        Study.parse(found["study"])
+        check_seeds([*found["seeds"]])
+        check_seeds([*found["first_seeds"]])
+    except (OSError, ValueError, TypeError, KeyError):
+        complaint = f"exists and is not a study's folder ({RECORD} is missing or damaged); choose another --out"
+        raise UsageError(f"{out}: {complaint}") from None
+    return found

@@ -1,0 +1,182 @@
+"""Claims about the losses of a study: the rank of its base among the n-gram baselines, floors, and every contrast.
+
+The contrasts of losses are one family (`vitral.studies.claims.judge`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from vitral.evaluation import rank_among_baselines
+from vitral.figures.text import capital, nats, signed
+from vitral.studies.claims import (
+    ENOUGH_SEEDS,
+    Check,
+    Claim,
+    Comparison,
+    Interval,
+    Judged,
+    Note,
+    Quantity,
+    judge,
+    mean_interval,
+)
+from vitral.studies.probe import is_causal_lm
+from vitral.studies.results import ArmResult, StudyResult
+
+BELOW_THE_FLOOR = 0.005
+"""Nats below the floor that rounding and a last short window can explain."""
+BIGRAM, TRIGRAM = 2, 3
+
+
+@dataclass(frozen=True)
+class LossClaims:
+    """Every claim about the losses of a study.
+
+    Attributes:
+        rank: the base's loss beside the n-gram baselines.
+        floors: of each arm whose positions see one token, its lowest loss beside the bigram entropy of the test text.
+        contrasts: each compared arm against its baseline arm, one family.
+        notes: runs that stopped, seeds that are too few or were added later.
+    """
+
+    rank: Note
+    floors: tuple[Check, ...]
+    contrasts: tuple[Claim, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def all(self) -> tuple[Judged, ...]:
+        """In the order of a report."""
+        return (self.rank, *self.floors, *self.contrasts, *self.notes)
+
+    def contrast(self, arm: str) -> Claim | None:
+        """The contrast of this arm; None for the base and for arms that are not compared."""
+        return next((claim for claim in self.contrasts if claim.comparison.arm == arm), None)
+
+
+def loss_claims(result: StudyResult) -> LossClaims:
+    """Judge the losses of a study."""
+    return LossClaims(_rank(result), _floors(result), judge(loss_comparisons(result)), tuple(_notes(result)))
+
+
+def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
+    """The claims for a hurried reader.
+
+    The base's rank; the first floor, or else the largest contrast that was shown; the first decided claim of a probe.
+    """
+    shown = sorted((claim for claim in losses.contrasts if claim.shown), key=lambda claim: -abs(claim.difference))
+    decided = [one for one in probes if one.shown is not None]
+    return (losses.rank, *(losses.floors or shown)[:1], *decided[:1])
+
+
+def loss_quantity(result: StudyResult) -> Quantity:
+    """The test loss in the study's unit."""
+    unit = "nats" if result.study.unit == "nats per token" else result.study.unit
+    return Quantity("test loss", lambda _: None, unit, "lower")
+
+
+def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
+    """The arm that this one is compared with."""
+    return result.arms[0] if arm.arm.against is None else result.arm(arm.arm.against)
+
+
+def loss_comparisons(result: StudyResult) -> list[Comparison]:
+    """Each compared arm against its baseline arm; excluded where the baseline arm has not passed the trigram baseline.
+
+    A baseline arm above the trigram baseline has learned too little for a difference to it to mean anything. An arm
+    that sees one token cannot pass that baseline, so its loss is no sign of too few steps.
+    """
+    quantity, comparisons = loss_quantity(result), []
+    for arm in result.arms[1:]:
+        if not arm.arm.compared:
+            continue
+        base = baseline_arm(result, arm)
+        excluded = ""
+        if base.losses and not base.sees_one_token and fmean(base.losses.values()) > result.baseline(TRIGRAM):
+            line = nats(result.baseline(TRIGRAM))
+            excluded = f"{base.arm.title} has not passed the trigram baseline ({line}); train for longer"
+        titles = arm.arm.title, base.arm.title
+        comparisons.append(Comparison(*titles, quantity, arm.losses, base.losses, arm.arm.name, excluded))
+    return comparisons
+
+
+def mean_loss(arm: ArmResult) -> Interval | None:
+    """The arm's mean test loss over its finished seeds, in the study's unit; None where no seed finished."""
+    return mean_interval(list(arm.losses.values())) if arm.losses else None
+
+
+def _rank(result: StudyResult) -> Note:
+    base = result.arms[0]
+    mean, title = mean_loss(base), capital(base.arm.title)
+    if mean is None:
+        return Note(f"{title} finished from no seed, so nothing is compared with it.", base.arm.name)
+    place = (
+        "of another task"
+        if not is_causal_lm(base.config)
+        else rank_among_baselines(mean.mean / base.factor, result.baselines)
+    )
+    return Note(f"{title}: test loss {nats(mean.mean)} {result.study.unit}, {place}.", base.arm.name)
+
+
+def _floors(result: StudyResult) -> tuple[Check, ...]:
+    """Arms whose positions see one token, beside the bigram entropy of the test text.
+
+    The mean loss on a text of any function of the current token is at least that text's own conditional entropy of the
+    next token given the current one (Gibbs' inequality).
+    """
+    floor = result.baselines.test_bigram_entropy * result.arms[0].factor
+    return tuple(
+        Check(
+            subject=arm.arm.title,
+            what="lowest test loss",
+            value=min(arm.losses.values()),
+            low=floor - BELOW_THE_FLOOR,
+            expected=(
+                f"at least {nats(floor)}, the bigram entropy of the test text, since each position sees one token "
+                f"(mean {nats(fmean(arm.losses.values()))}, bigram baseline {nats(result.baseline(BIGRAM))})"
+            ),
+            unit=result.study.unit,
+            arm=arm.arm.name,
+        )
+        for arm in result.arms
+        if arm.losses and _has_the_floor(result, arm)
+    )
+
+
+def _has_the_floor(result: StudyResult, arm: ArmResult) -> bool:
+    same_text = arm.config["corpus"] == result.arms[0].config["corpus"]
+    return arm.sees_one_token and same_text and is_causal_lm(arm.config)
+
+
+def _notes(result: StudyResult) -> list[Note]:
+    notes = []
+    for arm in result.arms:
+        stopped = [run for run in arm.runs if run.stopped]
+        if stopped:
+            seeds = ", ".join(str(run.seed) for run in stopped)
+            text = f"{capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
+            notes.append(Note(text, arm.arm.name))
+    if len(result.seeds) < ENOUGH_SEEDS:
+        notes.append(Note(f"{len(result.seeds)} of at least {ENOUGH_SEEDS} seeds: too few for a verdict."))
+    added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
+    if added:
+        notes.append(
+            Note(
+                f"Seed {', '.join(added)} was added to a study that already had results. Intervals and p values ignore "
+                "that choice; if it was made because of the results, they are too narrow and too small."
+            )
+        )
+    return notes
+
+
+def difference_text(claim: Claim | None) -> str:
+    """A contrast in a table: `+0.770 (+0.751 to +0.789), +43.7%`; a dash where there is none."""
+    if claim is None or not claim.seeds:
+        return "\N{EN DASH}"
+    digits = claim.comparison.quantity.digits
+    span = f" ({claim.span})" if claim.span else ""
+    percent = f", {signed(claim.percent, 1)}%" if claim.percent is not None else ""
+    return f"{signed(claim.difference, digits)}{span}{percent}".replace(
+        " to ", "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}"
+    )

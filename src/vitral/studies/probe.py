@@ -1,0 +1,231 @@
+"""The probe: something a study measures besides the loss, and a short view of what was measured.
+
+A probe's measurement is a call of a function of `vitral.inspection` or `vitral.evaluation`; its result is plain data,
+kept as a JSON file beside the runs. A probe's view is a function of that data alone: quantities, contrasts and at most
+one figure of its own. It decides nothing and words nothing: comparisons and checks go to `vitral.studies.claims`.
+So an interrupted study measures nothing twice, and a report is drawn again without a model.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from vitral.core.errors import UsageError
+from vitral.data import Dataset
+from vitral.figures.sections import Section, Table
+from vitral.runs import LoadedRun
+from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, mean_interval, series
+from vitral.studies.design import BudgetName
+from vitral.training import RunConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vitral.studies.results import StudyResult
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run, as a probe of runs receives it.
+
+    Attributes:
+        arm: its name.
+        seed: of the run.
+        run: model in evaluation mode, tokenizer, configuration.
+        dataset: the arm's text.
+        budget: of the study; a smaller one asks for fewer samples.
+    """
+
+    arm: str
+    seed: int
+    run: LoadedRun
+    dataset: Dataset
+    budget: BudgetName
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a probe that needs no trained model receives.
+
+    Attributes:
+        base: the configuration of the study's base arm.
+        dataset: the base arm's text.
+        seed: the study's first, for random draws.
+        budget: of the study.
+    """
+
+    base: RunConfig
+    dataset: Dataset
+    seed: int
+    budget: BudgetName
+
+
+def is_causal_lm(config: Mapping[str, Any]) -> bool:
+    """Whether a run of this plain configuration predicts the next token from those before it, and nothing else."""
+    training = config["training"]
+    return training.get("objective", "next-token") == "next-token" and not training["allow_leak"]
+
+
+def require_causal_lm(trained: Trained) -> None:
+    """Refuse a run whose next-token loss has no meaning.
+
+    Raises:
+        UsageError: the run is a masked language model, or sees its targets.
+    """
+    if not is_causal_lm(trained.run.config):
+        raise UsageError(f"{trained.arm} is not trained to predict the next token from those before it")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure that the report writes and shows.
+
+    Attributes:
+        figure: drawn by `vitral.figures`.
+        name: of its files; small letters and hyphens.
+        caption: its content and how to read it.
+        alt: the finding, for a reader who cannot see it.
+    """
+
+    figure: "Figure"
+    name: str
+    caption: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class View:
+    """A probe's pieces of the report and everything in it that is to be judged.
+
+    Attributes:
+        sections: in order, figures among them.
+        comparisons: one exploratory family, judged by `vitral.studies.claims.judge`.
+        checks: numbers beside the ranges that theory states.
+        notes: facts that need no test.
+    """
+
+    sections: tuple[Section | Plot, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    checks: tuple[Check, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class ArmMeasures:
+    """What a probe measured of one arm.
+
+    Attributes:
+        name: of the arm.
+        title: of the arm.
+        config: its whole configuration as plain data, without a seed.
+        runs: the measured data by seed, in increasing order; not empty.
+    """
+
+    name: str
+    title: str
+    config: Mapping[str, Any]
+    runs: Mapping[int, Plain]
+
+    @property
+    def first(self) -> Plain:
+        """The measured data of the first seed."""
+        return next(iter(self.runs.values()))
+
+    def values(self, quantity: Quantity) -> dict[int, float]:
+        """The quantity by seed, of the runs that have it."""
+        return series(self.runs, quantity)
+
+    def mean(self, quantity: Quantity) -> float | None:
+        """The quantity's mean over seeds; None where no run has it."""
+        values = self.values(quantity)
+        return fmean(values.values()) if values else None
+
+
+Arms = Sequence[ArmMeasures]
+"""The arms of which at least one run was measured, in the study's order; the base is first where it was measured."""
+
+
+@dataclass(frozen=True)
+class RunProbe:
+    """Measures every finished run.
+
+    Attributes:
+        name: small letters and hyphens; its files are `measures/NAME/ARM-seed-N.json`.
+        measure: returns plain data, a function of the run alone; raises `UsageError` with the reason for a run that it
+            cannot measure, which is then left out.
+        view: from the study and the measured arms to the pieces of the report; never called without an arm.
+        seconds: by budget, about how long one measurement takes where a second does 1e11 operations of training.
+    """
+
+    name: str
+    measure: Callable[[Trained], Plain]
+    view: "Callable[[StudyResult, Arms], View]"
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyProbe:
+    """Measures once for a whole study, without any of its trained models.
+
+    Attributes:
+        name: small letters and hyphens; its file is `measures/NAME.json`.
+        measure: returns plain data.
+        view: from the study and the measured data to the pieces of the report.
+        seconds: by budget, about how long the measurement takes where a second does 1e11 operations of training.
+    """
+
+    name: str
+    measure: Callable[[Setting], Plain]
+    view: "Callable[[StudyResult, Plain], View]"
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+Probe = RunProbe | StudyProbe
+
+
+def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
+    """Every further arm against the first, in each quantity that both have."""
+    base, *others = arms
+    return tuple(
+        Comparison(arm.title, base.title, quantity, arm.values(quantity), base.values(quantity), arm.name)
+        for arm in others
+        for quantity in quantities
+        if arm.values(quantity) and base.values(quantity)
+    )
+
+
+def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
+    """Two quantities of the same runs, in each arm that has both; unit, direction and digits are those of the first."""
+    return tuple(
+        Comparison(f"{arm.title}, {one.name}", other.name, one, arm.values(one), arm.values(other), arm.name)
+        for arm in arms
+        if arm.values(one) and arm.values(other)
+    )
+
+
+def mean_table(caption: str, arms: Arms, *quantities: Quantity) -> Table:
+    """A row for each arm, a column for each quantity that some arm has: means over seeds, or a dash."""
+    used = [quantity for quantity in quantities if any(arm.values(quantity) for arm in arms)]
+    columns = [f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name for quantity in used]
+    rows = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
+    return Table(caption, ("arm", *columns), rows)
+
+
+def interval_plot(name: str, title: str, arms: Arms, quantity: Quantity, caption: str) -> tuple[Plot, ...]:
+    """A row for each arm that has the quantity: seeds as dots, the mean with its interval."""
+    from vitral.figures.intervals import Row, interval_dots
+
+    rows = []
+    for arm in arms:
+        values = list(arm.values(quantity).values())
+        if values:
+            mean = mean_interval(values)
+            rows.append(Row(arm.title, values, mean.mean, mean.low, mean.high))
+    if not rows:
+        return ()
+    label = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
+    figure = interval_dots(rows, title=title, x_label=label)
+    ends = "; ".join(f"{row.label} {quantity.show(row.mean)}" for row in rows)
+    caption = f"{caption} Small dots are seeds; the large mark is their mean with its 95% t interval."
+    return (Plot(figure, name, caption, f"{title}: {ends}."),)

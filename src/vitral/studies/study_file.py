@@ -1,0 +1,131 @@
+"""Study files: a study as TOML, for the named studies and for one's own. `docs/study-files.md` is the manual.
+
+A file has the fields of `vitral.studies.design.Study` and two shorthands, which are written out before it is checked:
+
+- `changes` at the top is laid under the changes of every budget.
+- An arm with a `grid` stands for many arms, one for each combination of a row of every axis. `{key}` in its texts and
+  changes is replaced by the row's value; the budget is the largest of those in the rows and the arm. A combination that
+  would have the name of the first arm is that arm, and is left out.
+"""
+
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitral.core.config import merge, read_toml, shown
+from vitral.core.errors import UsageError
+from vitral.studies.design import BUDGETS, Arm, Study
+
+MOST_ARMS = 1000
+_PLACE = re.compile(r"\{(\w*)\}")
+
+
+def read_study(path: Path) -> Study:
+    """The study in a TOML file.
+
+    Raises:
+        UsageError: the file cannot be read or is not a study; one line names the file and the key.
+    """
+    return _study(read_toml(path), str(path))
+
+
+def parse_study(text: str, where: str) -> Study:
+    """The study in a TOML text; `where` names the text in errors.
+
+    Raises:
+        UsageError: the text is not a study; one line names the key.
+    """
+    try:
+        return _study(tomllib.loads(text), where)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where}: not TOML: {error}") from None
+
+
+def _study(data: Mapping[str, Any], where: str) -> Study:
+    data = dict(data)
+    changes = data.pop("changes", None)
+    if changes is not None:
+        data["budgets"] = _with_changes(changes, data.get("budgets"), where)
+    arms = data.get("arms")
+    if isinstance(arms, list) and all(isinstance(arm, dict) for arm in arms):
+        data["arms"] = [
+            plain for index, arm in enumerate(arms) for plain in _arms(arm, arms[0], f"{where}: arms.{index}")
+        ]
+    return Study.parse(data, where)
+
+
+def _with_changes(changes: Any, budgets: Any, where: str) -> Any:
+    if not isinstance(changes, dict):
+        raise UsageError(f"{where}: changes: expected a table, not {shown(changes)}")
+    if not budgets:
+        raise UsageError(
+            f"{where}: changes: only a study with budgets has them; write them into the file that base names"
+        )
+    if not (isinstance(budgets, dict) and all(isinstance(budget, dict) for budget in budgets.values())):
+        return budgets
+    return {
+        name: {**budget, "changes": merge(changes, budget["changes"])}
+        if isinstance(budget.setdefault("changes", {}), dict)
+        else budget
+        for name, budget in budgets.items()
+    }
+
+
+def _arms(arm: dict[str, Any], base: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
+    """The arms that one table of `[[arms]]` stands for, each checked, so that errors name the table as written."""
+    if "grid" not in arm:
+        yield Arm.parse(arm, where).plain()
+        return
+    axes, template = _axes(arm["grid"], where), {key: value for key, value in arm.items() if key != "grid"}
+    for rows in itertools.product(*axes):
+        values = {key: value for row in rows for key, value in row.items()}
+        budgets = [table["budget"] for table in (template, *rows) if "budget" in table]
+        filled = _filled(template, values, where)
+        if filled.get("name") != base.get("name"):
+            yield Arm.parse(filled | ({"budget": max(budgets, key=_rank)} if budgets else {}), where).plain()
+
+
+def _rank(budget: Any) -> int:
+    """The place among the budgets; a value that is none of them comes last, for `Arm` to refuse."""
+    return BUDGETS.index(budget) if budget in BUDGETS else len(BUDGETS)
+
+
+def _axes(grid: Any, where: str) -> Sequence[Sequence[Mapping[str, Any]]]:
+    if not _tables(grid):
+        raise UsageError(
+            f"{where}.grid: expected axes, each a list of tables, as in [[{{ width = 16 }}, {{ width = 32 }}]]"
+        )
+    if math.prod(map(len, grid)) > MOST_ARMS:
+        raise UsageError(f"{where}.grid: more than {MOST_ARMS} combinations")
+    keys = [{key for row in axis for key in row} - {"budget"} for axis in grid]
+    for one, other in itertools.combinations(keys, 2):
+        if one & other:
+            raise UsageError(f"{where}.grid: two axes have the key {min(one & other)!r}")
+    return grid
+
+
+def _tables(grid: Any) -> bool:
+    lists = isinstance(grid, list) and bool(grid) and all(isinstance(axis, list) and axis for axis in grid)
+    return lists and all(isinstance(row, dict) for axis in grid for row in axis)
+
+
+def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
+    """A nested value with every `{key}` replaced; a string that is nothing but `{key}` becomes the value itself."""
+    if isinstance(value, dict):
+        return {key: _filled(each, values, where) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, values, where) for each in value]
+    if not isinstance(value, str):
+        return value
+    for key in _PLACE.findall(value):
+        if key not in values:
+            known = ", ".join(values)
+            raise UsageError(
+                f"{where}: {shown(value)} asks for {key!r}, which a row of the grid does not set; it sets {known}"
+            )
+    whole = _PLACE.fullmatch(value)
+    return values[whole[1]] if whole else _PLACE.sub(lambda place: str(values[place[1]]), value)

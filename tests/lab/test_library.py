@@ -1,0 +1,227 @@
+"""The library from Python, as the README shows it."""
+
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+import vitral
+from vitral.core.config import assignment
+from vitral.core.errors import UsageError
+from vitral.core.names import activation_names
+from vitral.lab import plan_study
+from vitral.model import count_parameters
+
+MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
+TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
+    folder = tmp_path_factory.mktemp("library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VITRAL_CACHE", str(folder / "cache"))
+        return vitral.train("sample", folder / "run", model=MODEL, training=TRAINING)
+
+
+def test_train_gives_a_run_that_load_gives_again(run: vitral.Run) -> None:
+    again = vitral.load(run.path, "best")
+    assert again.step == run.step
+    assert again.generate("WREN", max_tokens=29, seed=3) == run.generate("WREN", max_tokens=29, seed=3)
+    assert run.generate("WREN", max_tokens=0) == "WREN"
+
+
+def test_streamed_is_generated(run: vitral.Run) -> None:
+    assert "WREN" + "".join(run.stream("WREN", max_tokens=31, seed=5)) == run.generate("WREN", max_tokens=31, seed=5)
+
+
+def test_trace_has_every_name_and_only_what_is_asked_for(run: vitral.Run) -> None:
+    trace = run.trace("The light")
+    assert list(trace) == activation_names(2)
+    weights = trace["blocks.1.attn.weights"]
+    assert weights.shape == (1, 3, 9, 9)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 3, 9))
+    assert list(run.trace("The light", ["logits"])) == ["logits"]
+    torch.testing.assert_close(run.trace("The light", ["logits"])["logits"], trace["logits"], rtol=1e-4, atol=1e-5)
+
+
+def test_evaluate_repeats_what_training_measured(run: vitral.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITRAL_CACHE", str(run.path.parent / "cache"))
+    measured = {event["step"]: event for event in run.metrics("evaluation")}[run.step]
+    assert run.evaluate("test")["test"].loss == pytest.approx(measured["test_loss"], rel=1e-6)
+    with pytest.raises(UsageError, match="not one of train, validation, test"):
+        run.evaluate("exam")
+
+
+def test_a_run_shows_itself(run: vitral.Run) -> None:
+    assert "parameters" in repr(run)
+    assert "<table>" in run._repr_html_()
+    assert sum(row.count for row in run.parameters()) == sum(p.numel() for p in run.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        (lambda run: run.trace("The light", ["blocks.0.attn.weight"]), r"did you mean 'blocks.\d.attn.weights'"),
+        (lambda run: run.trace(""), "0 tokens"),
+        (lambda run: run.trace("a" * 14), "14 tokens"),
+        (lambda run: run.generate("é"), r"U\+00E9"),
+        (lambda run: run.generate("a", temperature=float("nan")), "temperature"),
+        (lambda run: run.generate("a", top_n=3), "did you mean 'top_k'|did you mean 'top_p'"),
+        (lambda run: vitral.train("sample", run.path), "exists already"),
+        (lambda run: vitral.train("sample", run.path / "x", model={"heads": 2}), "num_heads"),
+        (lambda run: vitral.load(run.path.parent), "not a run"),
+        (lambda run: vitral.load(run.path, device="tpu"), "not one of auto"),
+    ],
+)
+def test_mistakes_are_one_line(run: vitral.Run, mistake, line: str) -> None:
+    with pytest.raises(UsageError, match=line) as refused:
+        mistake(run)
+    assert "\n" not in str(refused.value)
+
+
+def test_presets_are_whole_configurations(tmp_path: Path) -> None:
+    for name, preset in vitral.presets().items():
+        config = vitral.configure(name)
+        assert type(config).parse(config.plain()) == config
+        assert preset.description
+    assert vitral.configure("shakespeare").training.optimizer.learning_rate == 3e-3
+    (tmp_path / "mine.toml").write_text("[model]\nd_model = 64\n", encoding="utf-8")
+    mine = vitral.configure(str(tmp_path / "mine.toml"), overrides=[{"model": {"num_heads": 8}}])
+    assert (mine.model.d_model, mine.model.num_heads) == (64, 8)
+
+
+@pytest.mark.parametrize(
+    ("start", "minutes", "d_model", "time"),
+    [
+        ("fast", None, 96, None),
+        ("fast", 0.2, 96, 0.2),
+        ("fast", 0.5, 128, 0.5),
+        ("sample", None, 128, 2.0),
+        ("sample", 60.0, 256, 60.0),
+        ("shakespeare", 60.0, 128, 60.0),
+    ],
+)
+def test_the_default_grows_with_the_time_allowed(
+    start: str, minutes: float | None, d_model: int, time: float | None
+) -> None:
+    config = vitral.configure(start, minutes=minutes)
+    assert (config.model.d_model, config.training.minutes) == (d_model, time)
+    assert config.model.d_head % 2 == 0
+    assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
+
+
+def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
+    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.d_model == 256
+    with pytest.raises(UsageError, match="steps is given too"):
+        vitral.configure("sample", minutes=1.0, overrides=[{"training": {"steps": 50}}])
+
+
+def test_the_fast_preset_of_shakespeare_is_the_same_model() -> None:
+    theirs, ours = vitral.configure("shakespeare").model, vitral.configure("shakespeare-fast").model
+    differ = {"dropout": theirs.dropout, "initialisation": theirs.initialisation}
+    assert ours.model_copy(update=differ) == theirs
+    assert count_parameters(ours, 109) == 431_104
+    assert count_parameters(vitral.configure("fast").model, 109) <= 431_104
+
+
+def test_no_public_name_is_that_of_a_package() -> None:
+    """Importing `vitral.NAME` as a package would overwrite a function of that name."""
+    package = Path(vitral.__file__).parent
+    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert not inside & set(vitral.__all__)
+    import vitral.lab as lab
+
+    files = {path.stem for path in Path(lab.__file__).parent.iterdir()}
+    assert not files & {name for name in lab.__all__ if not name[0].isupper()}
+    assert all(getattr(vitral, name) for name in vitral.__all__)
+
+
+def test_a_stopped_run_is_resumed_to_the_same_weights(run: vitral.Run, tmp_path: Path) -> None:
+    def stop_at_two(event) -> None:
+        if event["event"] == "evaluation" and event["step"] == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    stopped = vitral.train("sample", tmp_path / "run", callback=stop_at_two, model=MODEL, training=TRAINING)
+    assert stopped.step == 2
+    again = vitral.resume(tmp_path / "run")
+    assert again.step == run.step
+    whole = dict(run.model.named_parameters())
+    assert all(torch.equal(value, whole[name]) for name, value in again.model.named_parameters())
+    with pytest.raises(UsageError, match="finished"):
+        vitral.resume(tmp_path / "run")
+
+
+def test_a_study_in_small(tmp_path: Path) -> None:
+    seen: list[str] = []
+    report = vitral.study(
+        "no-attention",
+        "demo",
+        seeds=[1, 2],
+        out=tmp_path / "study",
+        callback=lambda event: seen.append(event["event"]),
+        model=MODEL,
+        training=TRAINING,
+    )
+    assert report.html.is_file()
+    assert report.claims
+    assert "run" in seen
+    again = vitral.study("no-attention", "demo", seeds=[1, 2], out=tmp_path / "study", model=MODEL, training=TRAINING)
+    assert [finding.text for finding in again.claims] == [finding.text for finding in report.findings]
+
+
+def test_a_plan_is_written_as_the_command_that_gives_it() -> None:
+    plan = plan_study(
+        "no-attention",
+        budget="quick",
+        seeds=[3, 5],
+        overrides=[{"model": {"norm": "post", "d_model": 64}, "training": {"clip_norm": 0.5}}],
+    )
+    words = shlex.split(plan.command)[3:]
+    settings = [word for option, word in zip(words[::2], words[1::2], strict=True) if option == "--set"]
+    assert dict(zip(words[::2], words[1::2], strict=True))["--seeds"] == "3,5"
+    again = plan_study(
+        "no-attention", budget="quick", seeds=[3, 5], overrides=[assignment(setting) for setting in settings]
+    )
+    assert again == plan
+
+
+def test_a_text_is_surveyed_as_the_command_prints_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("A short line of light, and one more.\n" * 400, encoding="utf-8")
+    survey = vitral.survey(str(tmp_path / "mine.txt"), tokenizer="byte", split="tail")
+    assert survey.plain()["num_bytes"] == 400 * 37
+    assert survey.baselines.orders[1] > survey.baselines.orders[2]
+    with pytest.raises(UsageError, match="did you mean 'char'"):
+        vitral.survey("sample", tokenizer="chars")
+
+
+def test_a_model_is_counted_before_it_is_trained() -> None:
+    assert vitral.count("shakespeare").cost.parameters == 431_104
+    assert vitral.count("fast", vocabulary=11, model={"d_model": 24}).config.d_model == 24
+    with pytest.raises(UsageError, match="vocabulary"):
+        vitral.count("fast", vocabulary=0)
+
+
+def test_an_exercise_is_made_once_and_never_written_over(tmp_path: Path) -> None:
+    made = vitral.exercise(tmp_path / "sheet.toml", positions=2, d_model=2, seed=5)
+    assert made.sheet.values["x"].shape == (2, 2)
+    assert vitral.check(tmp_path / "sheet.toml").worst == "unknown"
+    with pytest.raises(UsageError, match="exists already"):
+        vitral.exercise(tmp_path / "sheet.toml")
+
+
+def test_a_run_measures_what_the_command_prints(run: vitral.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITRAL_CACHE", str(run.path.parent / "cache"))
+    measures = run.measure(copying=False)
+    assert measures.splits["test"] == run.evaluate("test")["test"]
+    assert measures.copying is None
+    assert measures.plain()["step"] == run.step
+
+
+def test_beams_are_samples_too(run: vitral.Run) -> None:
+    ways = {"max_tokens": 5, "num_beams": 3}
+    assert run.samples(["W"], num_samples=2, **ways) == run.beam("W", n_best=2, **ways)
+    with pytest.raises(UsageError, match="cannot stream"):
+        run.stream("W", num_beams=2)

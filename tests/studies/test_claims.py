@@ -1,0 +1,175 @@
+"""The one judge of comparisons: by hand, against scipy, and by its promises over random families."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from vitral.core.errors import UsageError
+from vitral.studies.claims import (
+    LEVEL,
+    Check,
+    Claim,
+    Comparison,
+    Quantity,
+    at,
+    digits_for,
+    judge,
+    mean_interval,
+    to_fixed,
+)
+
+LOSS = Quantity("test loss", at("loss"), "nats", "lower")
+
+
+def comparison(differences: list[float], quantity: Quantity = LOSS, base: float = 2.0) -> Comparison:
+    """An arm that differs from its baseline arm by these amounts, seed by seed."""
+    others = {seed: base + seed / 7 for seed in range(len(differences))}
+    values = {seed: others[seed] + difference for seed, difference in enumerate(differences)}
+    return Comparison("the arm", "the base", quantity, values, others)
+
+
+def test_an_interval_worked_by_hand() -> None:
+    # mean 5, deviations -2 0 2, s = 2, s/sqrt(3) = 1.1547, t(0.975, 2) = 4.3027
+    interval = mean_interval([3.0, 5.0, 7.0])
+    assert interval.mean == 5.0
+    assert interval.low == pytest.approx(5 - 4.968, abs=5e-4)
+    assert interval.high == pytest.approx(5 + 4.968, abs=5e-4)
+    assert interval.num == 3
+
+
+def test_a_claim_worked_by_hand() -> None:
+    # differences 1, 2, 3: mean 2, s = 1, t = 2/(1/sqrt(3)) = 3.4641, p = 1 - t/sqrt(t^2+2) = 0.0742 for two degrees
+    (claim,) = judge([Comparison("a", "b", LOSS, {1: 2.0, 2: 4.0, 3: 6.0}, {3: 3.0, 2: 2.0, 1: 1.0})])
+    assert claim.difference == 2.0
+    assert claim.percent == pytest.approx(100.0)
+    assert claim.p == pytest.approx(1 - math.sqrt(12 / 14), abs=1e-12)
+    assert claim.low == pytest.approx(2 - 4.3027 / math.sqrt(3), abs=1e-4)
+    assert claim.shown is False
+    assert claim.verdict == "undecided"
+
+
+@pytest.mark.parametrize("num", [3, 5, 7, 11])
+@pytest.mark.parametrize("family", [1, 3])
+def test_agrees_with_scipy_at_bonferronis_level(num: int, family: int) -> None:
+    generator = np.random.default_rng(num)
+    families = [comparison(generator.normal(0.1, 0.3, size=num).tolist()) for _ in range(family)]
+    for claim in judge(families):
+        reference = stats.ttest_1samp(claim.comparison.differences, 0.0)
+        ends = reference.confidence_interval(1 - LEVEL / family)
+        assert claim.family == family
+        assert claim.p == pytest.approx(min(1.0, family * reference.pvalue), rel=1e-6, abs=1e-12)
+        assert claim.low == pytest.approx(ends.low, rel=1e-6, abs=1e-9)
+        assert claim.high == pytest.approx(ends.high, rel=1e-6, abs=1e-9)
+
+
+numbers = st.floats(-5.0, 5.0).map(lambda value: round(value, 4))
+families = st.lists(st.lists(numbers, min_size=0, max_size=7), min_size=1, max_size=5)
+
+
+def printed_interval(text: str) -> tuple[float, float] | None:
+    """The interval as a reader sees it; None where the sentence has none."""
+    found = re.search(r"95% CI (\S+) to (\S+),", text)
+    return None if found is None else tuple(float(end.replace("\N{MINUS SIGN}", "-")) for end in found.groups())  # type: ignore[return-value]
+
+
+@settings(max_examples=300, deadline=None)
+@given(families, st.sampled_from(["lower", "higher", "neither"]))
+def test_no_sentence_contradicts_its_interval_or_its_p_value(family: list[list[float]], better: str) -> None:
+    """Over random studies: undecided exactly where the printed interval contains zero, and p is 0.05 or more."""
+    quantity = Quantity("a number", at("x"), "nats", better)  # type: ignore[arg-type]
+    for claim in judge([comparison(differences, quantity) for differences in family]):
+        interval = printed_interval(claim.text)
+        if claim.p is None:
+            assert interval is None
+            assert claim.verdict == "undecided"
+            continue
+        assert interval is not None
+        low, high = interval
+        excludes = low > 0 or high < 0
+        assert excludes == (claim.verdict != "undecided") == claim.shown
+        assert excludes == (claim.p < LEVEL)
+        if excludes:
+            better_seen = (claim.difference > 0) == (better == "higher")
+            expected = {True: "better", False: "worse"}[better_seen]
+            assert claim.verdict == (expected if better != "neither" else "higher" if claim.difference > 0 else "lower")
+
+
+def test_a_family_counts_only_what_can_be_tested() -> None:
+    claims = judge(
+        [
+            comparison([1.0, 2.0, 3.5]),
+            comparison([1.0, 2.0]),
+            comparison([]),
+            comparison([0.5, 0.5, 0.5]),
+            comparison([1.0, 2.0, 3.25, math.nan]),
+            Comparison("c", "d", LOSS, {1: 1.0, 2: 2.0, 3: 4.0}, {1: 0.0, 2: 0.0, 3: 0.0}, excluded="it is not ready"),
+        ]
+    )
+    assert [claim.p is not None for claim in claims] == [True, False, False, False, True, False]
+    assert {claim.family for claim in claims} == {2}
+    assert [claim.seeds for claim in claims] == [3, 2, 0, 3, 3, 3]
+    assert all(claim.why for claim in claims if claim.p is None)
+    assert claims[3].shown is None  # a difference that every seed repeats has no known spread
+
+
+def test_only_seeds_that_both_have_are_paired() -> None:
+    one = Comparison("a", "b", LOSS, {1: 2.0, 5: 4.0, 7: 9.0}, {5: 1.0, 1: 1.0, 11: 3.0})
+    assert one.differences == [1.0, 3.0]
+
+
+def test_a_fixed_value_is_compared_with_every_seed() -> None:
+    assert to_fixed("accuracy", 0.5, "chance", LOSS, {1: 0.75, 3: 0.25}).differences == [0.25, -0.25]
+
+
+def test_no_nonzero_end_is_printed_as_zero() -> None:
+    assert digits_for((0.00004, -1.2), 3) == 5
+    assert digits_for((0.0, 2.0), 3) == 3
+    claim = Claim(comparison([0.1, 0.2, 0.4]), 3, 0.1, 0.00004, 0.2, 0.049)
+    assert float(claim.span.split(" to ")[0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "expected"),
+    [
+        (1.0, None, True),
+        (2.5, None, False),
+        (1.0, (0.5, 1.5), True),
+        (1.9, (1.5, 2.3), None),
+        (2.5, (2.25, 2.75), False),
+    ],
+)
+def test_a_check_is_decided_by_its_interval(value: float, interval: tuple | None, expected: bool | None) -> None:
+    assert Check("theory", "a number", value, 0.0, 2.0, "0 to 2", interval=interval).shown is expected
+
+
+def test_a_check_without_limits_on_one_side() -> None:
+    assert Check("a", "b", 1e9, low=0.0).shown is True
+    assert Check("a", "b", -1e9, high=0.0).shown is True
+    assert Check("a", "b", -1.0, low=0.0).shown is False
+
+
+def test_a_reader_of_a_number_stops_where_there_is_none() -> None:
+    assert at("a", 1, "b")({"a": [{}, {"b": 3}]}) == 3.0
+    assert at("a", "b")({"a": None}) is None
+    assert at("a")({}) is None
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [1.0, math.inf]])
+def test_an_interval_of_nothing_or_of_what_is_not_finite_is_refused(values: list[float]) -> None:
+    with pytest.raises(UsageError):
+        mean_interval(values)
+
+
+def test_a_confidence_outside_the_unit_interval_is_refused() -> None:
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        mean_interval([1.0, 2.0], confidence=1.0)
+
+
+def test_one_value_has_no_interval() -> None:
+    interval = mean_interval([2.0])
+    assert (interval.mean, interval.low, interval.high) == (2.0, None, None)

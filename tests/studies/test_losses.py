@@ -1,0 +1,143 @@
+"""The claims about a study's losses follow from the numbers: other numbers, other claims."""
+
+from dataclasses import replace
+
+import pytest
+
+from vitral.studies import StudyResult, loss_claims
+from vitral.studies.claims import Check, Claim, Note
+from vitral.studies.losses import baseline_arm, difference_text, headline, mean_loss
+
+FULL = [1.76, 1.77, 1.75]
+WITHOUT = [2.531, 2.528, 2.533]
+LINEAR = [1.93, 1.95, 1.92]
+
+
+def contrast(result: StudyResult, arm: str = "no-attention") -> Claim:
+    """The contrast of this arm."""
+    claim = loss_claims(result).contrast(arm)
+    assert claim is not None
+    return claim
+
+
+def floor(result: StudyResult) -> Check:
+    """The one floor."""
+    (check,) = loss_claims(result).floors
+    return check
+
+
+def test_an_arm_far_above_its_base_is_worse_and_stands_on_its_floor(made) -> None:
+    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
+    claims = loss_claims(result)
+    assert floor(result).shown is True
+    assert floor(result).value == 2.528
+    claim = contrast(result)
+    assert (claim.verdict, claim.family, claim.seeds) == ("worse", 2, 3)
+    assert claim.difference == pytest.approx(2.53067 - 1.76, abs=1e-4)
+    assert headline(claims) == (claims.rank, floor(result))
+
+
+def test_only_arms_that_see_one_token_have_a_floor(made) -> None:
+    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
+    assert [check.arm for check in loss_claims(result).floors] == ["no-attention"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [([2.53, 2.53, 2.49], False), ([2.510, 2.511, 2.512], True), ([2.70, 2.71, 2.72], True)],
+    ids=["below the floor", "rounding below it", "above it"],
+)
+def test_a_loss_below_the_bigram_entropy_contradicts_theory(made, losses: list[float], expected: bool) -> None:
+    assert floor(made({"full": FULL, "no-attention": losses})).shown is expected
+
+
+def test_an_uncertain_difference_is_undecided(made) -> None:
+    claim = contrast(made({"full": FULL, "no-feed-forward": [1.80, 1.74, 1.75]}), "no-feed-forward")
+    assert (claim.shown, claim.verdict) == (False, "undecided")
+
+
+def test_a_lower_loss_is_better(made) -> None:
+    better = [loss - 0.1 + bit for loss, bit in zip(FULL, (0.001, 0.0, -0.001), strict=True)]
+    assert contrast(made({"full": FULL, "no-feed-forward": better}), "no-feed-forward").verdict == "better"
+
+
+def test_nothing_is_judged_against_a_base_above_the_trigram_baseline(made) -> None:
+    claim = contrast(made({"full": [1.980, 1.981, 1.9825], "no-feed-forward": [1.9, 1.91, 1.92]}), "no-feed-forward")
+    assert (claim.p, claim.verdict) == (None, "undecided")
+    assert "1.949" in claim.why
+
+
+def test_an_arm_above_the_trigram_baseline_is_judged_all_the_same(made) -> None:
+    """A failure of the arm is the result; only its baseline arm must have learned."""
+    assert contrast(made({"full": FULL, "no-feed-forward": [2.31, 2.32, 2.335]}), "no-feed-forward").verdict == "worse"
+
+
+def test_fewer_than_three_seeds_have_no_verdict_and_are_noted(made) -> None:
+    for losses in ({"full": [1.76], "no-attention": [2.53]}, {"full": [1.76, 1.77], "no-attention": [2.53, 2.54]}):
+        claims = loss_claims(made(losses))
+        assert claims.contrasts[0].shown is None
+        assert len(claims.notes) == 1
+
+
+def test_a_run_that_stopped_is_noted_and_its_seed_left_out(made) -> None:
+    result = made({"full": FULL, "no-attention": [2.531, None, 2.533]})
+    assert [note.arm for note in loss_claims(result).notes] == ["no-attention"]
+    claim = contrast(result)
+    assert claim.seeds == 2
+    assert claim.difference == pytest.approx((2.531 - 1.76 + 2.533 - 1.75) / 2)
+    assert mean_loss(result.arms[1]) is not None
+
+
+def test_an_arm_or_a_base_that_never_finished_leaves_nothing_to_compare(made) -> None:
+    nothing = [None, None, None]
+    arm = made({"full": FULL, "no-attention": nothing})
+    assert contrast(arm).seeds == 0
+    assert not loss_claims(arm).floors
+    assert mean_loss(arm.arms[1]) is None
+    base = loss_claims(made({"full": nothing, "no-attention": WITHOUT}))
+    assert base.contrasts[0].seeds == 0
+    assert isinstance(base.rank, Note)
+    assert all(one.text for one in base.all)
+
+
+def test_seeds_added_after_a_look_at_the_results_are_noted(made) -> None:
+    added = loss_claims(made({"full": FULL, "no-attention": WITHOUT}, first_seeds=[1, 2]))
+    assert len(added.notes) == 1
+    assert "Seed 3 " in added.notes[0].text
+
+
+def rearranged(result: StudyResult, arm: str, **changes) -> StudyResult:
+    """The result with one arm designed otherwise."""
+    arms = tuple(
+        replace(one, arm=one.arm.model_copy(update=changes)) if one.arm.name == arm else one for one in result.arms
+    )
+    return replace(result, arms=arms)
+
+
+def test_an_arm_is_compared_with_the_arm_it_names(made) -> None:
+    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
+    against = rearranged(result, "no-feed-forward", against="no-attention")
+    assert baseline_arm(against, against.arms[2]).arm.name == "no-attention"
+    claim = contrast(against, "no-feed-forward")
+    assert claim.difference == pytest.approx(sum(LINEAR) / 3 - sum(WITHOUT) / 3)
+    assert claim.verdict == "better"
+
+
+def test_an_arm_of_another_task_is_not_in_the_family(made) -> None:
+    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
+    claims = loss_claims(rearranged(result, "no-feed-forward", compared=False))
+    assert [claim.comparison.arm for claim in claims.contrasts] == ["no-attention"]
+    assert claims.contrasts[0].family == 1
+
+
+def test_the_headline_has_the_largest_difference_and_a_decided_probe(made) -> None:
+    better = [loss - 0.1 + bit for loss, bit in zip(FULL, (0.001, 0.0, -0.001), strict=True)]
+    claims = loss_claims(made({"full": FULL, "no-feed-forward": better}))
+    probed = Note("A probe.", shown=True)
+    assert headline(claims, [Note("undecided"), probed]) == (claims.rank, claims.contrasts[0], probed)
+
+
+def test_a_difference_in_a_table(made) -> None:
+    result = made({"full": [1.76], "no-attention": [2.64]})
+    assert difference_text(None) == "\N{EN DASH}"
+    assert difference_text(contrast(result)) == "+0.880, +50.0%"

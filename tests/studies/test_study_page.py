@@ -1,0 +1,94 @@
+"""The report says what the runs measured: page, Markdown, table and figures from one result."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from vitral.core.errors import StorageError
+from vitral.figures.text import p_clause, p_text
+from vitral.reports.study import write_report
+from vitral.studies import StudyResult
+
+
+@pytest.fixture(scope="module")
+def files(trained: StudyResult) -> dict[str, bytes]:
+    """Every file of the report by its path in the report's folder."""
+    report = write_report(trained, command="vitral study no-attention --out <here>")
+    folder = report.html.parent
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_all_files_are_there_and_figures_in_both_kinds(files: dict[str, bytes]) -> None:
+    assert set(files) == {
+        "study.html", "study.md", "study.csv",
+        "figures/curves.svg", "figures/curves.png", "figures/intervals.svg", "figures/intervals.png",
+    }  # fmt: skip
+
+
+def test_the_page_needs_nothing_but_itself(files: dict[str, bytes]) -> None:
+    html = files["study.html"].decode()
+    assert html.count("<svg") == 2
+    assert "<script" not in html
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
+    assert "--out &lt;here&gt;" in html
+
+
+def test_page_and_markdown_say_the_verdict_and_every_arm(trained: StudyResult, files: dict[str, bytes]) -> None:
+    html, text = files["study.html"].decode(), files["study.md"].decode()
+    for claim in write_report(trained, command="vitral study no-attention --out <here>").claims:
+        start = claim.text.split(":")[0]
+        assert start in html
+        assert start in text
+    for arm in trained.arms:
+        mean = sum(arm.losses.values()) / 2
+        assert f"{mean:.3f}" in html
+        assert f"{mean:.3f}" in text
+        assert f"{arm.num_parameters:,}" in html
+    assert str(trained.corpus["sha256"]) in html
+
+
+def test_markdown_links_figures_that_are_there(files: dict[str, bytes]) -> None:
+    links = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", files["study.md"].decode())
+    assert len(links) == 2
+    assert set(links) <= set(files)
+
+
+def test_the_table_holds_every_run_at_full_precision(trained: StudyResult, files: dict[str, bytes]) -> None:
+    rows = list(csv.DictReader(files["study.csv"].decode().splitlines()))
+    read = {(row["arm"], int(row["seed"])): float(row["test_loss"]) for row in rows}
+    assert read == {(arm.arm.name, seed): loss for arm in trained.arms for seed, loss in arm.losses.items()}
+    assert b"\r" not in files["study.csv"]
+
+
+def test_samples_stand_side_by_side_and_are_as_long_as_said(files: dict[str, bytes]) -> None:
+    html = files["study.html"].decode()
+    columns = html[html.index('class="columns"') :]
+    samples = re.findall(r'<pre tabindex="0">\n(.*?)</pre>', columns[: columns.index("How it was run")], re.DOTALL)
+    assert [len(sample) for sample in samples] == [300] * 4
+
+
+def test_the_same_result_gives_the_same_files(trained: StudyResult, files: dict[str, bytes]) -> None:
+    report = write_report(trained, command="vitral study no-attention --out <here>")
+    for name, content in files.items():
+        assert (report.html.parent / name).read_bytes() == content
+
+
+def test_runs_that_all_stopped_still_make_a_report(made) -> None:
+    report = write_report(made({"full": [None], "no-attention": [None]}))
+    assert "the loss is nan" in report.html.read_text(encoding="utf-8")
+    assert not (report.html.parent / "figures" / "intervals.svg").exists()
+    rows = list(csv.DictReader(report.table.read_text(encoding="utf-8").splitlines()))
+    assert [row["test_loss"] for row in rows] == ["", ""]
+
+
+def test_a_report_that_cannot_be_written_says_so(made, tmp_path: Path) -> None:
+    (tmp_path / "report").write_text("in the way", encoding="utf-8")
+    with pytest.raises(StorageError):
+        write_report(made({"full": [None], "no-attention": [None]}))
+
+
+def test_p_values_as_text() -> None:
+    assert (p_text(None), p_text(0.00312), p_text(0.2)) == ("\N{EN DASH}", "0.0031", "0.200")
+    assert (p_clause(1e-9), p_clause(0.03)) == ("p < 0.0001", "p = 0.030")
