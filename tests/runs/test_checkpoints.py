@@ -122,7 +122,7 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path, checkpoint: Made) ->
 def test_files_of_two_steps_do_not_mix(name: str, tmp_path: Path, checkpoint: Made) -> None:
     one, other = (save_checkpoint(tmp_path, checkpoint(step)) for step in (10, 20))
     shutil.copyfile(other / name, one / name)
-    assert f"{name} does not match with {MANIFEST}, the checkpoint is damaged" in refusal(one)
+    assert f"{name} does not match {MANIFEST}, the checkpoint is damaged" in refusal(one)
 
 
 def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, checkpoint: Made) -> None:
