@@ -16,7 +16,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data.batches import Split, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
-from vitral.model.transformer import Transformer
+from vitral.model.transformer import Transformer, first_target
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _pass(
     model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None]
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The summed loss of all targets, and the number of times each token was a target."""
-    first = (0 if model.mask is None else model.mask.first_target()) or 0
+    first = first_target(model.mask)
     context_length = model.config.context_length
     device = model.token_embedding.weight.device
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)

@@ -1,5 +1,21 @@
 """Looking inside a trained model: what heads attend to, what each is worth, what its vectors know of words."""
 
+from vitral.inspection.capabilities import (
+    Predictor,
+    capabilities,
+    continuation,
+    infilling,
+    leakage,
+    scores,
+)
+from vitral.inspection.classification import (
+    Examples,
+    ProbeScore,
+    classify_passages,
+    linear_probe,
+    mean_activations,
+    token_frequencies,
+)
 from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
 from vitral.inspection.knockout import (
     MOST_BYTES,
@@ -11,7 +27,7 @@ from vitral.inspection.knockout import (
     remove_heads,
 )
 from vitral.inspection.neighbours import Neighbour, cosines, nearest
-from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference, wilson
+from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference
 from vitral.inspection.patterns import (
     BROAD,
     KINDS,
@@ -29,6 +45,9 @@ from vitral.inspection.patterns import (
     seeing_queries,
     uniform_weights,
 )
+from vitral.inspection.positions import loss_beyond, loss_by_position, loss_inside
+from vitral.inspection.proportions import wilson
+from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
 
 __all__ = [
     "BROAD",
@@ -37,22 +56,35 @@ __all__ = [
     "MOST_BYTES",
     "NAMED_FROM",
     "Effect",
+    "Examples",
     "Forms",
     "Landmarks",
     "MinimalPair",
     "Neighbour",
+    "Predictor",
+    "ProbeScore",
     "RunningMean",
     "attended_distance",
     "attended_share",
+    "capabilities",
+    "classify_passages",
     "co_occurrences",
+    "continuation",
     "cosines",
     "entropy_share",
     "fill",
+    "infilling",
     "kind_masks",
     "landmarks",
+    "leakage",
+    "linear_probe",
     "log_probability",
+    "loss_beyond",
+    "loss_by_position",
     "loss_by_window",
     "loss_increase",
+    "loss_inside",
+    "mean_activations",
     "mean_of_z",
     "name_of",
     "nearest",
@@ -61,10 +93,16 @@ __all__ = [
     "place_of",
     "positive_pmi",
     "preference",
+    "read_windows",
     "remove_heads",
+    "scored_windows",
+    "scores",
     "seeing_queries",
     "spearman",
+    "spread_windows",
+    "token_frequencies",
     "uniform_weights",
     "whole_words",
     "wilson",
+    "window_starts",
 ]
