@@ -168,7 +168,7 @@ def test_lines_survive_plain_data() -> None:
 
 @pytest.mark.parametrize("plain", [{}, {"orders": 3}, {"orders": {"x": 1.0}, "test_bigram_entropy": 1.0}])
 def test_malformed_plain_data_is_refused(plain: dict) -> None:
-    with pytest.raises(UsageError, match=r"^n-gram lines: malformed"):
+    with pytest.raises(UsageError, match=r"^n-gram baselines: malformed"):
         NgramBaselines.from_plain(plain)
 
 
@@ -177,7 +177,7 @@ def test_bad_input_is_refused(part: Make) -> None:
         ngram_baselines(part([0, 1]), part([0, 1]), 2, orders=0)
     with pytest.raises(UsageError, match="nothing to score"):
         ngram_baselines(part([0, 1]), part([0], [1]), 2)
-    with pytest.raises(UsageError, match="no pair"):
+    with pytest.raises(UsageError, match="no adjacent pair"):
         bigram_entropy(part(), 2)
     with pytest.raises(UsageError, match="token 7 is outside the vocabulary of 2"):
         ngram_baselines(part([0, 7]), part([0, 1]), 2)
