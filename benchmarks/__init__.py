@@ -1,1 +1,1 @@
-"""The benchmark room: Vitral beside its peers and the physical limit, same model, same data, same machine."""
+"""Benchmarks: Vitral compared with its peers and with physical limits on the same model, data and machine."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [ROW …]`: measure, print, and keep the results of this machine."""
+"""`python -m benchmarks [ROW …]`: measure, print, and save the results of this machine."""
 
 import argparse
 import sys
@@ -19,9 +19,9 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be said on the command line."""
+    """The command line arguments."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    # `choices` would refuse the empty list that stands for all rows, so rows are checked by hand.
+    # `choices` would refuse the empty list, which means all rows, so rows are checked here.
     made.add_argument("rows", nargs="*", metavar="ROW", help=f"all if none is named: {', '.join(ROWS)}")
     made.add_argument("--quick", action="store_true", help="a smoke run: numbers that mean nothing, nothing is kept")
     made.add_argument("--rounds", type=_count, default=None, help=f"of each contender (default {Options.rounds})")
@@ -40,7 +40,7 @@ def _count(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the rows; gives the exit code, 1 where something asked for by name could not be measured."""
+    """Measure the rows; return the exit code, 1 if a row requested by name could not be measured."""
     given = parser()
     said = given.parse_args(arguments)
     if unknown := [row for row in said.rows if row not in ROWS]:
@@ -60,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             nanogpt.load(options.nanogpt)
     except LeftOut as reason:
         given.error(str(reason))
-    # A smoke run's numbers are no results: they are kept only where somebody says so.
+    # A smoke test's numbers are not results: they are saved only on request.
     folder = said.out or (None if said.quick else RESULTS)
     left_out = _measure(said.rows or list(ROWS), options, folder, console)
     return 1 if any(row in said.rows for row in left_out) else 0
 
 
 def _measure(rows: Sequence[str], options: Options, folder: Path | None, console: Console) -> list[str]:
-    """Measure row after row, keeping each as soon as it is there; gives the rows left out."""
+    """Measure the rows one by one, saving each result at once; return the skipped rows."""
     machine = describe_machine(options.threads)
     console.print(f"{machine['processor']}, {machine['cores']} cores, {options.threads} threads", highlight=False)
     slug, kept = machine_slug(machine), {}

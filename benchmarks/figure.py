@@ -1,4 +1,4 @@
-"""The figure: how many times as fast as each peer, and where the goal stands."""
+"""The figure: speedup over each peer, with the goals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Bar:
     Attributes:
         label: the section and the peer.
         speed: how many times as fast ours is.
-        goal: where the goal's line stands, if there is one.
+        goal: the position of the goal's line, if any.
     """
 
     label: str
@@ -29,7 +29,7 @@ class Bar:
 
     @property
     def reached(self) -> bool:
-        """Whether there is no goal, or the bar ends at it or beyond."""
+        """Whether the goal is reached; True without a goal."""
         return self.goal is None or self.speed.median >= self.goal
 
 

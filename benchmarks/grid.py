@@ -1,4 +1,4 @@
-"""`python -m benchmarks.grid`: the smallest number of steps with which each setting of a baseline reaches the target.
+"""`python -m benchmarks.grid`: the smallest number of steps for each setting of a baseline to reach the target.
 
 What it finds is copied into `benchmarks/recipes.py`, so that the timed runs have their numbers of steps beforehand.
 """
@@ -23,7 +23,7 @@ STEPS = (150, 200, 250, 300, 350, 400, 500, 600, 700, 800, 1000, 1200, 1400, 170
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting trained for so many steps with every seed.
+    """A setting trained for a number of steps with every seed.
 
     Attributes:
         steps: optimizer steps.
@@ -42,7 +42,7 @@ class Trial:
 
 
 def smallest(steps: Sequence[int], reaches: Callable[[int], bool]) -> int | None:
-    """The smallest of ascending step counts that reaches, by bisection; None where not even the largest does.
+    """The smallest of ascending step counts that reaches the target, by bisection; None if none does.
 
     More steps are taken to be no worse, so about log2(len(steps)) of them are tried.
 
@@ -60,7 +60,7 @@ def smallest(steps: Sequence[int], reaches: Callable[[int], bool]) -> int | None
 
 
 def search(recipe_of: Callable[[int], Recipe], steps: Sequence[int], seeds: int, dataset: Dataset) -> dict[str, Any]:
-    """One setting: every trial, and the smallest number of steps that reached."""
+    """One setting: all trials, and the smallest number of steps that reached the target."""
     trials: list[Trial] = []
 
     def reaches(count: int) -> bool:
@@ -97,7 +97,7 @@ def _try(recipe: Recipe, seeds: int, dataset: Dataset) -> Trial:
 
 
 def settings(said: argparse.Namespace) -> list[Callable[[int], Recipe]]:
-    """Every setting that was asked for, as a recipe of its number of steps."""
+    """Every requested setting, as a function from a number of steps to a recipe."""
     if said.recipe == "source":
         return [source]
     return [
@@ -108,7 +108,7 @@ def settings(said: argparse.Namespace) -> list[Callable[[int], Recipe]]:
 
 
 def main() -> None:
-    """Search every setting; keep what is found after each."""
+    """Search every setting; save the results after each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid", description=__doc__)
     parser.add_argument("--recipe", choices=("strong", "source"), default="strong")
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)

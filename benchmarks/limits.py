@@ -1,4 +1,4 @@
-"""What the machine could do at best: bare matrix products of a model's shapes, and reading its weights once."""
+"""Physical limits of the machine: bare matrix products of a model's shapes, and reading its weights once."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ PRODUCTS = "bare matrix products"
 BANDWIDTH = "reading the weights"
 BYTES = 4
 LARGE = 2**27
-"""Numbers of the tensor that bandwidth is measured with: half a gibibyte, more than any cache holds."""
+"""Size of the tensor for measuring bandwidth: half a gibibyte, larger than any cache."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def training_products(shape: Shape) -> list[Product]:
 
 
 def multiply(products: list[Product]) -> Callable[[], None]:
-    """An action that computes these products, each with matrices of its own, into memory that is already there."""
+    """An action that computes these products, each with its own matrices, into preallocated memory."""
     work = [_operands(product) for product in products]
 
     def run() -> None:
@@ -84,7 +84,7 @@ def multiply(products: list[Product]) -> Callable[[], None]:
 
 
 def _operands(product: Product) -> tuple[Tensor, Tensor, Tensor]:
-    """Two matrices and room for their product; a single product is two-dimensional, as a linear layer's is.
+    """Two matrices and memory for their product; a single product is two-dimensional, as in a linear layer.
 
     A weight of a linear layer lies [out, in] and is multiplied transposed; BLAS takes either at the same speed.
     """
@@ -97,13 +97,13 @@ def _operands(product: Product) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def weights_read(shape: Shape) -> int:
-    """Bytes of the weights that one generated token reads: every matrix once, and one row of each embedding."""
+    """Bytes of weights read per generated token: every matrix once, and one row of each embedding."""
     block = 12 * shape.d_model**2 + 13 * shape.d_model
     return BYTES * (shape.layers * block + shape.vocab * shape.d_model + 4 * shape.d_model)
 
 
 def reading(num_bytes: int, *, large: int = LARGE) -> Callable[[], float]:
-    """A contender that gives the seconds in which memory hands over `num_bytes`.
+    """A contender that measures the seconds needed to read `num_bytes` from memory.
 
     It reads a large tensor, by a sum and by a matrix-vector product (what generation does), and takes the faster.
     """

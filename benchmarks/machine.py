@@ -1,4 +1,4 @@
-"""The machine that numbers were taken on: what they mean nothing without."""
+"""A description of the machine that ran the measurements."""
 
 import os
 import platform
@@ -34,7 +34,7 @@ def machine_slug(description: dict[str, Any]) -> str:
 
 
 def processor() -> str:
-    """The processor's name: Linux keeps it in /proc, elsewhere Python knows it."""
+    """The processor's name, from /proc on Linux, elsewhere from Python."""
     listing = Path("/proc/cpuinfo")
     if listing.is_file():
         for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -44,7 +44,7 @@ def processor() -> str:
 
 
 def memory_gib() -> float | None:
-    """Memory in GiB, where the system says so."""
+    """Memory in GiB; None if unknown."""
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):

@@ -19,13 +19,13 @@ EVERY = 0.002
 
 
 def anonymous() -> float:
-    """Megabytes that this process alone holds now."""
+    """Megabytes of this process's own memory."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 
 
 def peak_while_training(text: str) -> dict[str, float]:
-    """Seconds, and the most megabytes beyond those at the beginning, of a run on this text."""
+    """Seconds of a run on this text, and its peak memory above the start, in megabytes."""
     config = configure("fast", corpus=text, overrides=[{"training": {"steps": STEPS}}])
     before, began, done = anonymous(), time.perf_counter(), threading.Event()
     seen = [before]

@@ -1,4 +1,4 @@
-"""What a user may say about a benchmark, once, for every row."""
+"""The options of a benchmark, common to all rows."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +7,12 @@ QUICK_ROUNDS = 2
 
 
 class LeftOut(Exception):
-    """A row, or a contender, cannot be measured here; the message is the one line that says why."""
+    """A row or a contender cannot be measured here; the message is one line with the reason."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What holds for all rows.
+    """Options common to all rows.
 
     Attributes:
         rounds: measurements of each contender.
@@ -30,5 +30,5 @@ class Options:
 
     @property
     def least_seconds(self) -> float:
-        """A shorter action is repeated until a measurement takes so long, so that the clock's own cost vanishes."""
+        """Minimum seconds of a measurement; shorter actions are repeated, so that the clock itself costs nothing."""
         return 0.0 if self.quick else 0.3

@@ -1,4 +1,4 @@
-"""Vitral as a contender: the only file here that knows how its rooms are put together."""
+"""Vitral as a contender: the only module here that uses Vitral's internals."""
 
 import hashlib
 import tempfile
@@ -20,19 +20,19 @@ from vitral.training.loop import Trainer, one_step
 from vitral.training.optimizers import build_optimizer
 
 Feed = Callable[[], tuple[Tensor, Tensor]]
-"""Gives the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
+"""Returns the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
 
 CHARACTERS = 300_000
 LEARNING_RATE = 3e-3
 
 
 def tokenizer(vocab: int) -> CharTokenizer:
-    """A character tokenizer of so many tokens, `<PAD>` and a newline among them."""
+    """A character tokenizer with a given number of tokens, including `<PAD>` and a newline."""
     return CharTokenizer("\n" + "".join(chr(0x100 + number) for number in range(vocab - 2)))
 
 
 def synthetic(shape: Shape) -> Dataset:
-    """A text of random characters: how long a step takes does not depend on what is learned in it."""
+    """A text of random characters, since the time of a step does not depend on the content."""
     alphabet = tokenizer(shape.vocab).alphabet
     drawn = numpy_stream(0, "benchmark").integers(len(alphabet), size=CHARACTERS)
     # Every character of the alphabet has to occur, or the vocabulary would be smaller.
@@ -47,7 +47,7 @@ def synthetic(shape: Shape) -> Dataset:
 
 
 def feed(shape: Shape, dataset: Dataset, seed: int = 1) -> Feed:
-    """The batches of Vitral's own training, for whoever trains: the same windows in the same order."""
+    """The batches of Vitral's training, for all contenders: the same windows in the same order."""
     batches = Batches(dataset.splits["train"], context_length=shape.context, batch_size=shape.batch, seed=seed)
     step = -1
 
@@ -65,7 +65,7 @@ def model(shape: Shape, seed: int = 1) -> Transformer:
 
 
 def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[[], object]:
-    """One training step of Vitral's own loop, and everything that belongs to it."""
+    """One complete training step of Vitral's loop."""
     training = {
         "steps": 10**9,
         "batch_size": shape.batch,
@@ -80,13 +80,13 @@ def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[
 
     def step() -> None:
         one_step(trainer)
-        trainer.progress.step += 1
+        trainer.state.step += 1
 
     return step
 
 
 def generator(shape: Shape, num_tokens: int) -> Callable[[], object]:
-    """One sample of so many tokens, from the beginning of a line."""
+    """One sample of a given number of tokens, from the beginning of a line."""
     ours, letters = model(shape).eval(), tokenizer(shape.vocab)
     return lambda: generate(ours, letters, [""], max_tokens=num_tokens, sampling=Sampling())
 

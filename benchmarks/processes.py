@@ -1,4 +1,4 @@
-"""Processes as contenders: cold ones, with empty caches, and the clock on their walls."""
+"""Processes as contenders: cold starts with empty caches, measured in wall time."""
 
 import json
 import os
@@ -32,9 +32,9 @@ def shakespeare_corpus() -> Corpus:
 
 
 def environment(options: Options, scratch: Path) -> dict[str, str]:
-    """What a cold process sees: our threads, empty caches under `scratch`, and the texts where they are.
+    """The environment of a cold process: number of threads, empty caches under `scratch`, the folder of texts.
 
-    Vitral's cache holds downloads too, so without a folder of the user's own the downloaded texts are named as one.
+    Vitral's cache also contains downloads, so without a folder of the user's own the downloaded texts are used as one.
     """
     corpora = os.environ.get("VITRAL_CORPORA") or str(cache_folder() / "corpora")
     texts = {"VITRAL_CORPORA": str(Path(corpora).resolve())} if Path(corpora).is_dir() else {}
@@ -52,7 +52,7 @@ def environment(options: Options, scratch: Path) -> dict[str, str]:
 
 @contextmanager
 def cold(options: Options) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder that goes away, and the environment of a process whose caches lie in it, empty."""
+    """A temporary folder, and the environment of a process that uses it for its empty caches."""
     with tempfile.TemporaryDirectory(prefix="vitral-bench-") as folder:
         scratch = Path(folder)
         yield scratch, environment(options, scratch)
@@ -64,7 +64,7 @@ def python(*arguments: str) -> list[str]:
 
 
 def finish(command: Sequence[str], env: dict[str, str]) -> str:
-    """Run a command to its end; gives what it printed.
+    """Run a command to its end; return its output.
 
     Raises:
         LeftOut: it failed; with its last lines.
@@ -88,7 +88,7 @@ def wall(command: Sequence[str], env: dict[str, str]) -> Callable[[], float]:
 
 
 def last_json(printed: str) -> dict[str, Any]:
-    r"""The JSON object on the last line of what a process printed.
+    r"""The JSON object on the last line of a process's output.
 
     >>> last_json('loading ...\n{"unix": 5}\n')
     {'unix': 5}
@@ -102,10 +102,10 @@ def read_events(folder: Path) -> list[dict[str, Any]]:
 
 
 def trained_at(events: Sequence[dict[str, Any]]) -> tuple[float, int, float]:
-    """When the last optimizer step of a run was done (Unix time), its number, and the test loss measured after it.
+    """Unix time and number of a run's last optimizer step, and the test loss after it.
 
     Raises:
-        LeftOut: the run does not say.
+        LeftOut: the run has no such events.
     """
     trained = [event for event in events if event["event"] == "end"]
     losses = [event["test_loss"] for event in events if event["event"] == "evaluation"]

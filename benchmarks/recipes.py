@@ -1,4 +1,4 @@
-"""How the baselines train: recipes and numbers of steps, fixed before anything is timed.
+"""Training recipes of the baselines and their numbers of steps, fixed before any timing.
 
 STRONG_STEPS and SOURCE_STEPS are what `python -m benchmarks.grid` found: the smallest numbers of steps at which the
 setting reaches the target. A setting without a number is not measured.
@@ -16,7 +16,7 @@ WARMUP_FRACTION = 0.05
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a plain GPT of the preset `shakespeare` is trained.
+    """Training recipe for a plain GPT of the preset `shakespeare`.
 
     Attributes:
         name: "source" or "strong".
@@ -59,7 +59,7 @@ class Recipe:
         return f"{self.name} (batch {self.batch}, {self.rate:g}, {self.steps:,} steps)"
 
     def to_json(self) -> str:
-        """For a process of its own; `from_json` reads it back."""
+        """The recipe as JSON for a separate process."""
         return json.dumps(asdict(self))
 
     @staticmethod
@@ -74,7 +74,7 @@ def source(steps: int) -> Recipe:
 
 
 def strong(batch: int, rate: float, steps: int, init: str = "pytorch") -> Recipe:
-    """What somebody who knows the field would do: no dropout, warm-up, cosine to 0, the fused optimizer."""
+    """A strong recipe by common practice: no dropout, warm-up, cosine to 0, the fused optimizer."""
     return Recipe("strong", batch, rate, steps, "cosine", dropout=0.0, init=init, fused=True)
 
 
@@ -91,7 +91,7 @@ STRONG_STEPS: dict[tuple[int, float], int | None] = {
 
 
 MINUTE: tuple[dict[str, float], ...] = ({"width": 128, "layers": 2, "context": 50, "batch": 16, "rate": 6e-3},)
-"""Sizes of the strong recipe where a minute is given: the best of those tried (docs/experiments.md)."""
+"""Sizes of the strong recipe for a minute of training: the best of those tried (docs/experiments.md)."""
 
 
 def fixed() -> list[Recipe]:

@@ -1,4 +1,4 @@
-"""What a measurement found, as plain data, and whether it reaches its goals."""
+"""The results of a measurement as plain data, and its goals."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from benchmarks.timing import Contender, Range, alternate, difference, ratio, su
 
 OURS = "Vitral"
 LOSS = "test loss"
-"""The fact that goals of losses are about."""
+"""The quantity of goals on losses."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Measurement:
     Attributes:
         name: who.
         seconds: one number a round; inf where it did not get there.
-        facts: what else is to be said about it, by name.
+        facts: further facts by name.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a row is to reach, measured on its own contender.
+    """A goal of a row, for Vitral's measurement.
 
     Attributes:
         kind: "faster": at least `bound` times as fast as `peer`; "within": at most `bound` times the seconds of `peer`;
@@ -63,12 +63,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal beside what was measured.
+    """A goal with its measured value.
 
     Attributes:
         text: the goal in one phrase.
         bound: its number.
-        found: what was measured in the goal's terms, or None where the peer is not there.
+        found: the measured value in the goal's terms, None without the peer.
         reached: whether the median reaches it.
         peer: whom it is held against.
         kind: see `Goal`.
@@ -88,12 +88,12 @@ class Section:
 
     Attributes:
         row: the row it belongs to.
-        title: what was measured.
+        title: title of the table.
         measurements: the contenders; the first one is the one the goals are about.
-        unit: of the work done in the seconds; empty where seconds say it all.
+        unit: unit of the work done; empty for plain seconds.
         work: how much of it.
-        goals: what is to be reached.
-        notes: what has to be known to read the numbers.
+        goals: the goals.
+        notes: notes for readers of the numbers.
     """
 
     row: str
@@ -106,19 +106,19 @@ class Section:
 
     @property
     def ours(self) -> Measurement:
-        """The contender the goals are about."""
+        """The contender to which the goals apply."""
         return self.measurements[0]
 
     def speed_against(self, other: Measurement) -> Range:
-        """How many times as fast as `other` ours is."""
+        """Speedup over `other`."""
         return ratio(other.seconds, self.ours.seconds)
 
     def rate(self, measurement: Measurement) -> Range:
-        """Work a second."""
+        """Work per second."""
         return summary([self.work / seconds for seconds in measurement.seconds])
 
     def verdicts(self) -> list[Verdict]:
-        """Every goal beside what was measured."""
+        """Every goal with its measured value."""
         return [self._judge(goal) for goal in self.goals]
 
     def _judge(self, goal: Goal) -> Verdict:
@@ -144,7 +144,7 @@ class Section:
         return self.speed_against(peer) if goal.kind == "faster" else ratio(self.ours.seconds, peer.seconds)
 
     def plain(self) -> dict[str, Any]:
-        """As plain data; what is infinite becomes None, which JSON can say."""
+        """As plain data; infinite values become None for JSON."""
         return {
             "title": self.title,
             "unit": self.unit,

@@ -1,4 +1,4 @@
-"""The models that are measured, as numbers that every peer can be made of."""
+"""The measured models, as sizes that every peer can be built from."""
 
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ class Shape:
         return replace(self, dropout=0.0)
 
     def model_config(self) -> ModelConfig:
-        """The shape as Vitral is told it."""
+        """The shape as a configuration of Vitral."""
         return ModelConfig.parse(
             {
                 "context_length": self.context,
@@ -50,7 +50,7 @@ class Shape:
 
 
 def shakespeare() -> Shape:
-    """The preset `shakespeare`, with the vocabulary it is counted with."""
+    """The preset `shakespeare`, with the vocabulary used for its parameter count."""
     preset = presets()["shakespeare"]
     config = RunConfig.parse(preset.run)
     model = config.model

@@ -1,4 +1,4 @@
-"""Sections as a table in the terminal, and as JSON beside the machine they were taken on."""
+"""Sections as a table in the terminal, and as JSON with the machine's description."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def _fact(value: float | int | str) -> str:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """A goal, what was found, and the word.
+    """A goal, its measured value, and the verdict.
 
     >>> verdict_text(Verdict("≤ 0.3 s", 0.3, Range(0.25, 0.2, 0.4), True, "", "seconds"))
     'goal ≤ 0.3 s: reached, 0.25 (0.2 – 0.4)'
@@ -67,7 +67,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds to three digits in a unit that suits them.
+    """Seconds with three digits in a suitable unit.
 
     >>> [duration(value) for value in (12.34, 0.01234, 0.0000123, math.inf)]
     ['12.3 s', '12.3 ms', '12.3 µs', 'never']
@@ -79,7 +79,7 @@ def duration(seconds: float) -> str:
 
 
 def low_to_high(spread: Range) -> str:
-    """Lowest to highest, in the unit that `duration` gives the median.
+    """Lowest to highest, in the unit of the median.
 
     >>> low_to_high(Range(0.02, 0.0185, 0.0333))
     '18.5 – 33.3'
@@ -108,7 +108,7 @@ def number(value: float) -> str:
 
 
 def times(ratio: Range) -> str:
-    """How many times as fast.
+    """A speedup.
 
     >>> times(Range(10.0, 9.0, 11.0))
     '10x (9 – 11)'
@@ -117,9 +117,9 @@ def times(ratio: Range) -> str:
 
 
 def write(path: Path, machine: Mapping[str, Any], sections: Sequence[Section]) -> dict[str, Any]:
-    """Put sections into a machine's file; rows that were not measured this time stay, each with its date.
+    """Write sections to a machine's file; rows not measured this time stay, each with its date.
 
-    Gives all rows that the file now holds.
+    Returns all rows in the file.
     """
     rows: dict[str, Any] = {}
     if path.is_file():

@@ -1,4 +1,4 @@
-"""Timing: contenders in turns, A B A B, so that what the machine does meanwhile falls on all of them alike."""
+"""Timing: contenders run alternately (A B A B), so that disturbances affect all of them equally."""
 
 import math
 import statistics
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 Contender = Callable[[], float]
-"""Does its work once and gives the seconds it took."""
+"""Does its work once and returns the seconds."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """A median, and the lowest and highest of what it is the median of."""
+    """A median, with the lowest and highest value."""
 
     median: float
     low: float
@@ -21,7 +21,7 @@ class Range:
 
 
 def alternate(contenders: Mapping[str, Contender], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
-    """Seconds of each contender, one measurement a round, after `warmup` rounds that do not count.
+    """Seconds of each contender, one measurement per round, after `warmup` uncounted rounds.
 
     >>> alternate({"a": lambda: 1.0, "b": lambda: 2.0}, rounds=2)
     {'a': [1.0, 1.0], 'b': [2.0, 2.0]}
@@ -49,7 +49,7 @@ def clocked(action: Callable[[], Any], least_seconds: float = 0.0) -> Contender:
     def run() -> float:
         nonlocal repeats
         if not repeats:
-            action()  # the very first time allocates and compiles, and would say too few repeats
+            action()  # the first call allocates and compiles, which would suggest too few repeats
             once = _timed(action, 1)
             repeats = max(1, math.ceil(least_seconds / max(once, 1e-9)))
             return once
@@ -75,9 +75,9 @@ def summary(values: Sequence[float]) -> Range:
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Range:
-    """The ratios theirs / ours, round by round: what two contenders met in one round, they met together.
+    """The ratios theirs / ours per round, since both contenders meet the same conditions within a round.
 
-    A contender that never got there has `inf`: nothing is infinitely slower than itself, so two of them say 1.
+    A contender that never reached the target has `inf`; the ratio of two such contenders is 1.
 
     >>> ratio([4.0, 9.0, 8.0], [2.0, 3.0, 2.0])
     Range(median=3.0, low=2.0, high=4.0)
@@ -87,7 +87,7 @@ def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Range:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Range:
-    """The differences ours - theirs, round by round.
+    """The differences ours - theirs per round.
 
     >>> difference([2.0, 2.5], [1.5, 1.5])
     Range(median=0.75, low=0.5, high=1.0)

@@ -1,4 +1,4 @@
-"""The peers: what a reader would otherwise use, each made of the same shape, fed the same batches."""
+"""The peers: alternatives to Vitral, built with the same shape and fed the same batches."""
 
 import importlib.util
 from collections.abc import Callable
@@ -20,12 +20,12 @@ NANOGPT = "nanoGPT"
 
 @dataclass(frozen=True)
 class Peer:
-    """A library or a program that does what Vitral does.
+    """A library or a program with the same functions as Vitral.
 
     Attributes:
-        name: what it is called in the tables.
-        trainer: gives one training step of a model of this shape, batches drawn from the feed.
-        generator: gives the generation of one sample of so many tokens from one token.
+        name: its name in the tables.
+        trainer: returns an action for one training step of this shape, with batches from the feed.
+        generator: returns an action that generates one sample of a given number of tokens from one token.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Peer:
 
 
 def available(options: Options) -> tuple[list[Peer], list[str]]:
-    """The peers that are here; and a line about each that is not, or that differs.
+    """The installed peers, and a line about each that is missing or differs.
 
     Raises:
         LeftOut: there is no checkout of nanoGPT where one was promised.

@@ -14,7 +14,7 @@ from vitral.evaluation import WittenBell
 
 
 def stored_counts(part: Split, order: int) -> int:
-    """Different n-grams of orders 1 to `order` in a part, none across the border of a stretch: each is one count."""
+    """Number of distinct n-grams of orders 1 to `order` in a split, none across the border of a segment."""
     return sum(_distinct(part, length) for length in range(1, order + 1))
 
 

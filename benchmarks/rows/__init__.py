@@ -1,4 +1,4 @@
-"""The rows: each a measurement of its own, by the name it is asked for."""
+"""The rows: measurements by name."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ _MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
 )
 
 ROWS: dict[str, Measure] = {name: measure for names, measure in _MODULES for name in names}
-"""Row -> what measures it; rows with one measure are measured together, in turns with the same peers."""
+"""Row -> its measurement; rows with the same function are measured together, alternating with the same peers."""
 
 
 def together(names: Sequence[str]) -> list[tuple[Measure, list[str]]]:

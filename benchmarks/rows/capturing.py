@@ -1,4 +1,4 @@
-"""Row `capture`: every activation and attention map of a pass, against the pass alone."""
+"""Row `capture`: recording every activation and attention map of a forward pass, relative to the pass alone."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Row `evaluate`: a full pass over the test part."""
+"""Row `evaluate`: a full pass over the test split."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     return [
         Section(
             "evaluate",
-            f"the loss on the test part, {targets:,} targets, preset shakespeare",
+            f"the loss on the test split, {targets:,} targets, preset shakespeare",
             measure_contenders(contenders, options.rounds),
             unit="tokens",
             work=targets,

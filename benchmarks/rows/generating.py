@@ -1,4 +1,4 @@
-"""Rows `generate-small` and `generate-large`: tokens a second of one sample."""
+"""Rows `generate-small` and `generate-large`: tokens per second for one sample."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Row `long-text`: a text that does not fit into memory is reported on and trained on."""
+"""Row `long-text`: a report on, and training on, a text that does not fit into memory."""
 
 import shutil
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
         LeftOut: the complete Shakespeare is not here, the disk is too small, or this is no Linux.
     """
     if not Path("/proc/self/status").exists():
-        raise LeftOut("only Linux says how much memory is a process's own")
+        raise LeftOut("only Linux reports a process's own memory")
     written = str(shakespeare_corpus().text).encode()
     sizes = (QUICK, QUICK) if options.quick else (REPORTED, TRAINED)
     with cold(options) as (scratch, env):
@@ -38,7 +38,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     return [
         Section(
             "long-text",
-            f"vitral corpus on {sizes[0] / 1e6:,.0f} MB: tokens, alphabet, duplicates, n-gram lines",
+            f"vitral corpus on {sizes[0] / 1e6:,.0f} MB: tokens, alphabet, duplicates, n-gram baselines",
             (Measurement(OURS, (report,)),),
             unit="MB",
             work=sizes[0] / 1e6,

@@ -1,4 +1,4 @@
-"""Row `startup`: how long until the program answers."""
+"""Row `startup`: time until the program responds."""
 
 from collections.abc import Sequence
 

@@ -39,7 +39,7 @@ class Outcome:
     Attributes:
         seconds: start of the process to the last step.
         test_loss: measured afterwards.
-        facts: what else it said.
+        facts: further facts.
     """
 
     seconds: float
@@ -165,7 +165,7 @@ def _ngrams(order: int, options: Options) -> Run:
 
 
 def _script(options: Options, arguments: Callable[[int], Sequence[str]]) -> Run:
-    """A script of ours that prints when it was done, what loss it reached, and facts."""
+    """A script of this folder that prints its end time, its loss and further facts."""
 
     def run(seed: int) -> Outcome:
         with cold(options) as (_, env):

@@ -60,7 +60,7 @@ def _in_bfloat16(options: Options) -> Section:
         work=MEDIUM.batch * MEDIUM.context,
         goals=(Goal("faster", FASTER, TRANSFORMERS),),
         notes=(
-            "weights, loss and optimizer are float32 for everyone, products bfloat16 where it says so",
+            "weights, loss and optimizer are float32 for everyone, products bfloat16 where noted",
             *about_peers,
         ),
     )

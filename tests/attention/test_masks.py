@@ -91,7 +91,7 @@ def test_late_queries_see_what_they_would_see_among_all(mask: Mask, time: int, b
 
 @given(positional(), st.integers(1, 11))
 def test_settled_means_that_the_future_is_not_asked(mask: Mask, time: int) -> None:
-    settled, longer = mask.settled(), 13
+    settled, longer = mask.joint_prefix(), 13
     if settled is None:
         assert mask.allowed(longer, longer).triu(1).any()
     elif time >= settled:
@@ -141,7 +141,7 @@ PADDING, EXPLICIT = Padding(torch.ones(2, 3).bool()), Explicit(torch.ones(3, 3).
     ],
 )
 def test_promises(mask: Mask, settled: int | None, first_target: int | None, sees_itself: bool) -> None:
-    assert (mask.settled(), mask.first_target(), mask.sees_itself) == (settled, first_target, sees_itself)
+    assert (mask.joint_prefix(), mask.first_target(), mask.sees_itself) == (settled, first_target, sees_itself)
 
 
 @pytest.mark.parametrize("length", [2, 5])

@@ -55,7 +55,7 @@ def test_a_batch_is_a_function_of_seed_step_and_micro():
 
 
 def test_a_part_without_a_window_says_what_it_needs():
-    with pytest.raises(UsageError, match=r"context_length = 5 needs 6 tokens in a row, this part .* at most 5"):
+    with pytest.raises(UsageError, match=r"context_length = 5 needs 6 tokens in a row, this split .* at most 5"):
         make(part_of(5, 4))
     assert make(part_of(6)).num_windows == 1
 

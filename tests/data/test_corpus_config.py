@@ -27,8 +27,11 @@ def test_plain_data_comes_back(tokenizer):
     [
         ({"tokenizer": "chars"}, "corpus: tokenizer: unknown tokenizer 'chars', did you mean 'char'?"),
         ({"tokenizer": {"name": "bep"}}, "corpus: tokenizer: unknown tokenizer 'bep', did you mean 'bpe'?"),
-        ({"tokenizer": {"vocab_size": 300}}, "corpus: tokenizer: a tokenizer's table needs a name, known: bpe, byte"),
-        ({"tokenizer": 3}, "corpus: tokenizer: expected a tokenizer's name or a table, not 3"),
+        (
+            {"tokenizer": {"vocab_size": 300}},
+            "corpus: tokenizer: the table of a tokenizer needs a name, known: bpe, byte",
+        ),
+        ({"tokenizer": 3}, "corpus: tokenizer: expected the name of a tokenizer or a table, not 3"),
         ({"tokenizer": {"name": "bpe", "vocab_size": 255}}, "corpus: tokenizer.vocab_size: input should be greater"),
         ({"tokenizer": {"name": "bpe", "vocab": 300}}, "did you mean 'vocab_size'?"),
         ({"tokenizer": {"name": "char", "vocab_size": 300}}, "unknown key 'vocab_size'"),

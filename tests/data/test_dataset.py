@@ -5,7 +5,7 @@ import pytest
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import PARTS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -54,10 +54,10 @@ def test_stretches_are_the_runs_of_neighbouring_blocks(tmp_path, text, tokenizer
 def test_no_held_out_block_is_in_a_training_stretch(tmp_path, text, tokenizer):
     dataset = prepare(config(tmp_path, tokenizer=tokenizer))
     blocks = split_text(len(text), "blocks")
-    for part in PARTS:
+    for part in SPLITS:
         own = {f"[{begin:06d}]" for begin, _ in blocks[part]}
         everything = "".join(stretch_texts(dataset, part))
-        others = {f"[{begin:06d}]" for other in PARTS if other != part for begin, _ in blocks[other]}
+        others = {f"[{begin:06d}]" for other in SPLITS if other != part for begin, _ in blocks[other]}
         assert all(mark in everything for mark in own)
         assert not any(mark in everything for mark in others)
 
@@ -84,7 +84,7 @@ def test_the_second_time_nothing_is_done_again(tmp_path, text, monkeypatch, toke
     second = prepare(config(tmp_path, tokenizer=tokenizer))
     assert second.describe() == first.describe()
     assert second.tokenizer == first.tokenizer
-    for part in PARTS:
+    for part in SPLITS:
         assert np.array_equal(second.splits[part].tokens, first.splits[part].tokens)
 
 
@@ -113,14 +113,14 @@ def test_the_fingerprint_follows_text_tokenizer_and_split(tmp_path, text):
 
 def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
     first = prepare(config(tmp_path))
-    expected = {part: first.splits[part].tokens.tolist() for part in PARTS}
+    expected = {part: first.splits[part].tokens.tolist() for part in SPLITS}
     del first
     (path,) = cache.rglob("*.tokens")
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
     second = prepare(config(tmp_path))
-    assert {part: second.splits[part].tokens.tolist() for part in PARTS} == expected
+    assert {part: second.splits[part].tokens.tolist() for part in SPLITS} == expected
     assert any("damaged" in note for note in second.notes)
     assert not any("damaged" in note for note in prepare(config(tmp_path)).notes)
 
@@ -169,14 +169,14 @@ def test_what_a_run_records(tmp_path, text):
     assert described["name"] == "my.txt"
     assert described["bytes"] == len(text.encode())
     assert described["characters"] == NUM_CHARACTERS
-    assert described["split"]["tokens"] == {part: dataset.splits[part].tokens.size for part in PARTS}
+    assert described["split"]["tokens"] == {part: dataset.splits[part].tokens.size for part in SPLITS}
     assert {key: described["split"][key] for key in ("method", "block", "seed")} == {
         "method": "blocks",
         "block": 5_000,
         "seed": 0,
     }
     assert described["vocab_size"] < 5_000
-    assert any("not the 5,000 asked for" in note for note in described["notes"])
+    assert any("instead of 5,000" in note for note in described["notes"])
 
 
 def test_a_short_text_is_refused_before_anything_is_stored(tmp_path, cache):

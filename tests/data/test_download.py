@@ -88,4 +88,4 @@ def test_the_cache_folder_is_the_one_given_then_the_one_chosen(cache, tmp_path, 
 def test_known_texts_come_over_https_and_are_recognized():
     for source in SOURCES.values():
         assert source.url.startswith("https://")
-        assert len(source.holds) == 2
+        assert len(source.phrases) == 2

@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import PARTS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, reading
-from vitral.data.longtext import pieces
-from vitral.data.reading import decode_document, read_document
-from vitral.data.store import Split, thinned
+from vitral.data import SPLITS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, texts
+from vitral.data.batches import Split, thinned
+from vitral.data.texts import decode_document, pieces, read_document
 
 TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -23,8 +22,8 @@ NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is long, and read in pieces of a few bytes."""
-    monkeypatch.setattr(reading, "LONG", 0)
-    monkeypatch.setattr(reading, "PIECE", 11)
+    monkeypatch.setattr(texts, "LONG", 0)
+    monkeypatch.setattr(texts, "PIECE", 11)
 
 
 @pytest.mark.usefixtures("long")
@@ -75,12 +74,14 @@ def test_tokens_and_report_are_the_same(
         corpus = load_corpus(config)
         dataset = prepare(config, corpus=corpus, cache=tmp_path / cache)
         report = corpus_report(dataset, corpus.text, context_length=17, batch_size=3)
-        parts = {part: (dataset.splits[part].tokens.tolist(), dataset.splits[part].segments.tolist()) for part in PARTS}
+        parts = {
+            part: (dataset.splits[part].tokens.tolist(), dataset.splits[part].segments.tolist()) for part in SPLITS
+        }
         return dataset.describe(), parts, report
 
     short = outcome("short")
-    monkeypatch.setattr(reading, "LONG", 0)
-    monkeypatch.setattr(reading, "PIECE", 1013)
+    monkeypatch.setattr(texts, "LONG", 0)
+    monkeypatch.setattr(texts, "PIECE", 1013)
     assert outcome("long") == short
     assert not list((tmp_path / "long" / "tokens").glob(".*"))  # nothing left behind
 
@@ -95,7 +96,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"x\.txt: has changed while it was read"):
         prepare(CorpusConfig(source=str(path)), corpus=corpus, cache=tmp_path / "cache")
     path.unlink()
-    with pytest.raises(UsageError, match=r"x\.txt: cannot be read any more"):
+    with pytest.raises(UsageError, match=r"x\.txt: can no longer be read"):
         corpus.text[0:5]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data.reading import decode_document, read_document, reading_notes, shown, strip_licence
+from vitral.data.texts import decode_document, read_document, reading_notes, shown, strip_licence
 
 GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import BLOCK, PARTS, split_text
+from vitral.data import BLOCK, SPLITS, split_text
 
 GOLDEN = {"validation": [12], "test": [3, 18]}
 """Blocks held out of twenty: to change them is to change what every published loss means."""
@@ -14,7 +14,7 @@ GOLDEN = {"validation": [12], "test": [3, 18]}
 @given(st.integers(15_000, 3_000_000))
 def test_blocks_cover_the_text_once(num_characters):
     parts = split_text(num_characters, "blocks")
-    assert tuple(parts) == PARTS
+    assert tuple(parts) == SPLITS
     blocks = sorted(block for part in parts.values() for block in part)
     assert blocks[0][0] == 0
     assert blocks[-1][1] == num_characters
@@ -30,7 +30,7 @@ def test_blocks_cover_the_text_once(num_characters):
 )
 def test_shares(num_blocks, train, validation, test):
     parts = split_text(num_blocks * BLOCK, "blocks")
-    assert [len(parts[part]) for part in PARTS] == [train, validation, test]
+    assert [len(parts[part]) for part in SPLITS] == [train, validation, test]
 
 
 def test_the_split_never_changes():
@@ -41,7 +41,7 @@ def test_the_split_never_changes():
 @given(st.integers(20, 1_000_000))
 def test_tail_is_three_runs(num_characters):
     parts = split_text(num_characters, "tail")
-    runs = [list(parts[part].runs()) for part in PARTS]
+    runs = [list(parts[part].runs()) for part in SPLITS]
     assert [len(run) for run in runs] == [1, 1, 1]
     borders = [(run[0][0][0], run[0][-1][1]) for run in runs]
     assert borders[0][0] == 0

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from vitral.core.errors import StorageError
-from vitral.data import PARTS, Split
-from vitral.data.store import DamagedStore, open_store, token_dtype, write_atomically, write_store
+from vitral.data import SPLITS, Split
+from vitral.data.dataset import DamagedStore, open_store, token_dtype, write_atomically, write_store
 
 
 def make_parts(dtype: np.dtype) -> dict[str, Split]:
     top = np.iinfo(dtype).max
     tokens = {"train": [0, 1, top, 3, 4, 5, 6], "validation": [7, 8, 9], "test": [10, 11, 12, 13, top]}
     segments = {"train": [[0, 4], [4, 7]], "validation": [[0, 3]], "test": [[0, 2], [2, 5]]}
-    return {part: Split(np.array(tokens[part], dtype=dtype), np.array(segments[part])) for part in PARTS}
+    return {part: Split(np.array(tokens[part], dtype=dtype), np.array(segments[part])) for part in SPLITS}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_what_is_written_is_read_in_the_smallest_type(tmp_path, vocab_size, name
     parts = make_parts(dtype)
     write_store(tmp_path / "x.tokens", parts, "f" * 32)
     store = open_store(tmp_path / "x.tokens", "f" * 32)
-    for part in PARTS:
+    for part in SPLITS:
         assert store.splits[part].tokens.dtype == dtype
         assert store.splits[part].tokens.tolist() == parts[part].tokens.tolist()
         assert store.splits[part].segments.tolist() == parts[part].segments.tolist()

@@ -5,9 +5,9 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import PARTS, CorpusConfig, prepare, split_text
-from vitral.data import reading as reading_module
-from vitral.data.trainingpart import passage_spans, shared
+from vitral.data import SPLITS, CorpusConfig, prepare, split_text
+from vitral.data import texts as texts_module
+from vitral.data.split import passage_spans, shared
 
 NUM_BLOCKS = 40
 BLOCK = 5_000
@@ -143,13 +143,13 @@ def test_long_texts_stay_on_disk_and_give_the_same_tokens(tmp_path, text, cache,
     lines = [line.rstrip() for line in text.split("\n")]
     options = {"also": [str(tmp_path / "other.txt")], "share": 0.5, "passages": [[lines[3], lines[33]]]}
     short = dataset(tmp_path, **options)
-    tokens = {part: short.splits[part].tokens.tolist() for part in PARTS}
+    tokens = {part: short.splits[part].tokens.tolist() for part in SPLITS}
     described = short.describe()
     del short
-    monkeypatch.setattr(reading_module, "LONG", 1_000)
+    monkeypatch.setattr(texts_module, "LONG", 1_000)
     monkeypatch.setenv("VITRAL_CACHE", str(tmp_path / "another-cache"))
     long = dataset(tmp_path, **options)
-    assert {part: long.splits[part].tokens.tolist() for part in PARTS} == tokens
+    assert {part: long.splits[part].tokens.tolist() for part in SPLITS} == tokens
     assert long.fingerprint == described["fingerprint"]
 
 
@@ -183,7 +183,7 @@ def test_a_given_tokenizer_gives_the_same_tokens_again(tmp_path, text):
         ({"share": "half"}, "corpus: share: "),
         ({"share": True}, "corpus: share: "),
         ({"passages": ["BEGIN"]}, "corpus: passages.0"),
-        ({"passages": [["", "END"]]}, "corpus: passages: a passage begins with a line"),
+        ({"passages": [["", "END"]]}, "corpus: passages: the first line of a passage"),
         ({"also": "machado"}, "corpus: also: "),
         ({"also": [""]}, "corpus: also.0: "),
         ({"shares": 0.5}, "did you mean 'share'?"),
@@ -202,9 +202,9 @@ def test_what_does_not_fit_the_text_is_one_line(tmp_path, text):
     held_out = begin // BLOCK
     wrong = {
         "no line of the text reads 'HAMLET'": {"passages": [["HAMLET", ""]]},
-        "stands before": {"passages": [[lines[20], lines[5]]]},
-        "nothing of them is in the training part": {"passages": [[lines[held_out], lines[held_out + 1]]]},
-        "is the text itself": {"also": [str(tmp_path / "my.txt")]},
+        "comes before": {"passages": [[lines[20], lines[5]]]},
+        "the training split contains nothing of them": {"passages": [[lines[held_out], lines[held_out + 1]]]},
+        "is the main text itself": {"also": [str(tmp_path / "my.txt")]},
         "no such name, file or folder": {"also": ["nowhere"]},
     }
     for message, options in wrong.items():

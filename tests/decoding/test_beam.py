@@ -218,5 +218,5 @@ def test_bad_values_are_refused_in_one_line(bad: dict, table: Make, letters: Mak
 def test_a_long_prompt_and_bad_logits_are_refused(table: Make, letters: Make) -> None:
     with pytest.raises(UsageError, match=r"^prompt: 8 tokens"):
         beam_search(table([[0.0, 0.0]] * 2), letters(2), "a" * 8, max_tokens=1, num_beams=2)
-    with pytest.raises(UsageError, match="not numbers"):
+    with pytest.raises(UsageError, match="NaN or infinite"):
         beam_search(table([[0.0, math.nan]] * 2), letters(2), "a", max_tokens=1, num_beams=2)

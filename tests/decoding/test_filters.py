@@ -161,7 +161,7 @@ def test_any_floating_type_gives_float64(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_logits_that_are_not_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(UsageError, match=r"^the model's logits are not numbers"):
+    with pytest.raises(UsageError, match=r"^the model's logits are NaN or infinite"):
         distribution(torch.tensor([[0.0, 1.0], [0.0, bad]]))
 
 

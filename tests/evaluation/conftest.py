@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pytest
 
-from vitral.data.store import Split
+from vitral.data.batches import Split
 
 
 class Pieces:

@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.evaluation import NgramBaselines, WittenBell, baseline_name, bigram_entropy, ngram_baselines, standing
+from vitral.evaluation import (
+    NgramBaselines,
+    WittenBell,
+    baseline_name,
+    bigram_entropy,
+    ngram_baselines,
+    rank_among_baselines,
+)
 from vitral.evaluation import ngrams as module
 
 Make = Callable[..., Any]
@@ -140,19 +147,19 @@ LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.3
     ],
 )
 def test_where_a_loss_stands(loss: float, where: str) -> None:
-    assert standing(loss, LINES) == where
+    assert rank_among_baselines(loss, LINES) == where
 
 
 def test_where_a_loss_stands_when_longer_is_worse() -> None:
     lines = NgramBaselines({1: 3.0, 2: 2.0, 3: 2.2}, 1.0)
-    assert standing(2.1, lines) == "between the trigram and the bigram"
-    assert standing(2.5, lines) == "between the unigram and the trigram"
-    assert standing(1.9, lines) == "below the bigram line"
+    assert rank_among_baselines(2.1, lines) == "between the trigram and the bigram"
+    assert rank_among_baselines(2.5, lines) == "between the unigram and the trigram"
+    assert rank_among_baselines(1.9, lines) == "below the bigram line"
 
 
 def test_a_loss_that_is_no_number_stands_nowhere() -> None:
     with pytest.raises(UsageError, match="not a number"):
-        standing(math.nan, LINES)
+        rank_among_baselines(math.nan, LINES)
 
 
 def test_lines_survive_plain_data() -> None:
@@ -161,7 +168,7 @@ def test_lines_survive_plain_data() -> None:
 
 @pytest.mark.parametrize("plain", [{}, {"orders": 3}, {"orders": {"x": 1.0}, "test_bigram_entropy": 1.0}])
 def test_malformed_plain_data_is_refused(plain: dict) -> None:
-    with pytest.raises(UsageError, match=r"^n-gram lines: malformed"):
+    with pytest.raises(UsageError, match=r"^n-gram baselines: malformed"):
         NgramBaselines.from_plain(plain)
 
 
@@ -170,7 +177,7 @@ def test_bad_input_is_refused(part: Make) -> None:
         ngram_baselines(part([0, 1]), part([0, 1]), 2, orders=0)
     with pytest.raises(UsageError, match="nothing to score"):
         ngram_baselines(part([0, 1]), part([0], [1]), 2)
-    with pytest.raises(UsageError, match="no pair"):
+    with pytest.raises(UsageError, match="no adjacent pair"):
         bigram_entropy(part(), 2)
     with pytest.raises(UsageError, match="token 7 is outside the vocabulary of 2"):
         ngram_baselines(part([0, 7]), part([0, 1]), 2)

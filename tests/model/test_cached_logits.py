@@ -106,10 +106,10 @@ def test_what_a_cache_cannot_do_is_refused_in_one_line(lively: Made, tokens: Dra
     cache = model.new_cache(2)
     model(tokens(2, 5), cache=cache)
     assert "room for 7 tokens, 8 needed" in refusal(lambda: model(tokens(2, 3), cache=cache))
-    assert "made for 2 sequences side by side, given 1" in refusal(lambda: model(tokens(1, 1), cache=cache))
+    assert "allocated for 2 sequences, given 1" in refusal(lambda: model(tokens(1, 1), cache=cache))
     assert cache.length == 5
     first = refusal(lambda: prefixed(tokens(2, 2), cache=prefixed.new_cache(2)))
     assert "the first 3 tokens (the prefix) must be given at once, not 2" in first
     longer = model.new_cache(2, 11)
     assert "learned positions end at context_length = 7" in refusal(lambda: model(tokens(2, 11), cache=longer))
-    assert "position 8 asked for" in refusal(lambda: model(tokens(2, 8)))
+    assert "position 8 requested" in refusal(lambda: model(tokens(2, 8)))

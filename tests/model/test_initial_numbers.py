@@ -132,7 +132,7 @@ def test_a_prefix_counts_only_what_comes_after_it() -> None:
         ({"norm_type": "rms"}, "model: norm_type: 'rms' is not one of layernorm, rmsnorm; did you mean 'rmsnorm'?"),
         ({"feed_forward": "gellu"}, "did you mean 'gelu'?"),
         ({"positions": "rotery"}, "did you mean 'rotary'?"),
-        ({"positions": "rotary", "d_model": 6}, "rotary turns pairs, so d_model / num_heads = 3 must be even"),
+        ({"positions": "rotary", "d_model": 6}, "rotary rotates pairs, so d_model / num_heads = 3 must be even"),
         ({"attention": "non"}, "did you mean 'none'?"),
         ({"attention": 3}, "model: attention: expected a table, not 3"),
         ({"attention": {"msk": "causal"}}, "model: attention: unknown key 'msk', did you mean 'mask'?"),

@@ -92,14 +92,14 @@ def test_the_one_before_is_taken_loudly_and_never_none(straight: RunFolder, tmp_
     (newest / FILES[0]).write_bytes(b"")
     assert folder.load("last", warn=said.append).step == STEPS - 1
     assert len(said) == 1
-    assert "taking the one before" in said[0]
+    assert "using the one before" in said[0]
     for checkpoint in folder.steps.iterdir():
         (checkpoint / FILES[1]).write_bytes(b"")
-    with pytest.raises(UsageError, match="no whole checkpoint"):
+    with pytest.raises(UsageError, match="no intact checkpoint"):
         folder.load("last", warn=said.append)
     from vitral.training import resume
 
-    with pytest.raises(UsageError, match="no whole checkpoint") as nothing:
+    with pytest.raises(UsageError, match="no intact checkpoint") as nothing:
         resume(folder.path)
     assert "\n" not in str(nothing.value)
 

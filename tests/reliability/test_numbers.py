@@ -31,7 +31,7 @@ def inject(patch: pytest.MonkeyPatch, place: str, step: int, value: float, which
             if place == "weight":
                 parameters[which % len(parameters)].data.view(-1)[0] = value
             if place == "optimizer":
-                states = [v for part in trainer.optimizer.parts for s in part.state.values() for v in s.values()]
+                states = [v for part in trainer.optimizer.members for s in part.state.values() for v in s.values()]
                 states = [state for state in states if state.numel() > 1]
                 states[which % len(states)].view(-1)[-1] = value
         loss, chain = loss_of(trainer, at, micro, chain)

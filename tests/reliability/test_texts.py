@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus, prepare
-from vitral.data.longtext import pieces
+from vitral.data.texts import pieces
 
 TOKENIZERS = ("char", "byte", {"name": "bpe", "vocab_size": 300})
 MILLION = 10**6
@@ -121,20 +121,20 @@ def test_what_is_no_file(tmp_path: Path, tally: Tally) -> None:
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitral.data import reading
+    from vitral.data import texts
 
     path = tmp_path / "x.txt"
     path.write_text("a line\n" * 1000)
-    monkeypatch.setattr(reading, "LONG", 0)
-    monkeypatch.setattr(reading, "PIECE", 1000)
-    original = reading._decoded
+    monkeypatch.setattr(texts, "LONG", 0)
+    monkeypatch.setattr(texts, "PIECE", 1000)
+    original = texts._decoded
 
     def growing(raw: bytes, where: str, **options: int) -> str:
         with path.open("a") as file:
             file.write("more\n")
         return original(raw, where, **options)
 
-    monkeypatch.setattr(reading, "_decoded", growing)
+    monkeypatch.setattr(texts, "_decoded", growing)
     complaint = outcome(path, "char")
     assert complaint is not None
     assert "has changed while it was read" in complaint

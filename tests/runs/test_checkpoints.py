@@ -115,14 +115,14 @@ def test_no_file_of_another_length_gets_through(name: str, tmp_path: Path, check
 def test_a_missing_file_is_named(name: str, tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
     (folder / name).unlink()
-    assert f"{name} is missing, the checkpoint is not whole" in refusal(folder)
+    assert f"{name} is missing, the checkpoint is incomplete" in refusal(folder)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_two_steps_do_not_mix(name: str, tmp_path: Path, checkpoint: Made) -> None:
     one, other = (save_checkpoint(tmp_path, checkpoint(step)) for step in (10, 20))
     shutil.copyfile(other / name, one / name)
-    assert f"{name} does not agree with {MANIFEST}, the checkpoint is damaged" in refusal(one)
+    assert f"{name} does not match {MANIFEST}, the checkpoint is damaged" in refusal(one)
 
 
 def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, checkpoint: Made) -> None:

@@ -68,7 +68,7 @@ def test_a_damaged_best_is_said_on_stderr(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("vitral: ")
-    assert "state.json does not agree" in said.err
+    assert "state.json does not match" in said.err
     assert said.err.count("\n") == 1
 
 
@@ -76,11 +76,11 @@ def test_a_damaged_best_is_said_on_stderr(tmp_path: Path, capsys: pytest.Capture
     ("change", "complaint"),
     [
         ({"head.weight": None}, "head.weight is missing from the weights"),
-        ({"extra.weight": torch.zeros(2)}, "extra.weight has no place in this model"),
+        ({"extra.weight": torch.zeros(2)}, "extra.weight does not belong to this model"),
         ({"head.weight": torch.zeros(5, 6)}, "head.weight has shape (5, 6), this model needs (7, 6)"),
         (
             {"final_norm.bias": torch.tensor([0.0] * 5 + [float("nan")])},
-            "final_norm.bias holds numbers that are not finite",
+            "final_norm.bias contains numbers that are not finite",
         ),
     ],
 )

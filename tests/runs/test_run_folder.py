@@ -134,7 +134,7 @@ class TestMetrics:
         lines = path.read_bytes().split(b"\n")
         lines[2] = lines[2][:-3]
         path.write_bytes(b"\n".join(lines))
-        assert "metrics.jsonl: line 3 is not JSON" in one_line(UsageError, measured.metrics)
+        assert "metrics.jsonl: line 3 is not an event in JSON" in one_line(UsageError, measured.metrics)
 
     @pytest.mark.parametrize(("step", "kept"), [(0, 0), (1, 2), (2, 4), (3, 5)])
     def test_rewinding_drops_what_came_later(self, step: int, kept: int, measured: RunFolder) -> None:
@@ -182,8 +182,8 @@ class TestCheckpoints:
         warnings: list[str] = []
         assert saved.load("last", warn=warnings.append).step == 3
         assert len(warnings) == 1
-        assert "step-00000004: model.safetensors does not agree" in warnings[0]
-        assert warnings[0].endswith("taking the one before")
+        assert "step-00000004: model.safetensors does not match" in warnings[0]
+        assert warnings[0].endswith("using the one before")
         assert "\n" not in warnings[0]
 
     def test_a_damaged_best_falls_back_loudly(self, saved: RunFolder) -> None:
@@ -191,17 +191,17 @@ class TestCheckpoints:
         warnings: list[str] = []
         assert saved.load("best", warn=warnings.append).step == 4
         assert len(warnings) == 1
-        assert "taking the last one instead" in warnings[0]
+        assert "using the last one instead" in warnings[0]
 
     def test_nothing_whole_is_refused(self, saved: RunFolder, folder: RunFolder) -> None:
         for step in steps_in(saved):
             damage(saved, step)
         warnings: list[str] = []
-        assert "no whole checkpoint" in one_line(UsageError, lambda: saved.load("last", warn=warnings.append))
+        assert "no intact checkpoint" in one_line(UsageError, lambda: saved.load("last", warn=warnings.append))
         assert len(warnings) == 3
 
     def test_a_run_without_checkpoints_is_refused(self, folder: RunFolder) -> None:
-        assert "no whole checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
+        assert "no intact checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
 
     @pytest.mark.parametrize("pointer", ["../elsewhere", "", "step-99999999", "../elsewhere/", ".."])
     def test_a_pointer_never_leads_out(self, pointer: str, saved: RunFolder) -> None:

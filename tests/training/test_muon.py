@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
-from vitral.training.adamw import AdamW
-from vitral.training.muon import Muon, orthogonalise
 from vitral.training.optimizers import (
+    AdamW,
     AdamWConfig,
+    Muon,
     MuonConfig,
     build_optimizer,
     load_optimizer_tensors,
     optimizer_tensors,
+    orthogonalise,
     stacked_matrices,
 )
 
@@ -98,12 +99,12 @@ def test_every_parameter_has_exactly_one_optimizer(changes: dict[str, Any]) -> N
         assert len(rows) == (3 if name.endswith("in_proj.weight") else 1)
     named = dict(model.named_parameters())
     expected = {name: Muon if name in matrices else AdamW for name in named}
-    assert {name: type(optimizer.part_of(parameter)) for name, parameter in named.items()} == expected
+    assert {name: type(optimizer.member_of(parameter)) for name, parameter in named.items()} == expected
 
 
 def test_without_blocks_adamw_does_it_all() -> None:
     model = Transformer(ModelConfig.parse({**SIZES, "num_layers": 0}), 7)
-    assert [type(part) for part in build_optimizer(model, MuonConfig()).parts] == [AdamW]
+    assert [type(part) for part in build_optimizer(model, MuonConfig()).members] == [AdamW]
 
 
 def test_rates_keep_their_own_peaks() -> None:

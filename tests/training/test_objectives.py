@@ -108,7 +108,9 @@ class TestConfiguration:
 
     def test_a_tokenizer_without_a_token_to_spare_is_refused(self, configured: Configured, tmp_path: Path) -> None:
         config = configured(corpus={"tokenizer": "byte"}, model=BOTH_WAYS, training=FILLING)
-        with pytest.raises(UsageError, match=r'byte tokenizer has none; use corpus\.tokenizer = "char"') as refused:
+        with pytest.raises(
+            UsageError, match=r'byte tokenizer has no special token; use corpus\.tokenizer = "char"'
+        ) as refused:
             train(config, tmp_path / "run")
         assert "\n" not in str(refused.value)
         assert not (tmp_path / "run").exists()

@@ -20,7 +20,7 @@ from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
 from vitral.runs import RunFolder, load_run
 from vitral.training import Event, RunConfig, resume, train
-from vitral.training.loop import Trainer, backward, one_step
+from vitral.training.loop import backward, one_step
 from vitral.training.optimizers import (
     AdamWConfig,
     build_optimizer,
@@ -29,6 +29,7 @@ from vitral.training.optimizers import (
     optimizer_tensors,
 )
 from vitral.training.schedules import ScheduleConfig, learning_rate
+from vitral.training.trainer import Trainer
 
 Configured = Callable[..., RunConfig]
 BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
@@ -215,7 +216,7 @@ class TestSchedules:
     def test_the_rate_told_is_the_rate_applied(self, configured: Configured, tmp_path: Path) -> None:
         config = configured()
         made = trainer(config, tmp_path)
-        made.progress.step = 2
+        made.state.step = 2
         _, _, rate = one_step(made)
         assert rate == learning_rate(config.training.schedule, 0.01, 2, 20) == 0.01
         assert [group["lr"] for group in made.optimizer.param_groups] == [rate, rate]

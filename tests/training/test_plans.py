@@ -10,7 +10,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
 from vitral.training import Event, RunConfig, plans, train
-from vitral.training.plans import Plan, compiled, resolve_plan
+from vitral.training.plans import ExecutionPlan, compiled, resolve_plan
 
 Configured = Callable[..., RunConfig]
 
@@ -19,11 +19,11 @@ def build(config: RunConfig) -> Transformer:
     return Transformer(config.model, 7, seed=config.seed)
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[Plan, float | Exception]) -> list[Plan]:
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[ExecutionPlan, float | Exception]) -> list[ExecutionPlan]:
     """Let plans take so long, or fail; gives the list of those that were timed."""
-    asked: list[Plan] = []
+    asked: list[ExecutionPlan] = []
 
-    def answer(config: RunConfig, build: Any, plan: Plan) -> float:
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan) -> float:
         asked.append(plan)
         took = seconds[plan]
         if isinstance(took, Exception):
@@ -34,7 +34,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[Plan, float | Exception
     return asked
 
 
-FLOAT, BRAIN = Plan("float32", compile=False), Plan("bfloat16", compile=False)
+FLOAT, BRAIN = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
 
 
 def test_nothing_is_measured_unasked(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_the_faster_precision_is_chosen_and_written(
 
 
 def test_float64_stays(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = timed(monkeypatch, {Plan("float64", compile=False): 1.0})
+    asked = timed(monkeypatch, {ExecutionPlan("float64", compile=False): 1.0})
     assert (
         resolve_plan(configured(training={"plan": "auto", "dtype": "float64"}), build, 10**6).config.training.dtype
         == "float64"
@@ -73,20 +73,20 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = configured(training={"plan": "auto", "steps": 1000})
-    faster = Plan("bfloat16", compile=True)
+    faster = ExecutionPlan("bfloat16", compile=True)
     timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: 0.5})
     assert resolve_plan(long, build, 10**6).config.training.compile
     timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: RuntimeError("no compiler")})
     found = resolve_plan(long, build, 10**6)
     assert not found.config.training.compile
-    assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
+    assert found.notes[0] == "plan: cannot compile here (RuntimeError); continuing without it"
 
 
 def test_a_compiler_asked_for_that_fails_is_not_timed(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, {Plan("float32", compile=True): RuntimeError("no compiler"), FLOAT: 0.5})
+    timed(monkeypatch, {ExecutionPlan("float32", compile=True): RuntimeError("no compiler"), FLOAT: 0.5})
     found = resolve_plan(configured(training={"minutes": 1, "compile": True}), build, 10**6)
     assert (found.config.training.compile, found.config.training.steps) == (False, 120)
-    assert found.notes[0] == "plan: cannot compile here (RuntimeError); going on without"
+    assert found.notes[0] == "plan: cannot compile here (RuntimeError); continuing without it"
 
 
 def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.Monkey
         configured(training={"minutes": 2, "schedule": schedule, "evaluate_every": 500}), build, 10**6
     ).config.training
     assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
-    with pytest.raises(UsageError, match=r"0\.01 are 2 steps of 0\.25 s; allow more time"):
+    with pytest.raises(UsageError, match=r"0\.01 allow only 2 steps of 0\.25 s; allow more time"):
         resolve_plan(configured(training={"minutes": 0.01}), build, 10**6)
 
 
@@ -142,6 +142,6 @@ def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkey
     forward, tokens = compiled(model, said.append), torch.tensor([[1, 2]])
     for _ in range(2):
         assert torch.equal(forward(tokens), model(tokens))
-    assert said == ["plan: cannot compile here (RuntimeError); going on without"]
+    assert said == ["plan: cannot compile here (RuntimeError); continuing without it"]
     with pytest.raises(IndexError):
         forward(torch.tensor([[99]]))

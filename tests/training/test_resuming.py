@@ -23,7 +23,7 @@ MeasuredIn = Callable[[RunFolder], list[str]]
 
 
 def asks_to_stop(*steps: int, number: int = signal.SIGINT) -> Callable[[Event], None]:
-    """A reporter that presses Ctrl-C (or sends `number`) during these steps, or every step if none is named."""
+    """A callback that presses Ctrl-C (or sends `number`) during these steps, or every step if none is named."""
 
     def callback(event: Event) -> None:
         if event["event"] == "step" and (not steps or event["step"] in steps):
@@ -79,7 +79,7 @@ def test_resumed_after_the_newest_was_damaged(
         weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     folder = resume(path, callback=said.append)
     assert [event["event"] for event in said[:5]] == ["note"] * 4 + ["start"]
-    assert "step-00000020: model.safetensors does not agree" in said[0]["text"]
+    assert "step-00000020: model.safetensors does not match" in said[0]["text"]
     for step in range(17, 21):
         assert bytes_of(folder, step) == bytes_of(straight, step)
     assert measured_in(folder) == measured_in(straight)
@@ -196,7 +196,7 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
     before = sorted(path.name for path in folder.steps.iterdir())
     content = copy.read_text(encoding="utf-8")
     complaints = {
-        content.replace("cat", "act", 1): "is not the one this run began with",
+        content.replace("cat", "act", 1): "is not the one this run was started with",
         content + "é": "é",
     }
     for changed, complaint in complaints.items():
@@ -211,7 +211,7 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
 
 def test_what_cannot_be_resumed_is_refused_in_one_line(straight: RunFolder, tmp_path: Path) -> None:
     for path, complaint in (
-        (straight.path, "finished at step 20; for more, vitral train --init-from"),
+        (straight.path, "finished at step 20; to train further, use vitral train --init-from"),
         (tmp_path, "not a run"),
     ):
         with pytest.raises(UsageError, match=complaint) as refused:

@@ -185,7 +185,7 @@ class TestInitFrom:
         [
             ({"d_model": 9}, "has shape"),
             ({"num_layers": 2}, r"blocks\.1\..* is missing"),
-            ({"norm": "post"}, r"final_norm\..* has no place"),
+            ({"norm": "post"}, r"final_norm\..* does not belong"),
         ],
     )
     def test_other_shapes_are_refused_in_one_line(
@@ -202,7 +202,7 @@ class TestInitFrom:
         config = configured(corpus={"source": str(other)})
         dataset = prepare(config.corpus)
         assert dataset.tokenizer.vocab_size == load_run(straight.path).tokenizer.vocab_size
-        with pytest.raises(UsageError, match="tokens must mean the same"):
+        with pytest.raises(UsageError, match="tokenized with another tokenizer"):
             train(config, tmp_path / "run", dataset=dataset, init_from=straight.path)
 
 

@@ -1,4 +1,4 @@
-"""Attention: its steps, masks and scales, in one meaning and two executions."""
+"""Attention: steps, masks and scales, with one definition and two executions (fused and traced)."""
 
 from vitral.attention.attend import Steps, attend, attend_traced
 from vitral.attention.masks import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window

@@ -1,4 +1,4 @@
-"""One attention, two executions: fused for speed, traced for looking inside. Same arguments, same meaning."""
+"""One attention, two executions with the same arguments and results: fused for speed, traced to see every step."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Tap
 
 PLAIN_UP_TO = 512
-"""Up to so many keys the fused kernel takes longer, since its backward in bfloat16 is slow on the CPU."""
+"""Up to this many keys plain products are faster on the CPU: there the fused kernel's bfloat16 backward is slow."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Steps:
         v: values, [batch, heads, source, d_value].
         scores: q kᵀ, [batch, heads, time, source].
         scaled: scores times the scale.
-        masked: scaled plus the bias, -inf where looking is not allowed.
+        masked: scaled plus the bias, -inf where the mask forbids.
         weights: softmax of masked over the keys, before dropout.
         z: weighted sums of values, [batch, heads, time, d_value].
     """
@@ -54,9 +54,9 @@ def attend(
 ) -> Float[Tensor, "*batch time d_value"]:
     """Scaled dot-product attention, fused: z = softmax(s q kᵀ + bias + M) v (Vaswani et al. 2017, eq. 1).
 
-    There may be fewer or more queries than keys; under masks that speak of positions the queries are the last
-    `time` of the `source` positions. With fewer key-value heads than query heads, each serves a group of them
-    (Ainslie et al. 2023). A row in which everything is masked gives zeros.
+    The numbers of queries and keys may differ; masks that depend on positions take the queries to be the last `time`
+    of the `source` positions. With fewer key-value heads than query heads, each serves a group of query heads
+    (Ainslie et al. 2023). A fully masked row gives zeros.
 
     Args:
         q: queries, usually [batch, heads, time, d_head].
@@ -68,7 +68,7 @@ def attend(
         dropout: probability with which a weight is set to zero; 0 outside training.
 
     Raises:
-        UsageError: shapes that do not fit, an unknown mask or scale.
+        UsageError: the shapes do not match, or the mask or scale is unknown.
 
     >>> q = k = v = torch.eye(2)
     >>> attend(q, k, v, scale="none")[0].tolist()
@@ -89,7 +89,7 @@ def attend(
         q, factor = q * factor, 1.0
     seen = None
     if allowed is not None and not (chosen.sees_itself and time <= source):
-        # A kernel makes what it likes of a row without keys: let such rows see all, then blank them.
+        # SDPA is undefined for fully masked rows: unmask them, then zero the output.
         seen = allowed.any(dim=-1, keepdim=True)
         allowed = allowed | ~seen
     added = None if plainly_causal else _additive(allowed, bias, q.dtype)
@@ -100,7 +100,7 @@ def attend(
 def _fused(
     q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Tensor:
-    """PyTorch's fused kernel; in bfloat16 on the CPU plain products up to `PLAIN_UP_TO` keys."""
+    """PyTorch's fused kernel, or plain products for bfloat16 on the CPU with up to `PLAIN_UP_TO` keys."""
     all_bfloat16 = q.dtype == k.dtype == v.dtype == torch.bfloat16  # a cache is in the weights' dtype
     if not all_bfloat16 or q.device.type != "cpu" or k.shape[-2] > PLAIN_UP_TO:
         return functional.scaled_dot_product_attention(
@@ -128,10 +128,10 @@ def attend_traced(
     dropout: float = 0.0,
     tap: Tap = SILENT,
 ) -> Steps:
-    """The same attention as `attend`, one step at a time, every step kept.
+    """The same attention as `attend`, one step at a time, returning every step.
 
-    Arguments and errors are those of `attend`, and `attend_traced(...).z` equals `attend(...)` to rounding; `tap` is
-    shown each step from the scores on, and may replace it before the next.
+    Arguments and errors are those of `attend`, and `attend_traced(...).z` equals `attend(...)` up to rounding. `tap`
+    receives each step from the scores on, and may replace it before the next.
     """
     k, v = _one_per_query_head(q, k, v)
     time, source = q.shape[-2], k.shape[-2]
@@ -149,7 +149,7 @@ def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
     """Repeat key-value heads so that each query head has one.
 
     Raises:
-        UsageError: shapes that do not fit.
+        UsageError: the shapes do not match.
     """
     heads, kv_heads = (tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (q, k))
     fits = (
@@ -162,7 +162,9 @@ def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
     )
     if not fits:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in (("q", q), ("k", k), ("v", v)))
-        raise UsageError(f"attention: shapes {shapes} do not fit; q is [..., heads, time, d_head], k and v alike")
+        raise UsageError(
+            f"attention: shapes {shapes} do not fit; q is [..., heads, time, d_head], k and v [..., source, d_head]"
+        )
     groups = heads // kv_heads
     return (k, v) if groups == 1 else (k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3))
 
@@ -171,7 +173,7 @@ def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:
     """The tensor, if it broadcasts to the scores.
 
     Raises:
-        UsageError: it would not, or would widen them.
+        UsageError: it does not broadcast, or would enlarge the scores.
     """
     shape = (*q.shape[:-1], source)
     if not scales.broadcasts(tensor, shape):
@@ -180,7 +182,7 @@ def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:
 
 
 def _additive(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The mask for the fused kernel: boolean alone, or the bias with -inf where looking is not allowed."""
+    """The mask for the fused kernel: boolean, or the bias with -inf where the mask forbids."""
     if bias is None:
         return allowed
     return bias.to(dtype) if allowed is None else bias.to(dtype).masked_fill(~allowed, -math.inf)

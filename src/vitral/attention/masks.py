@@ -1,10 +1,10 @@
-"""Masks: which keys a query may see.
+"""Masks: which keys a query may attend to.
 
-A mask answers one question, `allowed(time, source)`: for `time` queries and `source` keys, where the queries are
-the last `time` of the `source` positions (so a cached step, one query against all keys so far, needs no word of
-its own). Masks compose with `&` and `|`.
+A mask has one main method, `allowed(time, source)`, for `time` queries and `source` keys. The queries are the last
+`time` of the `source` positions, so a cached step (one query, all keys so far) needs no special case. Masks compose
+with `&` and `|`.
 
-`Causal`, `Bidirectional`, `Prefix` and `Window` are configuration too; `Padding` and `Explicit` hold tensors.
+`Causal`, `Bidirectional`, `Prefix` and `Window` are also configuration; `Padding` and `Explicit` contain tensors.
 """
 
 from abc import ABC, abstractmethod
@@ -22,46 +22,46 @@ from vitral.core.errors import UsageError
 
 
 class Mask(ABC):
-    """The protocol of masks, with the answers most of them share.
+    """Base class of masks, with the defaults that most of them share.
 
     Attributes:
-        sees_itself: whether every query surely sees at least its own key, so that no row can be empty.
+        sees_itself: whether every query is guaranteed to see its own key, so that no row is fully masked.
     """
 
     sees_itself: ClassVar[bool] = False
 
     @abstractmethod
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*#any time source"]:
-        """True where query i (of the last `time` positions) may see key j."""
+        """True where query i (of the last `time` positions) may attend to key j."""
 
-    def settled(self) -> int | None:
-        """How many first tokens must be given to a cache at once, after which the past no longer changes.
+    def joint_prefix(self) -> int | None:
+        """Number of leading tokens that a cache must receive at once because they attend to each other.
 
-        0 where the past never depends on the future; None where it always does, and no cache is possible.
+        0 if the past never depends on the future; None if it always does, so that no cache is possible.
         """
         return 0
 
     def first_target(self) -> int | None:
-        """The first position whose next token it has not already seen; None where all have been seen."""
+        """The first position that cannot see its own next token; None if every position can."""
         return 0
 
     def __and__(self, other: "Mask") -> "Mask":
-        """What both allow."""
+        """The intersection: allowed by both."""
         return Both(self, other)
 
     def __or__(self, other: "Mask") -> "Mask":
-        """What either allows."""
+        """The union: allowed by either."""
         return Either(self, other)
 
 
 def _positions(time: int, source: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
-    """Positions of the queries as a column and of the keys as a row."""
+    """Query positions as a column, key positions as a row."""
     queries = torch.arange(source - time, source, device=device)
     return queries[:, None], torch.arange(source, device=device)[None, :]
 
 
 class Causal(Config, Mask):
-    """Each position sees itself and what came before."""
+    """Each position sees itself and all earlier positions."""
 
     sees_itself: ClassVar[bool] = True
 
@@ -81,20 +81,20 @@ class Bidirectional(Config, Mask):
     name: Literal["bidirectional"] = "bidirectional"
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "time source"]:
-        """Everything."""
+        """All true."""
         return torch.ones(time, source, dtype=torch.bool, device=device)
 
-    def settled(self) -> int | None:
-        """Never: every new token changes what all earlier positions saw."""
+    def joint_prefix(self) -> int | None:
+        """None: every new token changes the outputs of all earlier positions."""
         return None
 
     def first_target(self) -> int | None:
-        """None: each position has seen its own next token."""
+        """None: each position sees its own next token."""
         return None
 
 
 class Prefix(Config, Mask):
-    """The hybrid: the first `length` positions see one another both ways, the rest is causal (Raffel et al. 2020)."""
+    """Prefix LM: the first `length` positions see each other, the rest is causal (Raffel et al. 2020)."""
 
     sees_itself: ClassVar[bool] = True
 
@@ -102,16 +102,16 @@ class Prefix(Config, Mask):
     length: Annotated[int, Field(ge=1)]
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "time source"]:
-        """Key j at or before query i, or inside the prefix (which a query outside it has behind it)."""
+        """Key j at or before query i, or inside the prefix."""
         query, key = _positions(time, source, device)
         return (key <= query) | (key < self.length)
 
-    def settled(self) -> int | None:
-        """The prefix is read as a whole."""
+    def joint_prefix(self) -> int | None:
+        """The length of the prefix."""
         return self.length
 
     def first_target(self) -> int | None:
-        """The prefix's last position predicts the first token after it."""
+        """The last position of the prefix, which predicts the first token after it."""
         return self.length - 1
 
 
@@ -131,7 +131,7 @@ class Window(Config, Mask):
 
 @dataclass(frozen=True)
 class Padding(Mask):
-    """Keys that are padding are seen by nobody.
+    """Padding keys are hidden from every query.
 
     Attributes:
         real: [batch, source], True where a key is a real token.
@@ -142,17 +142,17 @@ class Padding(Mask):
     def allowed(
         self, time: int, source: int, device: torch.device | None = None
     ) -> Bool[Tensor, "batch 1 #time source"]:
-        """Real keys, for every head and query alike."""
+        """The real keys, the same for every head and query."""
         if self.real.dim() != 2 or self.real.shape[-1] != source:
             raise UsageError(f"padding mask: shape {tuple(self.real.shape)} is not [batch, {source}]")
         return self.real[:, None, None, :].expand(-1, 1, time, -1).to(device)
 
-    def settled(self) -> int | None:
-        """Never, by itself: it hides no future."""
+    def joint_prefix(self) -> int | None:
+        """None: a padding mask alone does not hide the future."""
         return None
 
     def first_target(self) -> int | None:
-        """None, by itself: it hides no future."""
+        """None: a padding mask alone does not hide the future."""
         return None
 
 
@@ -169,62 +169,62 @@ class Explicit(Mask):
             raise UsageError(f"mask: shape {tuple(self.tensor.shape)} does not fit {time} queries and {source} keys")
         return self.tensor.to(device).expand(*self.tensor.shape[:-2], time, source)
 
-    def settled(self) -> int | None:
-        """Unknown in general, so never."""
+    def joint_prefix(self) -> int | None:
+        """None: unknown in general."""
         return None
 
     def first_target(self) -> int | None:
-        """Unknown in general, so None."""
+        """None: unknown in general."""
         return None
 
 
 @dataclass(frozen=True)
 class Both(Mask):
-    """What `first` and `second` both allow."""
+    """The intersection of two masks."""
 
     first: Mask
     second: Mask
 
     @property
     def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where both do."""
+        """Whether both do."""
         return self.first.sees_itself and self.second.sees_itself
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*any time source"]:
         """The intersection."""
         return self.first.allowed(time, source, device) & self.second.allowed(time, source, device)
 
-    def settled(self) -> int | None:
-        """As soon as for either: what one hides stays hidden."""
-        return _earlier(self.first.settled(), self.second.settled())
+    def joint_prefix(self) -> int | None:
+        """The smaller of both: a position hidden by one mask stays hidden."""
+        return _earlier(self.first.joint_prefix(), self.second.joint_prefix())
 
     def first_target(self) -> int | None:
-        """As early as for either: what one hides stays hidden."""
+        """The smaller of both: a position hidden by one mask stays hidden."""
         return _earlier(self.first.first_target(), self.second.first_target())
 
 
 @dataclass(frozen=True)
 class Either(Mask):
-    """What `first` or `second` allows."""
+    """The union of two masks."""
 
     first: Mask
     second: Mask
 
     @property
     def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where one does."""
+        """Whether one does."""
         return self.first.sees_itself or self.second.sees_itself
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*any time source"]:
         """The union."""
         return self.first.allowed(time, source, device) | self.second.allowed(time, source, device)
 
-    def settled(self) -> int | None:
-        """Once it is for both."""
-        return _later(self.first.settled(), self.second.settled())
+    def joint_prefix(self) -> int | None:
+        """The larger of both; None if either is None."""
+        return _later(self.first.joint_prefix(), self.second.joint_prefix())
 
     def first_target(self) -> int | None:
-        """Once it is for both."""
+        """The larger of both; None if either is None."""
         return _later(self.first.first_target(), self.second.first_target())
 
 
@@ -240,7 +240,7 @@ def _later(first: int | None, second: int | None) -> int | None:
 
 
 def _as_table(spec: Any) -> Any:
-    """A bare name stands for the mask of that name with nothing else to say."""
+    """A bare name is the mask of that name with default values."""
     return {"name": spec} if isinstance(spec, str) else spec
 
 
@@ -253,10 +253,10 @@ _ADAPTER: TypeAdapter[Causal | Bidirectional | Prefix | Window] = TypeAdapter(Ma
 
 
 def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | Mapping[str, Any] | None") -> Mask:
-    """The mask meant by a name, a table as in a configuration, a boolean tensor, a mask, or None (everything allowed).
+    """The mask for a name, a table as in a configuration, a boolean tensor, a mask, or None (everything allowed).
 
     Raises:
-        UsageError: an unknown name, or a tensor that is not boolean.
+        UsageError: the name is unknown, or the tensor is not boolean.
     """
     if spec is None:
         return Bidirectional()

@@ -14,9 +14,9 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Tap
 
 Past = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Takes the new keys and values, gives all keys and values so far: what a cache does for one layer."""
+"""Takes the new keys and values and returns all keys and values so far: one layer of a cache."""
 Rotation = Callable[[Tensor], Tensor]
-"""Turns queries or keys [batch, heads, time, d_head] according to their positions."""
+"""Rotates queries or keys [batch, heads, time, d_head] by their positions."""
 
 INNER_STEPS = ("scores", "scaled", "masked", "weights")
 """The steps that exist only in the traced execution."""
@@ -25,9 +25,9 @@ INNER_STEPS = ("scores", "scaled", "masked", "weights")
 class MultiHeadAttention(nn.Module):
     """MultiHead(x) = Concat(head_1, …, head_h) W_O (Vaswani et al. 2017, §3.2.2).
 
-    The projections of all heads lie in one matrix, `in_proj`: rows of queries, then keys, then values, head after
-    head; this is also the layout of `torch.nn.MultiheadAttention`. With fewer key-value heads than query heads
-    each serves a group (Ainslie et al. 2023); with one, all (Shazeer 2019).
+    One matrix, `in_proj`, contains the projections of all heads: rows of queries, then keys, then values, head by
+    head, as in `torch.nn.MultiheadAttention`. With fewer key-value heads than query heads each serves a group
+    (Ainslie et al. 2023); a single one serves all (Shazeer 2019).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class MultiHeadAttention(nn.Module):
         """Make the projections.
 
         Raises:
-            UsageError: heads that do not divide d_model, or key-value heads that do not divide the heads.
+            UsageError: the heads do not divide d_model, or the key-value heads do not divide the heads.
         """
         super().__init__()
         num_kv_heads = num_kv_heads or num_heads
@@ -78,11 +78,11 @@ class MultiHeadAttention(nn.Module):
         """Attend from every position of x.
 
         Args:
-            x: the residual stream, normalised or not as the block has it.
-            rotate: turns queries and keys by position (rotary).
+            x: the input, normalised or not depending on the block.
+            rotate: rotates queries and keys by position (rotary).
             bias: added to the scaled scores (ALiBi, relative).
-            past: gives the keys and values of earlier calls as well (a cache).
-            tap: is shown every step by name, and may replace it.
+            past: prepends the keys and values of earlier calls (a cache).
+            tap: receives every step by name, and may replace it.
         """
         q, k, v = self.project(x)
         if rotate is not None:
@@ -103,7 +103,7 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int) -> None:
     """Refuse head counts that do not divide.
 
     Raises:
-        UsageError: naming both numbers.
+        UsageError: a count does not divide; names both numbers.
     """
     if d_model % num_heads:
         raise UsageError(f"num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths")
@@ -114,7 +114,7 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int) -> None:
 def head_matrices(
     attention: MultiHeadAttention,
 ) -> dict[str, Float[Tensor, "heads d_model d_head"]]:
-    """W_Q, W_K, W_V of each head as the formulas write them, [heads, d_model, d_head], so that q = x W_Q."""
+    """W_Q, W_K, W_V of each head in the notation of the formulas, [heads, d_model, d_head]: q = x W_Q."""
     weight = attention.in_proj.weight
     counts = (attention.num_heads, attention.num_kv_heads, attention.num_kv_heads)
     pieces = torch.split(weight, [count * attention.d_head for count in counts])

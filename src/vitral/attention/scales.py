@@ -1,14 +1,14 @@
-"""Scales: the number that the scores are multiplied by before the softmax.
+"""Scales: the factor that multiplies the scores before the softmax.
 
 Every scale is constant along a row of scores (one query of one head), so it can be folded into the query,
-s (q·k) = (s q)·k, which is how it reaches the fused execution.
+s (q·k) = (s q)·k; the fused execution uses it in this form.
 
     none      1
     sqrt      1/√d_k           Vaswani et al. 2017, eq. 1: keeps Var(q·k) = 1 for independent unit-variance q, k
     linear    1/d_k            Yang et al. 2022 (μP): Var = 1/d_k
     constant  any number
     learned   one parameter, or one per head, starting at 1/√d_k
-    adaptive  per query, 1/σ of its scores over the keys it may see
+    adaptive  per query, 1/σ of its scores over its visible keys
 """
 
 import math
@@ -26,7 +26,7 @@ ScaleName = Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-pe
 ScaleConfig = ScaleName | float
 
 ADAPTIVE_EPSILON = 1e-6
-"""Scores whose standard deviation is below this are taken to be all equal, and scaled by 1/√d_k."""
+"""Scores with a standard deviation below this count as equal and are scaled by 1/√d_k."""
 
 
 def adaptive_factor(
@@ -34,7 +34,7 @@ def adaptive_factor(
     k: Float[Tensor, "*batch source d_head"],
     allowed: Bool[Tensor, "..."],
 ) -> Float[Tensor, "*batch time 1"]:
-    """Per query, 1/σ of its scores over the keys it may see, so that the future is never asked.
+    """Per query, 1/σ of its scores over its visible keys, so that the future has no influence.
 
     σ is the population standard deviation. Where fewer than two keys are visible, or σ is below
     `ADAPTIVE_EPSILON`, the factor is 1/√d_k.
@@ -45,14 +45,14 @@ def adaptive_factor(
 def spread_factor(
     scores: Float[Tensor, "*batch time source"], allowed: Bool[Tensor, "..."], usual: float
 ) -> Float[Tensor, "*batch time 1"]:
-    """The adaptive factor of rows of scores: 1/σ of the allowed ones, `usual` where that cannot be had."""
+    """The adaptive factor of rows of scores: 1/σ of the allowed ones, or `usual` where it is undefined."""
     seen = allowed.expand(scores.shape)
     count = seen.sum(dim=-1, keepdim=True)
     visible = scores.masked_fill(~seen, 0.0)
     mean = visible.sum(dim=-1, keepdim=True) / count.clamp(min=1)
     variance = (scores - mean).square().masked_fill(~seen, 0.0).sum(dim=-1, keepdim=True) / count.clamp(min=1)
-    spread = variance >= ADAPTIVE_EPSILON**2  # one key alone has none
-    # The root is taken of ones where it is not used: its gradient at zero is not finite.
+    spread = variance >= ADAPTIVE_EPSILON**2  # a single key has zero variance
+    # Take the root of 1 where it is unused: the gradient at zero is not finite.
     return torch.where(spread, variance.masked_fill(~spread, 1.0).rsqrt(), torch.full_like(variance, usual))
 
 
@@ -62,16 +62,16 @@ def factor_of(
     k: Float[Tensor, "*batch source d_head"],
     allowed: Bool[Tensor, "..."] | None,
 ) -> "float | Tensor":
-    """The number or tensor that multiplies the scores, for a scale given by name, by value, or as a tensor.
+    """The factor of the scores, for a scale given as a name, a number or a tensor.
 
     Args:
         scale: "none", "sqrt", "linear", "adaptive", a number, or a tensor that broadcasts to [..., time, 1].
         q: queries.
         k: keys.
-        allowed: which keys each query may see; only the adaptive scale asks. None: all.
+        allowed: visible keys of each query, None for all; used by the adaptive scale only.
 
     Raises:
-        UsageError: an unknown name, a number that is not finite, or a tensor that does not fit.
+        UsageError: the name is unknown, the number is not finite, or the tensor does not broadcast.
     """
     if isinstance(scale, Tensor):
         if not broadcasts(scale, (*q.shape[:-1], 1)):
@@ -94,7 +94,7 @@ def factor_of(
 
 
 def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether a tensor stretches to `shape` without widening it.
+    """Whether a tensor broadcasts to `shape` without enlarging it.
 
     >>> broadcasts(torch.ones(3, 1), (2, 3, 5)), broadcasts(torch.ones(7, 3, 1), (1, 3, 5))
     (True, False)
@@ -112,15 +112,15 @@ class LearnedScale(nn.Module):
         self.factor = nn.Parameter(torch.full((num_factors, 1, 1), 1 / math.sqrt(d_head)))
 
     def forward(self) -> Float[Tensor, "factors 1 1"]:
-        """The factors, ready to multiply scores [batch, heads, time, source]."""
+        """The factors, shaped to multiply scores [batch, heads, time, source]."""
         return self.factor
 
 
 class GivenScale(nn.Module):
-    """A scale without parameters, kept by its name or value."""
+    """A scale without parameters, given by name or value."""
 
     def __init__(self, scale: str | float) -> None:
-        """Keep the name or value."""
+        """Store the name or value."""
         super().__init__()
         self.scale = scale
 
@@ -130,7 +130,7 @@ class GivenScale(nn.Module):
 
 
 def build_scale(scale: ScaleConfig, num_heads: int, d_head: int) -> LearnedScale | GivenScale:
-    """The module of a configured scale; called, it gives what `attend` takes as `scale`."""
+    """The module of a configured scale; calling it returns the `scale` argument of `attend`."""
     learned = {"learned": 1, "learned-per-head": num_heads}
     if scale in learned:
         return LearnedScale(learned[scale], d_head)

@@ -1,14 +1,14 @@
-"""Attention as its named steps, each a pure function (Vaswani et al. 2017, §3.2).
+"""The named steps of attention, each a pure function (Vaswani et al. 2017, §3.2).
 
     projection     q = x W_Q,  k = x W_K,  v = x W_V
     scoring        scores = q kᵀ
     scaling        scaled = scores · s
-    masking        masked = scaled (+ bias), -inf where looking is not allowed
+    masking        masked = scaled (+ bias), -inf where the mask forbids
     normalisation  weights = softmax(masked)
     weighting      z = weights v
 
-Shapes read `batch heads time source d_head`; leading axes may be missing or more, since every function works
-on the last two or three.
+The axes are `batch heads time source d_head`. Every function works on the last two or three axes, so the number of
+leading axes is free.
 """
 
 import math
@@ -26,12 +26,12 @@ def project(
 
 
 def split_heads(x: Float[Tensor, "*batch time width"], num_heads: int) -> Float[Tensor, "*batch heads time d_head"]:
-    """Cut the last axis into heads of equal width and bring the heads forward."""
+    """Split the last axis into heads of equal width and move the heads before the time axis."""
     return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).transpose(-2, -3)
 
 
 def merge_heads(z: Float[Tensor, "*batch heads time d_head"]) -> Float[Tensor, "*batch time width"]:
-    """Put the heads side by side again: the inverse of `split_heads`."""
+    """Concatenate the heads: the inverse of `split_heads`."""
     return z.transpose(-2, -3).flatten(-2)
 
 
@@ -54,28 +54,28 @@ def mask(
     allowed: Bool[Tensor, "..."],
     fill: float = -math.inf,
 ) -> Float[Tensor, "*batch time source"]:
-    """Put `fill` where a query may not see a key.
+    """Write `fill` where a query may not attend to a key.
 
-    With -inf the forbidden weight is exactly zero and masking commutes with any positive scale. With a finite
-    `fill` (the -1e9 habit) neither holds: a row in which everything is masked then attends uniformly.
+    With -inf the weight is exactly zero, and masking commutes with any positive scale. With a finite `fill` (such as
+    the common -1e9) neither is true: a fully masked row then attends uniformly.
     """
     return scaled.masked_fill(~allowed, fill)
 
 
 def normalise(masked: Float[Tensor, "*batch time source"]) -> Float[Tensor, "*batch time source"]:
-    """Softmax over the keys; a row in which everything is masked has weights of zero.
+    """Softmax over the keys; a fully masked row has zero weights.
 
     weights_ij = exp(masked_ij - max_j masked_ij) / Σ_j exp(masked_ij - max_j masked_ij)
     """
     empty = (masked == -math.inf).all(dim=-1, keepdim=True)
-    # Softmax of a row of -inf is not a number, and so is its gradient: give it zeros, then blank the result.
+    # Softmax of a row of -inf is NaN, and so is its gradient: replace the row by zeros, then zero the result.
     return torch.softmax(masked.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
 
 
 def weigh(
     weights: Float[Tensor, "*batch time source"], v: Float[Tensor, "*batch source d_value"]
 ) -> Float[Tensor, "*batch time d_value"]:
-    """The weighted mean of the values each query sees: z = weights v."""
+    """The weighted mean of the values visible to each query: z = weights v."""
     return weights @ v
 
 
@@ -86,11 +86,11 @@ def attend_one(
     factor: float,
     allowed: Bool[Tensor, " source"],
 ) -> Float[Tensor, " d_value"]:
-    """Attention of a single token, written as a loop over the keys it sees: the per-token form of the matrices.
+    """Attention of a single query as a loop over its visible keys: the per-token form of the matrix equations.
 
         z = Σ_j α_j v_j,   α_j = exp(s q·k_j) / Σ_l exp(s q·k_l),   over the allowed j
 
-    Slow on purpose: it is the definition that the matrix form is tested against.
+    Deliberately slow: tests compare the matrix form with this definition.
     """
     visible = [j for j in range(len(keys)) if bool(allowed[j])]
     if not visible:

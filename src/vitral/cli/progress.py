@@ -14,7 +14,7 @@ from rich.text import Text
 
 from vitral.cli.screen import console, say
 from vitral.core.errors import UsageError
-from vitral.evaluation import NgramBaselines, standing
+from vitral.evaluation import NgramBaselines, rank_among_baselines
 from vitral.figures.text import visible
 from vitral.training import Callback, Event
 
@@ -104,7 +104,9 @@ class TrainingState:
             return "not evaluated yet"
         evaluation = self.evaluation
         is_causal_lm = self.start.get("objective", "next-token") == "next-token"
-        where = f"token, {standing(evaluation['test_loss'], self.lines)}" if is_causal_lm else "masked token"
+        where = (
+            f"token, {rank_among_baselines(evaluation['test_loss'], self.lines)}" if is_causal_lm else "masked token"
+        )
         return (
             f"step {evaluation['step']:,}: validation {evaluation['validation_loss']:.3f} · "
             f"test {evaluation['test_loss']:.3f} nats per {where}"

@@ -1,1 +1,1 @@
-"""What every room leans on: errors, strict configs, keyed random streams, and the names of things."""
+"""Shared foundations: errors, strict configurations, keyed random streams, names, taps, devices."""

@@ -1,8 +1,7 @@
-"""Strict, frozen configuration: unknown keys are refused and the nearest known name is offered.
+"""Strict, frozen configuration: unknown keys are refused, and the nearest known name is suggested.
 
-A configuration is plain data on its way in (TOML) and on its way out (`Config.plain`). Every part of the
-library that can be chosen by a user subclasses `Config`, so that one function, `parse`, turns any mistake
-into one line naming the key.
+A configuration is read from plain data (TOML) and written as plain data (`Config.plain`). Everything a user can
+configure subclasses `Config`, so one function, `parse`, turns any mistake into one line that names the key.
 """
 
 import difflib
@@ -18,20 +17,20 @@ from vitral.core.errors import UsageError
 
 LONGEST_SHOWN = 60
 MOST_TOML = 1 << 20
-"""Bytes of a configuration."""
+"""Maximum size of a configuration file in bytes."""
 
 Configured = TypeVar("Configured", bound="Config")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A phrase that offers the known name closest to `name`, or lists what is known."""
+    """A phrase that suggests the known name closest to `name`, or lists all known names."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
 class Config(BaseModel):
-    """Base of all configurations: frozen, strict about types, closed to unknown keys."""
+    """Base class of all configurations: frozen, strict about types, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)
 
@@ -46,14 +45,14 @@ class Config(BaseModel):
 
     @classmethod
     def parse(cls: type[Configured], data: Mapping[str, Any], where: str = "config") -> Configured:
-        """Build from plain data.
+        """Build a configuration from plain data.
 
         Args:
             data: nested plain data, as read from TOML.
-            where: what the data came from, named in the error.
+            where: the origin of the data, used in error messages.
 
         Raises:
-            UsageError: one line, naming the key and what was expected there.
+            UsageError: a key or value is wrong; names the key and the expected value.
         """
         try:
             return cls.model_validate(dict(data))
@@ -61,12 +60,12 @@ class Config(BaseModel):
             raise UsageError(f"{where}: {_first_complaint(error, data)}") from None
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain data, unset keys left out; `parse(c.plain()) == c`."""
+        """The configuration as plain data without unset keys; `parse(c.plain()) == c`."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
-    """The first complaint of a pydantic error as `key.path: what is wrong`."""
+    """The most relevant complaint of a pydantic error as `key.path: message`."""
     first = max(error.errors(include_url=False), key=_closeness)
     keys = _keys_written(first["loc"], data)
     if first["type"] == "missing":
@@ -93,28 +92,28 @@ def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: as Python writes it, on one line, long ones cut.
+    """A value for a message: its repr on one line, truncated if long.
 
     >>> shown("x" * 100)
     "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…"
     """
     try:
         text = ascii(value) if not repr(value).isprintable() else repr(value)
-    except ValueError:  # a number of more digits than Python writes
+    except ValueError:  # an integer with more digits than Python converts to text
         text = "a number of thousands of digits"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _closeness(complaint: Mapping[str, Any]) -> tuple[int, bool]:
-    """How near a complaint is to what was meant: a value of a union is tried against every member.
+    """Sort key of pydantic's complaints: it reports one for every member of a union.
 
-    The deepest complaint is about the member that was meant; among equals, a string was meant as a name.
+    The most deeply nested complaint belongs to the intended member; among equals, a string was meant as a name.
     """
     return len(complaint["loc"]), (complaint["type"] == "literal_error") == isinstance(complaint["input"], str)
 
 
 def _keys_written(location: Iterable[int | str], data: Any) -> list[str]:
-    """The keys of a pydantic location that the user wrote; the rest of it names members of unions."""
+    """The keys of a pydantic location that the user wrote; its other entries name members of unions."""
     keys: list[str] = []
     for part in location:
         if isinstance(data, Mapping | list) and (part in data if isinstance(data, Mapping) else isinstance(part, int)):
@@ -124,10 +123,10 @@ def _keys_written(location: Iterable[int | str], data: Any) -> list[str]:
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay plain nested mappings over one another; later layers win, tables are merged key by key.
+    """Merge nested plain mappings key by key; later layers win.
 
-    A table that names another part than the one below it (a different `name`) replaces it whole, since the
-    lower part's keys do not belong to it.
+    A table with a different `name` than the one below replaces it completely, since the keys of the lower table
+    belong to another choice.
 
     >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
     {'a': {'b': 1, 'c': 3}}
@@ -139,12 +138,12 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
             if above is None:
                 merged[key] = value
             else:
-                merged[key] = merge(above) if below is None or not _same_part(below, above) else merge(below, above)
+                merged[key] = merge(above) if below is None or not _same_choice(below, above) else merge(below, above)
     return merged
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two nested tables differ: key, value of the one, value of the other; None where there is none.
+    """The differences of two nested tables: key, first value, second value; None for a missing key.
 
     >>> list(differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3, "d": 4}}))
     [('a.c', 2, 3), ('a.d', None, 4)]
@@ -162,12 +161,12 @@ def _as_table(value: Any) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
 
 
-def _same_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+def _same_choice(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
     return "name" not in above or above["name"] == below.get("name")
 
 
 def assignment(text: str) -> dict[str, Any]:
-    """Read one `a.b=c` of the command line; the value is TOML, or a bare string.
+    """Parse one `a.b=c` from the command line; the value is TOML or a bare string.
 
     >>> assignment("model.d_model=64")
     {'model': {'d_model': 64}}
@@ -175,7 +174,7 @@ def assignment(text: str) -> dict[str, Any]:
     {'model': {'norm': 'post'}}
 
     Raises:
-        UsageError: there is no `=`, or an empty key.
+        UsageError: the `=` is missing, or a key is empty.
     """
     path, equals, literal = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
@@ -194,7 +193,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        UsageError: it cannot be read, is not UTF-8, or is not TOML (the line is named).
+        UsageError: the file cannot be read, is not UTF-8, or is not TOML (names the line).
     """
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""Where a model runs and in which precision."""
+"""The device a model runs on, and its precision."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -12,10 +12,10 @@ DtypeName = Literal["float32", "bfloat16", "float64"]
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device meant by `auto` (cuda, else mps, else cpu), `cpu`, `cuda` or `mps`.
+    """The device for `auto` (cuda, else mps, else cpu), `cpu`, `cuda` or `mps`.
 
     Raises:
-        UsageError: it is unknown, or this machine does not have it.
+        UsageError: the name is unknown, or this machine has no such device.
     """
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
@@ -28,10 +28,10 @@ def resolve_device(name: str) -> torch.device:
 
 
 def weight_dtype(dtype: DtypeName) -> torch.dtype:
-    """What weights are kept in: float64 if asked for, else float32 (bfloat16 is for the arithmetic only)."""
+    """The dtype of the weights: float64 if configured, else float32 (bfloat16 is for arithmetic only)."""
     return torch.float64 if dtype == "float64" else torch.float32
 
 
 def precision(device: torch.device, dtype: DtypeName) -> AbstractContextManager[object]:
-    """The context in which the forward pass runs: autocast for bfloat16, nothing otherwise."""
+    """The context for the forward pass: autocast for bfloat16, otherwise no change."""
     return torch.autocast(device.type, torch.bfloat16) if dtype == "bfloat16" else nullcontext()

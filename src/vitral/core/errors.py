@@ -1,25 +1,25 @@
-"""The errors a user may meet: one clear line each, with the exit code the command line gives."""
+"""Errors for users: one clear line each, with the exit code of the command line."""
 
 
 class VitralError(Exception):
-    """An error meant for the user: its text is one line that says what, where, and what to do."""
+    """Base class of errors for users: one line that says what is wrong, where, and what to do."""
 
     exit_code = 2
 
 
 class UsageError(VitralError, ValueError):
-    """Something given cannot be used: a value, a file, a name, a combination."""
+    """Invalid input: a value, a file, a name or a combination of options."""
 
     exit_code = 2
 
 
 class TrainingStopped(VitralError, RuntimeError):
-    """Training met a number that is not finite and stopped before the step."""
+    """Training stopped because a number is not finite."""
 
     exit_code = 3
 
 
 class StorageError(VitralError, OSError):
-    """The disk did not take, or did not give back, what it should."""
+    """A file could not be written or read."""
 
     exit_code = 4

@@ -1,4 +1,4 @@
-"""The names of things, once: the axes of tensors, the steps of attention, the activations of a model.
+"""The canonical names of tensor axes, attention steps and model activations.
 
 Traces, explanations, inspection, pages and documentation all use these names and no others.
 """
@@ -7,9 +7,9 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 
 AXES = {
-    "batch": "sequences computed side by side",
-    "time": "positions that ask (queries)",
-    "source": "positions that are asked (keys and values)",
+    "batch": "sequences in a batch",
+    "time": "query positions",
+    "source": "key and value positions",
     "heads": "attention heads",
     "d_model": "width of the residual stream",
     "d_head": "width of one head, also written d_k",

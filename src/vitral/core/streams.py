@@ -1,8 +1,8 @@
 """Random streams keyed by (seed, purpose, step): the only source of randomness in Vitral.
 
-Each use of chance has a purpose ("batches", "dropout", "init", "sampling" …) and draws from a generator that
-depends on nothing but its key. So evaluating more often, sampling in between, or resuming from a checkpoint
-changes no other number.
+Each random draw has a purpose ("batches", "dropout", "init", "sampling" …) and uses a generator that depends only
+on its key. Evaluating more often, sampling during training or resuming from a checkpoint therefore changes no other
+number.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ def torch_stream(seed: int, purpose: str, *index: int | str) -> torch.Generator:
 
 @contextmanager
 def ambient_stream(seed: int, purpose: str, *index: int | str) -> Generator[None]:
-    """Let PyTorch's global generators follow this key inside the block, and give them back as they were.
+    """Seed PyTorch's global generators with this key inside the block, and restore their state afterwards.
 
-    Dropout, inside and outside fused attention, draws from the global generators and takes no other.
+    Dropout, inside and outside fused attention, always draws from the global generators.
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices):  # pyright: ignore[reportUnknownMemberType]

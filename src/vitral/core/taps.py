@@ -1,7 +1,7 @@
-"""Taps: how a computation shows its named activations, and lets them be replaced, without being rewritten.
+"""Taps: record or replace named activations of a computation.
 
-A model calls `x = tap(name, x)` at each named point. The silent tap gives x back; a recorder keeps it; an editor
-may give back something else. Nothing is left behind in the model.
+A model calls `x = tap(name, x)` at each named point. The silent tap returns x; a recorder stores it; an editor may
+return a replacement. Taps leave no state in the model.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,18 +10,18 @@ from torch import Tensor
 
 
 class Tap:
-    """The silent tap: wants nothing, changes nothing."""
+    """The silent tap: requests no activation and changes none."""
 
     def wants_any(self, names: Iterable[str]) -> bool:
-        """Whether any of these names is asked for; lets a model choose the execution that has them."""
+        """Whether any of these names is requested; a model uses it to choose an execution that computes them."""
         return False
 
     def within(self, scope: str) -> "Tap":
-        """The same tap, seen from inside a part whose names begin with `scope`."""
+        """This tap for a submodule: it puts `scope.` before each name."""
         return self
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
-        """Show one activation; gives back what the computation shall go on with."""
+        """Pass one activation to the tap; return the value to continue with."""
         return value
 
 
@@ -29,23 +29,23 @@ SILENT = Tap()
 
 
 class Recorder(Tap):
-    """Keeps activations by full name, all of them or a chosen few."""
+    """Stores activations by full name: all of them, or a selection."""
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
-        """Keep `names`, or everything if None."""
+        """Store the activations `names`, or all if None."""
         self.names = None if names is None else frozenset(names)
         self.kept: dict[str, Tensor] = {}
 
     def wants_any(self, names: Iterable[str]) -> bool:
-        """Whether one of `names` is to be kept."""
+        """Whether one of `names` is stored."""
         return self.names is None or not self.names.isdisjoint(names)
 
     def within(self, scope: str) -> Tap:
-        """A view of this recorder that puts `scope.` before each name."""
+        """This recorder for a submodule: it puts `scope.` before each name."""
         return _Scoped(self, scope)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
-        """Keep `value` if its name was asked for."""
+        """Store `value` if its name is selected."""
         if self.names is None or name in self.names:
             self.kept[name] = value
         return value
@@ -55,7 +55,7 @@ class Editor(Tap):
     """Replaces activations: each edit is a function of one activation, by full name."""
 
     def __init__(self, edits: Mapping[str, Callable[[Tensor], Tensor]]) -> None:
-        """Keep the edits."""
+        """Store the edits."""
         self.edits = dict(edits)
 
     def wants_any(self, names: Iterable[str]) -> bool:
@@ -63,17 +63,15 @@ class Editor(Tap):
         return any(name in self.edits for name in names)
 
     def within(self, scope: str) -> Tap:
-        """A view of this editor that puts `scope.` before each name."""
+        """This editor for a submodule: it puts `scope.` before each name."""
         return _Scoped(self, scope)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
-        """The edited value, or the value itself."""
+        """The edited value, or the value unchanged."""
         return self.edits[name](value) if name in self.edits else value
 
 
 class _Scoped(Tap):
-    """A tap seen from inside a part."""
-
     def __init__(self, tap: Tap, scope: str) -> None:
         self.tap, self.scope = tap, scope
 

@@ -1,19 +1,16 @@
-"""From any text to batches of tokens: corpora, tokenizers, the split, the store, and a report on it all."""
+"""Texts, tokenizers, splits, datasets and batches, and a report on a text."""
 
 from vitral.data.alphabet import UnseenCharacter
-from vitral.data.batches import Batches, count_windows, windows
-from vitral.data.bpe import BPETokenizer
+from vitral.data.batches import Batches, Split, count_windows, windows
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, TokenizerConfig
-from vitral.data.corpora import Corpus, corpus_names, load_corpus
+from vitral.data.corpora import SOURCES, Corpus, Source, cache_folder, corpus_names, load_corpus
 from vitral.data.dataset import Dataset, encode_splits, prepare
-from vitral.data.download import SOURCES, Source, cache_folder
-from vitral.data.duplicates import Duplicates
-from vitral.data.longtext import LongText, Text
-from vitral.data.report import CharacterCount, CorpusReport, Lines, corpus_report
-from vitral.data.split import BLOCK, PARTS, SPLIT_SEED, Blocks, split_text
-from vitral.data.store import Split
+from vitral.data.report import CharacterCount, CorpusReport, Duplicates, LineStatistics, corpus_report
+from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
+from vitral.data.texts import LongText, Text
 from vitral.data.tokenizers import (
     PAD,
+    BPETokenizer,
     ByteTokenizer,
     CharTokenizer,
     Tokenizer,
@@ -24,8 +21,8 @@ from vitral.data.tokenizers import (
 __all__ = [
     "BLOCK",
     "PAD",
-    "PARTS",
     "SOURCES",
+    "SPLITS",
     "SPLIT_SEED",
     "BPEConfig",
     "BPETokenizer",
@@ -41,7 +38,7 @@ __all__ = [
     "CorpusReport",
     "Dataset",
     "Duplicates",
-    "Lines",
+    "LineStatistics",
     "LongText",
     "Source",
     "Split",

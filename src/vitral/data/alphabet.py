@@ -1,4 +1,4 @@
-"""Characters as numbers: counting them, naming them, printing them safely, refusing the ones that cannot be encoded."""
+"""Characters: code points, counts, safe labels, and the error for a character that cannot be encoded."""
 
 import operator
 import unicodedata
@@ -14,7 +14,7 @@ _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
 
 
 class UnseenCharacter(UsageError):
-    """A character that a tokenizer has no token for.
+    """A character without a token.
 
     Attributes:
         character: the character.
@@ -23,20 +23,20 @@ class UnseenCharacter(UsageError):
     """
 
     def __init__(self, character: str, position: int, alphabet: str) -> None:
-        """Say which character, where it stands, and what can be done."""
+        """Name the character, its position and the remedy."""
         self.character, self.position, self.alphabet = character, position, alphabet
         super().__init__(
             f"character {ascii(character) if is_surrogate(character) else repr(character)} ({code_point(character)}) "
-            f"at position {position:,} is not in {alphabet}; remove it, or give a replacement that is"
+            f"at position {position:,} is not in {alphabet}; remove it, or give a replacement from it"
         )
 
     def moved(self, offset: int) -> "UnseenCharacter":
-        """The same complaint about a text in which this one begins at `offset`."""
+        """The same error for a text in which this one starts at `offset`."""
         return UnseenCharacter(self.character, self.position + offset, self.alphabet)
 
 
 def code_points(text: str) -> np.ndarray:
-    """The Unicode code points of a text, 1-d uint32; lone surrogates are passed through."""
+    """The Unicode code points of a text, 1-d uint32; lone surrogates are kept."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
@@ -46,13 +46,13 @@ def from_code_points(points: np.ndarray) -> str:
 
 
 def character_counts(texts: Iterable[str]) -> dict[str, int]:
-    """How often each distinct character occurs in some texts together, sorted by code point.
+    """The number of occurrences of each distinct character in all texts together, sorted by code point.
 
     >>> character_counts(["abba!"])
     {'!': 1, 'a': 2, 'b': 2}
     """
     counts = np.zeros(0, dtype=np.int64)
-    # A code point takes eight bytes while it is counted: a long text is counted piece by piece.
+    # Counting takes eight bytes per character, so long texts are counted piece by piece.
     for text in _gathered(texts):
         for begin in range(0, len(text), _CHUNK):
             part = np.bincount(code_points(text[begin : begin + _CHUNK]), minlength=counts.size)
@@ -62,7 +62,7 @@ def character_counts(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _gathered(texts: Iterable[str]) -> Iterator[str]:
-    """Short texts joined, so that there are not too many to count."""
+    """The texts joined into pieces of at least `_CHUNK` characters, to count fewer pieces."""
     held, size = list[str](), 0
     for text in texts:
         held.append(text)
@@ -74,12 +74,12 @@ def _gathered(texts: Iterable[str]) -> Iterator[str]:
 
 
 def is_surrogate(character: str) -> bool:
-    """Whether this is half of a surrogate pair, which is no character and has no UTF-8."""
+    """Whether this is half of a surrogate pair, which has no UTF-8."""
     return 0xD800 <= ord(character) <= 0xDFFF
 
 
 def code_point(character: str) -> str:
-    """A character's number as Unicode writes it.
+    """A code point in Unicode notation.
 
     >>> code_point("é")
     'U+00E9'
@@ -88,7 +88,7 @@ def code_point(character: str) -> str:
 
 
 def label_text(text: str) -> str:
-    r"""A text for one cell of a table: visible, on one line, and harmless to a terminal.
+    r"""A text for one table cell: visible, on one line, without terminal control characters.
 
     >>> label_text("to be\n\x1b[2J")
     'to␣be\\n\\x1b[2J'
@@ -101,20 +101,20 @@ def _label_character(character: str) -> str:
         return _SHORT_ESCAPES[character]
     if not character.isprintable():
         return character.encode("unicode_escape").decode("ascii")
-    # An accent without its letter would sit on whatever is printed before it.
+    # A combining accent alone would combine with the character printed before it.
     return f"◌{character}" if unicodedata.combining(character) else character
 
 
 def label_bytes(data: bytes) -> str:
-    r"""Bytes for one cell of a table: as text where they are UTF-8, as `\xNN` where they are not."""
+    r"""Bytes for one table cell: as text where they are UTF-8, elsewhere as `\xNN`."""
     return label_text(data.decode("utf-8", "backslashreplace"))
 
 
 def utf8(text: str, replacement: str | None = None) -> bytes:
-    """A text as UTF-8, a lone surrogate refused, or replaced on request.
+    """A text as UTF-8; a lone surrogate is refused, or replaced if a replacement is given.
 
     Raises:
-        UnseenCharacter: there is a lone surrogate and no replacement.
+        UnseenCharacter: the text contains a lone surrogate and there is no replacement.
         UsageError: the replacement is not one character.
     """
     if replacement is not None and (len(replacement) != 1 or is_surrogate(replacement)):
@@ -131,14 +131,14 @@ def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
     """Token ids as a checked 1-d int64 array.
 
     Raises:
-        UsageError: something is not a whole number, or not an id of this vocabulary.
+        UsageError: a value is not an integer, or not an id of this vocabulary.
     """
     try:
         array = ids if isinstance(ids, np.ndarray) else np.fromiter(map(operator.index, ids), dtype=np.int64)
     except (TypeError, OverflowError):
-        raise UsageError("token ids must be whole numbers of 64 bits") from None
+        raise UsageError("token ids must be 64-bit integers") from None
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise UsageError(f"token ids must be a flat row of whole numbers, not {array.dtype} of shape {array.shape}")
+        raise UsageError(f"token ids must be a 1-d array of integers, not {array.dtype} of shape {array.shape}")
     wrong = (array < 0) | (array >= vocab_size)
     if wrong.any():
         raise UsageError(f"token id {array[wrong.argmax()]} is not in the vocabulary of {vocab_size:,} tokens")

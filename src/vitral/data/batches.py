@@ -1,6 +1,7 @@
-"""Windows of tokens: drawn at random for training, one after the other for measuring."""
+"""Tokens of a split, and their windows: random ones for training, consecutive ones for evaluation."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,40 +10,83 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data.store import Split
 
 Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 """Inputs and targets, int64; the target of a position is the token after it."""
+_THIN = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The tokens of one split (train, validation or test) of a text.
+
+    Attributes:
+        tokens: 1-d, uint8, uint16 or uint32, usually memory-mapped and read-only.
+        segments: `[n, 2]` int64, begin and end in `tokens` of each run of adjacent blocks; no window crosses a border.
+    """
+
+    tokens: np.ndarray
+    segments: np.ndarray
+
+
+def thinned(split: Split, most_tokens: int | None) -> Split:
+    """A split reduced to at most `most_tokens` tokens: evenly spaced segments of it, long ones cut into pieces.
+
+    A split that is small enough, or any split with `most_tokens` None, is returned unchanged.
+    """
+    lengths = split.segments[:, 1] - split.segments[:, 0]
+    if most_tokens is None or lengths.sum() <= most_tokens:
+        return split
+    size = max(1, min(_THIN, most_tokens // 8))
+    pieces = -(-lengths // size)
+    wanted = max(1, most_tokens * int(pieces.sum()) // int(lengths.sum()))  # short segments give short pieces
+    while True:
+        segments = _spread(split.segments, pieces, size, wanted)
+        taken = int((segments[:, 1] - segments[:, 0]).sum())
+        if taken <= most_tokens:
+            return Split(split.tokens, segments)
+        wanted = max(1, min(wanted - 1, wanted * most_tokens // taken))
+
+
+def _spread(
+    segments: Int[np.ndarray, "segments 2"], pieces: Int[np.ndarray, " segments"], size: int, wanted: int
+) -> Int[np.ndarray, "wanted 2"]:
+    """`wanted` evenly spaced pieces of `size` tokens of the segments."""
+    ends = np.cumsum(pieces)
+    chosen = np.linspace(0, int(ends[-1]), wanted, endpoint=False).astype(np.int64)
+    segment = np.searchsorted(ends, chosen, side="right")
+    begins = segments[segment, 0] + (chosen - (ends - pieces)[segment]) * size
+    return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
 class Batches:
-    """Batches of random windows of one part, every window equally likely, each batch a function of its number.
+    """Batches of random windows of a split, all windows equally likely; each batch is a function of its step.
 
-    A window is `context_length` inputs and the token after each; it lies within one stretch.
+    A window is `context_length` inputs and the token after each; it lies within one segment.
 
     Attributes:
-        num_windows: how many windows the part has.
+        num_windows: number of windows in the split.
     """
 
-    def __init__(self, part: Split, *, context_length: int, batch_size: int, seed: int) -> None:
-        """Count the windows of a part.
+    def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int) -> None:
+        """Count the windows of a split.
 
         Args:
-            part: the tokens.
-            context_length: inputs of a window.
-            batch_size: windows of a batch.
+            split: the tokens.
+            context_length: inputs per window.
+            batch_size: windows per batch.
             seed: the run's seed.
 
         Raises:
-            UsageError: a size is not positive, or no stretch is long enough for one window.
+            UsageError: a size is not positive, or no segment is long enough for a window.
         """
         _require_positive(context_length=context_length, batch_size=batch_size)
-        counts = count_windows(part, context_length)
+        counts = count_windows(split, context_length)
         self.num_windows = int(counts.sum())
         if self.num_windows == 0:
-            raise UsageError(too_short(part, context_length))
-        self._tokens = np.asarray(part.tokens)
-        self._begins = part.segments[:, 0]
+            raise UsageError(too_short(split, context_length))
+        self._tokens = np.asarray(split.tokens)
+        self._begins = split.segments[:, 0]
         self._ends = np.cumsum(counts)
         self._counts = counts
         self._offsets = np.arange(context_length + 1)
@@ -54,10 +98,10 @@ class Batches:
 
         Args:
             step: the optimizer step.
-            micro: which of the step's batches, where gradients are accumulated over several.
+            micro: index of the batch within the step (gradient accumulation).
 
         Returns:
-            Inputs and targets; the same for the same (seed, step, micro), whatever was asked for before.
+            Inputs and targets, which depend only on (seed, step, micro).
         """
         stream = numpy_stream(self._seed, "batches", step, micro)
         drawn = stream.integers(self.num_windows, size=self._batch_size)
@@ -66,16 +110,16 @@ class Batches:
         return _pair(self._tokens[starts[:, None] + self._offsets])
 
 
-def windows(part: Split, context_length: int, batch_size: int) -> Iterator[Pair]:
-    """Consecutive windows over every stretch: every token but the first of a stretch is a target exactly once.
+def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair]:
+    """Consecutive windows over every segment: each token except a segment's first is a target exactly once.
 
-    All windows of a batch have one length: `context_length` first, then what is left at the ends of the stretches,
-    longest first.
+    All windows of a batch have the same length: first `context_length`, then the shorter remainders at the ends of
+    segments, longest first.
 
     Args:
-        part: the tokens.
-        context_length: inputs of a whole window.
-        batch_size: most windows in a batch.
+        split: the tokens.
+        context_length: inputs of a full window.
+        batch_size: maximum number of windows per batch.
 
     Yields:
         Inputs and targets.
@@ -84,9 +128,9 @@ def windows(part: Split, context_length: int, batch_size: int) -> Iterator[Pair]
         UsageError: a size is not positive.
     """
     _require_positive(context_length=context_length, batch_size=batch_size)
-    tokens = np.asarray(part.tokens)
+    tokens = np.asarray(split.tokens)
     starts: dict[int, list[np.ndarray]] = {}
-    for begin, end in part.segments.tolist():
+    for begin, end in split.segments.tolist():
         whole, rest = divmod(max(end - begin - 1, 0), context_length)
         starts.setdefault(context_length, []).append(begin + context_length * np.arange(whole))
         if rest:
@@ -98,18 +142,18 @@ def windows(part: Split, context_length: int, batch_size: int) -> Iterator[Pair]
             yield _pair(tokens[same[first : first + batch_size, None] + offsets])
 
 
-def count_windows(part: Split, context_length: int) -> np.ndarray:
-    """How many windows each stretch of a part has, 1-d int64: one for each input it can begin with."""
-    lengths = part.segments[:, 1] - part.segments[:, 0]
+def count_windows(split: Split, context_length: int) -> np.ndarray:
+    """Number of windows in each segment, 1-d int64: one for each possible first input."""
+    lengths = split.segments[:, 1] - split.segments[:, 0]
     return np.maximum(lengths - context_length, 0)
 
 
-def too_short(part: Split, context_length: int) -> str:
-    """Why a part has no window: how many tokens one needs and how many there are."""
-    longest = int((part.segments[:, 1] - part.segments[:, 0]).max(initial=0))
+def too_short(split: Split, context_length: int) -> str:
+    """The message for a split without a window: the number of tokens needed and available."""
+    longest = int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
     return (
-        f"a window of context_length = {context_length:,} needs {context_length + 1:,} tokens in a row, this part "
-        f"of the text has at most {longest:,}; use a smaller context_length or a longer text"
+        f"a window of context_length = {context_length:,} needs {context_length + 1:,} tokens in a row, this "
+        f"split of the text has at most {longest:,}; use a smaller context_length or a longer text"
     )
 
 

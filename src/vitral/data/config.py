@@ -1,4 +1,4 @@
-"""What a user may say about the text: where it comes from, how it is cut into tokens, how it is split."""
+"""The configuration of a corpus: source, tokenizer, split and training text."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -9,25 +9,25 @@ from vitral.core.config import Config, nearest
 
 
 class CharConfig(Config):
-    """One token for each distinct character of the text, and `<PAD>`."""
+    """One token per distinct character of the text, and `<PAD>`."""
 
     name: Literal["char"] = "char"
 
 
 class ByteConfig(Config):
-    """One token for each of the 256 bytes; the text is its UTF-8."""
+    """One token per byte of the text's UTF-8."""
 
     name: Literal["byte"] = "byte"
 
 
 class BPEConfig(Config):
-    """Byte-pair encoding: the 256 bytes, and merges learned from the training blocks until there are `vocab_size`."""
+    """Byte-pair encoding: 256 bytes plus merges learned from the training split, up to `vocab_size` tokens."""
 
     name: Literal["bpe"] = "bpe"
     vocab_size: int = Field(default=512, ge=256, le=1_000_000)
 
 
-# The tags begin with a capital so that an error names the key the user wrote, not the member of the union.
+# Tags start with a capital, so that errors name the user's key and not the member of the union.
 _TAGS = {"char": "Char", "byte": "Byte", "bpe": "Bpe"}
 
 
@@ -46,22 +46,21 @@ Passage = Annotated[tuple[str, str], Field(strict=False)]
 
 
 class CorpusConfig(Config):
-    r"""The text a model is trained on, and what is done to it before it reaches the model.
+    r"""The text a model is trained on, and how it is read, tokenized and split.
 
     Attributes:
-        source: the name of a corpus, a file, or a folder; a name wins over a file of that name, `./name` is the file.
+        source: a corpus name, a file or a folder; a name takes precedence over a file of that name (write `./name`).
         tokenizer: `"char"`, `"byte"`, `"bpe"`, or a table such as `{name = "bpe", vocab_size = 1024}`.
-        split: `"blocks"` holds out blocks spread over the whole text, `"tail"` holds out its end, `"nanogpt"` its last
-            tenth, for validation and test alike, to compare with what nanoGPT reports.
-        newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them as they are.
-        separator: what is put between the files of a folder.
-        share: how much of the training part's blocks is trained on; a smaller share is a part of a larger one. Left
-            out: all.
-        passages: `[from, to]`, lines of the text: only what stands from the one up to the other is trained on. Left
-            out: everything.
-        also: further texts, named as `source` is, that are trained on and never tested on; `share` is taken of each.
+        split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
+            validation and test split, for comparison with nanoGPT.
+        newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them unchanged.
+        separator: text inserted between the files of a folder.
+        share: fraction of the training blocks to train on; a smaller share is a subset of a larger one. Default: all.
+        passages: pairs `[from, to]` of lines: train only on the text from the first line up to the second. Default:
+            everything.
+        also: further training texts, given like `source`, never used for testing; `share` applies to each.
 
-    None of the last three touches the validation and the test part.
+    The last three keys do not change the validation and test splits.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)
@@ -78,16 +77,16 @@ class CorpusConfig(Config):
 
     @field_validator("share", "passages", "also", mode="before")
     @classmethod
-    def _unset_what_changes_nothing(cls, value: Any) -> Any:
-        """All of the text, and nothing besides, is how it is without these keys: one meaning, one configuration."""
+    def _unset_default_values(cls, value: Any) -> Any:
+        """Values that mean the default become None, so that equal meanings have equal configurations."""
         whole = isinstance(value, int | float) and not isinstance(value, bool) and value == 1
         return None if whole or value in ([], ()) else value
 
     @field_validator("passages", mode="after")
     @classmethod
-    def _begin_somewhere(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
+    def _passages_have_a_first_line(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
         if any(not first for first, _ in value or ()):
-            raise ValueError("a passage begins with a line of the text, not with an empty one")
+            raise ValueError("the first line of a passage must not be empty")
         return value
 
     @field_validator("tokenizer", mode="before")
@@ -96,9 +95,9 @@ class CorpusConfig(Config):
         table = {"name": value} if isinstance(value, str) else value
         if isinstance(table, Mapping):
             if "name" not in table:
-                raise ValueError(f"a tokenizer's table needs a name, {nearest('', _TAGS)}")
+                raise ValueError(f"the table of a tokenizer needs a name, {nearest('', _TAGS)}")
             if _tag(table) is None:
                 raise ValueError(f"unknown tokenizer {table['name']!r}, {nearest(str(table['name']), _TAGS)}")
         elif not isinstance(table, CharConfig | ByteConfig | BPEConfig):
-            raise ValueError(f"expected a tokenizer's name or a table, not {value!r}, {nearest('', _TAGS)}")
+            raise ValueError(f"expected the name of a tokenizer or a table, not {value!r}, {nearest('', _TAGS)}")
         return table

@@ -1,20 +1,136 @@
-"""Where a text comes from: a name, a file, or a folder of files."""
+"""Corpora: a text from a name (bundled, downloaded or the user's own), a file, or a folder of files."""
 
 import hashlib
+import logging
 import os
 import re
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from vitral.core.config import nearest
-from vitral.core.errors import UsageError
+from vitral.core.errors import StorageError, UsageError
 from vitral.data.config import CorpusConfig
-from vitral.data.download import SOURCES, Source, cache_folder, fetch
-from vitral.data.longtext import Text, pieces
-from vitral.data.reading import Document, decode_document, read_bytes, read_document, reading_notes, shown
+from vitral.data.texts import Document, Text, decode_document, pieces, read_bytes, read_document, reading_notes, shown
+
+_GUTENBERG = ("*** START OF TH", "*** END OF TH")
+_TIMEOUTS = (10.0, 60.0)
+"""Timeouts in seconds for the connection and for the next bytes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A downloadable text.
+
+    Attributes:
+        description: one line.
+        url: where it is downloaded from.
+        phrases: phrases the file must contain, which rejects error pages and truncated files.
+        files: file names to look for in the folder VITRAL_CORPORA before `NAME.txt`.
+    """
+
+    description: str
+    url: str
+    phrases: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
+def _gutenberg(number: int, description: str, files: tuple[str, ...] = ()) -> Source:
+    url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
+    return Source(f"{description} (Project Gutenberg {number})", url, _GUTENBERG, files)
+
+
+SOURCES = {
+    "shakespeare": _gutenberg(100, "the complete works of Shakespeare", ("shakespeare-complete.txt",)),
+    "tinyshakespeare": Source(
+        "scenes from Shakespeare, 1.1 million characters (Andrej Karpathy's char-rnn)",
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+        ("First Citizen:", "Whiles thou art waking."),
+    ),
+    "dom-casmurro": _gutenberg(55752, "Dom Casmurro, Machado de Assis, in Portuguese"),
+    "bras-cubas": _gutenberg(54829, "Memorias Posthumas de Braz Cubas, Machado de Assis, in Portuguese"),
+    "os-lusiadas": _gutenberg(3333, "Os Lusíadas, Luís de Camões, in Portuguese"),
+    "alice": _gutenberg(11, "Alice's Adventures in Wonderland, Lewis Carroll"),
+    "frankenstein": _gutenberg(84, "Frankenstein, Mary Shelley"),
+}
+"""Downloadable texts by name."""
+
+
+def cache_folder(cache: Path | None = None) -> Path:
+    """The folder for downloads and prepared tokens: the one given, VITRAL_CACHE, or the user's cache."""
+    if cache is not None:
+        return cache
+    if chosen := os.environ.get("VITRAL_CACHE"):
+        return Path(chosen)
+    import pooch
+
+    return Path(pooch.os_cache("vitral"))
+
+
+def fetch(name: str, source: Source, folder: Path) -> Path:
+    """The file of a named text in `folder`, downloaded if missing.
+
+    Editions change, so no hash is required (a run records it); the file must only contain the phrases of its source.
+    A failed download leaves no file behind.
+
+    Raises:
+        UsageError: the file is missing and cannot be downloaded, or its content is wrong; says how to provide it.
+        StorageError: the folder cannot be written.
+    """
+    path = folder / f"{name}.txt"
+    if not path.is_file():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _download(source.url, path)
+        except (OSError, ValueError) as error:
+            # Disk errors have an errno, network errors do not.
+            if isinstance(error, OSError) and error.errno is not None:
+                reason = f"{error.strerror}; set VITRAL_CACHE to a folder with room"
+                raise StorageError(f"{shown(folder)}: the text {name!r} cannot be stored there ({reason})") from None
+            raise UsageError(f"{_absent(name, source)} ({type(error).__name__}); {_by_hand(name)}") from None
+    if not _contains(path, source.phrases):
+        path.unlink(missing_ok=True)
+        raise UsageError(f"{_absent(name, source)} (the downloaded file is not this text); {_by_hand(name)}")
+    return path
+
+
+def _absent(name: str, source: Source) -> str:
+    return f"the text {name!r} is not on this machine and could not be downloaded from {source.url}"
+
+
+def _by_hand(name: str) -> str:
+    return f"save it as {name}.txt in a folder and set VITRAL_CORPORA to that folder"
+
+
+def _download(url: str, path: Path) -> None:
+    """Download to a temporary name beside `path`, then rename."""
+    import pooch
+
+    # Not streamed: texts fit into memory, and a broken connection is closed.
+    downloader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
+    with _quiet(pooch.get_logger()):
+        pooch.retrieve(url, known_hash=None, fname=path.name, path=path.parent, downloader=downloader)
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Silence messages of this logger below an error inside the block."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _contains(path: Path, phrases: tuple[str, ...]) -> bool:
+    raw = read_bytes(path)
+    return all(phrase.encode("utf-8") in raw for phrase in phrases)
+
 
 SAMPLE = "the-window-of-aldermere.txt"
 """The bundled text, under `data/texts`."""
@@ -24,7 +140,7 @@ _BUILT_IN = {
     "python": "the source of this Python's standard library: a large text without a download",
 }
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
-"""Name -> the texts it stands for, one after the other."""
+"""Names of several texts, read one after the other."""
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _SURELY_TEXT = {".txt", ".md"}
@@ -33,15 +149,15 @@ _NAMED_AT_MOST = 3
 
 @dataclass(frozen=True)
 class Corpus:
-    r"""A text and where it came from.
+    r"""A text and its origin.
 
     Attributes:
-        name: the corpus's name, or the file's or folder's.
+        name: name of the corpus, file or folder.
         text: the text, never empty.
-        num_bytes: bytes read, before anything was changed.
-        sha256: SHA-256 of these bytes, in hexadecimal; of a folder, that of the lines `<sha256>  <path>\n` of its
-            files in order, as `sha256sum` prints them.
-        notes: what reading did, a sentence each: newlines changed, licence stripped, files skipped.
+        num_bytes: number of bytes read.
+        sha256: SHA-256 of these bytes, in hexadecimal; for a folder, of the lines `<sha256>  <path>\n` of its files in
+            order, as printed by `sha256sum`.
+        notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
     """
 
     name: str
@@ -52,7 +168,7 @@ class Corpus:
 
 
 def corpus_names() -> dict[str, str]:
-    """Every name that `load_corpus` knows here and now, each with one line about it."""
+    """Every corpus name currently available to `load_corpus`, with a one-line description."""
     own = {}
     if folder := _own_folder():
         own = {path.stem: f"your own {shown(path)}" for path in sorted(folder.glob("*.txt")) if path.is_file()}
@@ -61,19 +177,19 @@ def corpus_names() -> dict[str, str]:
 
 
 def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES, cache: Path | None = None) -> Corpus:
-    """Read the text a configuration names.
+    """Read the text of a configuration.
 
-    A name is looked for in the folder VITRAL_CORPORA first (as `NAME.txt`, whatever the name), then among the built-in
-    and the known ones, which are downloaded once. What is not a name is a file or a folder: of a folder, every file
-    that is UTF-8 text, at any depth, sorted by path, hidden ones left out, with `config.separator` between them.
+    A name is searched first in the folder VITRAL_CORPORA (as `NAME.txt`), then among the built-in and the downloadable
+    texts, which are downloaded once. Any other source is a file or a folder. A folder contributes all its files that
+    are UTF-8 text, at any depth, sorted by path, without hidden files, with `config.separator` between them.
 
     Args:
-        config: says what to read, and how.
-        sources: the names that can be downloaded.
+        config: source and reading options.
+        sources: the downloadable texts.
         cache: folder for downloads, see `cache_folder`.
 
     Raises:
-        UsageError: there is no such name, file or folder, or it cannot be read, is not UTF-8, or is empty.
+        UsageError: the name, file or folder does not exist, cannot be read, is not UTF-8, or is empty.
         StorageError: a download cannot be stored.
     """
     corpus = _find(config, sources, cache)
@@ -85,13 +201,13 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
 def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
     name = config.source
     if own := _own_file(name, sources):
-        return _from_file(name, own, config, told=True)
+        return _from_file(name, own, config, noted=True)
     if name == "sample":
         return _sample(config)
     if name == "python":
         return _python(config)
     if name in sources:
-        return _from_file(name, fetch(name, sources[name], cache_folder(cache) / "corpora"), config, told=True)
+        return _from_file(name, fetch(name, sources[name], cache_folder(cache) / "corpora"), config, noted=True)
     if name in COLLECTIONS:
         return _collection(name, config, sources, cache)
     path = Path(os.path.expanduser(name))
@@ -104,10 +220,10 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
 
 
 def _own_folder() -> Path | None:
-    """The folder VITRAL_CORPORA, if it is set.
+    """The folder VITRAL_CORPORA, if set.
 
     Raises:
-        UsageError: it is set to something that is not a folder.
+        UsageError: it is not a folder.
     """
     chosen = os.environ.get("VITRAL_CORPORA")
     if not chosen:
@@ -118,7 +234,6 @@ def _own_folder() -> Path | None:
 
 
 def _own_file(name: str, sources: Mapping[str, Source]) -> Path | None:
-    """The file of this name in the folder VITRAL_CORPORA."""
     folder = _own_folder() if _NAME.fullmatch(name) else None
     if folder is None:
         return None
@@ -127,10 +242,10 @@ def _own_file(name: str, sources: Mapping[str, Source]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, *, told: bool = False) -> Corpus:
-    """One file as a corpus; `told`: note which file it was, since the user gave a name."""
+def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
+    """One file as a corpus; `noted` records the path, for a source given by name."""
     document = read_document(path, config.newlines)
-    where = (f"Read from {shown(path)}.",) if told else ()
+    where = (f"Read from {shown(path)}.",) if noted else ()
     return _corpus(name, document, where)
 
 
@@ -158,7 +273,7 @@ def _user_files(root: Path) -> list[Path]:
 
 
 def _walk(root: Path, enter: Callable[[str], bool]) -> list[Path]:
-    """All files under `root`, sorted by path; links to folders are not followed.
+    """All files under `root`, sorted by path, without following links to folders.
 
     Raises:
         UsageError: a folder cannot be read.
@@ -178,7 +293,6 @@ def _refuse(error: OSError) -> None:
 
 
 def _collection(name: str, config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
-    """Several named texts as one."""
     texts = [_find(config.model_copy(update={"source": part}), sources, cache) for part in COLLECTIONS[name]]
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
     return Corpus(
@@ -217,10 +331,10 @@ def _from_folder(name: str, root: Path, config: CorpusConfig, files: list[Path])
 
 
 def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[str, Document | None]]:
-    """Each file's path under `root` and its text, None if it is no text.
+    """The relative path and text of each file; None for a file that is not text.
 
     Raises:
-        UsageError: a file cannot be read, or is not UTF-8 although its name says that it is text.
+        UsageError: a file cannot be read, or has the suffix of a text file but is not UTF-8.
     """
     for path in files:
         relative = path.relative_to(root).as_posix()
@@ -234,7 +348,7 @@ def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[s
             if path.suffix.lower() in _SURELY_TEXT:
                 raise
             document = None
-        # A byte of zero in a file that does not claim to be text: a picture, an archive, a table of numbers.
+        # A NUL in a file without a text suffix: an image, an archive or binary data.
         binary = (
             document is not None and "\0" in "".join(pieces(document.text)) and path.suffix.lower() not in _SURELY_TEXT
         )

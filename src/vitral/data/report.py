@@ -1,20 +1,21 @@
-"""What is in a text and what will go wrong with it, before anything is trained."""
+"""A report on a text before training: its numbers, and the problems it will cause."""
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vitral.data.alphabet import character_counts, code_point, label_text
+import numpy as np
+
+from vitral.data.alphabet import character_counts, code_point, code_points, label_text
 from vitral.data.batches import count_windows, too_short
 from vitral.data.dataset import Dataset
-from vitral.data.duplicates import Duplicates, duplicates_across
-from vitral.data.longtext import Text, in_lines, pieces
-from vitral.data.split import PARTS, Blocks, split_text
+from vitral.data.split import SPLITS, Blocks, split_text
+from vitral.data.texts import Text, in_lines, pieces
 
 RARE = 10
-"""A character that occurs fewer times than this is called rare."""
+"""A character with fewer occurrences than this counts as rare."""
 
 _LONG_LINE = 5_000
 _LARGE_ALPHABET = 1_000
@@ -29,7 +30,7 @@ _NAMED_AT_MOST = 8
 
 @dataclass(frozen=True)
 class CharacterCount:
-    """One character of the alphabet: how it is shown, its number and name, how often it occurs."""
+    """One character of the alphabet: label, code point, name and number of occurrences."""
 
     label: str
     code_point: str
@@ -38,13 +39,13 @@ class CharacterCount:
 
 
 @dataclass(frozen=True)
-class Lines:
-    r"""The lines of a text.
+class LineStatistics:
+    r"""Statistics of a text's lines.
 
     Attributes:
-        num_lines: lines, the last one counted also without a newline.
-        longest: characters of the longest.
-        endings: how often `\n`, `\r\n` and a lone `\r` end one.
+        num_lines: number of lines, including a last one without a newline.
+        longest: characters of the longest line.
+        endings: number of lines ending in `\n`, `\r\n` and a lone `\r`.
     """
 
     num_lines: int
@@ -52,28 +53,49 @@ class Lines:
     endings: dict[str, int]
 
 
+_BASE = 0x9E3779B97F4A7C15
+_FILTER_BITS = 24
+_CHUNK = 1 << 20
+_MAX_WINDOWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Windows of the test split that also occur in the training split.
+
+    Attributes:
+        length: characters of a window.
+        share: share of the test windows that occur in the training split, 0 to 1.
+        example: the first such window, or empty.
+    """
+
+    length: int
+    share: float
+    example: str
+
+
 @dataclass(frozen=True)
 class CorpusReport:
-    """A text in numbers, and its problems in sentences.
+    """A text's numbers and problems.
 
     Attributes:
         name: see `Corpus.name`.
         num_bytes: bytes read.
         num_characters: characters of the text.
         sha256: see `Corpus.sha256`.
-        notes: what was done to the text on the way.
-        tokenizer: the tokenizer's name.
+        notes: changes made to the text.
+        tokenizer: name of the tokenizer.
         vocab_size: its number of tokens.
-        characters: part -> characters.
-        tokens: part -> tokens.
+        characters: split -> characters.
+        tokens: split -> tokens.
         alphabet: every distinct character, sorted by code point.
-        rare: those that occur fewer than `RARE` times, rarest first.
-        unlearnable: those that never occur in the training part.
-        lines: its lines.
-        duplicates: how much of the test part stands in the training part.
-        num_windows: windows of the training part.
-        batches_per_pass: batches that hold as many tokens as the training part.
-        problems: what is wrong, a sentence or two each: what it means for training and what to do.
+        rare: characters with fewer than `RARE` occurrences, rarest first.
+        unlearnable: characters that do not occur in the training split.
+        lines: statistics of its lines.
+        duplicates: the share of the test split that also occurs in the training split.
+        num_windows: windows of the training split.
+        batches_per_pass: number of batches with as many tokens as the training split.
+        problems: problems, one or two sentences each: the consequence for training and the remedy.
     """
 
     name: str
@@ -88,30 +110,30 @@ class CorpusReport:
     alphabet: tuple[CharacterCount, ...]
     rare: tuple[CharacterCount, ...]
     unlearnable: tuple[CharacterCount, ...]
-    lines: Lines
+    lines: LineStatistics
     duplicates: Duplicates
     num_windows: int
     batches_per_pass: float
     problems: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
-        """The same as JSON-ready data."""
+        """The report as JSON-ready data."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
 def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> CorpusReport:
-    """Survey a text.
+    """Compute the report of a text.
 
     Args:
-        dataset: what `prepare` made of the text.
+        dataset: the prepared text.
         text: the text itself, `Corpus.text`.
-        context_length: inputs of a training window.
-        batch_size: windows of a training batch.
+        context_length: inputs per training window.
+        batch_size: windows per training batch.
     """
     blocks = split_text(len(text), dataset.config.split)
     counts = character_counts(pieces(text))
     held_out = character_counts(
-        text[run[0][0] : run[-1][1]] for part in ("validation", "test") for run in _in_memory(blocks[part])
+        text[run[0][0] : run[-1][1]] for split in ("validation", "test") for run in _in_memory(blocks[split])
     )
     alphabet = tuple(_counted(character, count) for character, count in counts.items())
     rare = tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count))
@@ -139,8 +161,8 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         notes=dataset.notes,
         tokenizer=dataset.tokenizer.name,
         vocab_size=dataset.tokenizer.vocab_size,
-        characters={part: blocks[part].num_characters for part in PARTS},
-        tokens={part: int(dataset.splits[part].tokens.size) for part in PARTS},
+        characters={split: blocks[split].num_characters for split in SPLITS},
+        tokens={split: int(dataset.splits[split].tokens.size) for split in SPLITS},
         alphabet=alphabet,
         rare=rare,
         unlearnable=unlearnable,
@@ -153,16 +175,16 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
 
 
 def _in_memory(blocks: Blocks) -> Iterator[Blocks]:
-    """Runs of neighbouring blocks, long ones cut into several."""
+    """Runs of adjacent blocks, long runs cut into several."""
     for run in blocks.runs():
         yield from (run[begin : begin + _MOST_BLOCKS] for begin in range(0, len(run), _MOST_BLOCKS))
 
 
-def survey_lines(text: Text) -> Lines:
-    r"""Count a text's lines and the ways they end; only `\n`, `\r\n` and a lone `\r` end a line.
+def survey_lines(text: Text) -> LineStatistics:
+    r"""Count a text's lines and their endings; only `\n`, `\r\n` and a lone `\r` end a line.
 
     >>> survey_lines("one\ntwo\r\nthree")
-    Lines(num_lines=3, longest=5, endings={'\\n': 1, '\\r\\n': 1, '\\r': 0})
+    LineStatistics(num_lines=3, longest=5, endings={'\\n': 1, '\\r\\n': 1, '\\r': 0})
     """
     num_lf = num_crlf = num_cr = unfinished = longest = 0
     for piece in pieces(text):
@@ -172,7 +194,7 @@ def survey_lines(text: Text) -> Lines:
         lengths = [unfinished + len(lines[0]), *map(len, lines[1:])]
         unfinished, longest = lengths[-1], max(longest, *lengths)
     endings = {"\\n": num_lf, "\\r\\n": num_crlf, "\\r": num_cr}
-    return Lines(sum(endings.values()) + (unfinished > 0), longest, endings)
+    return LineStatistics(sum(endings.values()) + (unfinished > 0), longest, endings)
 
 
 def _counted(character: str, count: int) -> CharacterCount:
@@ -181,7 +203,7 @@ def _counted(character: str, count: int) -> CharacterCount:
 
 
 def _named(entries: tuple[CharacterCount, ...]) -> str:
-    """The first few characters, each with its number and count."""
+    """The first few characters, with code point and count."""
     listed = ", ".join(f"“{entry.label}” {entry.code_point}: {entry.count}" for entry in entries[:_NAMED_AT_MOST])
     return listed + (", …" if len(entries) > _NAMED_AT_MOST else "")
 
@@ -194,15 +216,15 @@ def _size_problems(dataset: Dataset, batches: float, context_length: int, batch_
     problems = []
     if batches < _FEW_BATCHES:
         problems.append(
-            f"One pass over the training part is only {batches:.1f} batches of {batch_size} windows of "
-            f"{context_length} tokens. The model will see every line many times and learn it by heart: use a longer "
-            "text, a smaller model, or few steps, and watch the validation loss."
+            f"One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
+            f"{context_length} tokens. The model will see every line many times and memorize it: use a longer "
+            "text, a smaller model or fewer steps, and watch the validation loss."
         )
     num_test = int(dataset.splits["test"].tokens.size)
     if num_test < _FEW_TEST_TOKENS:
         problems.append(
-            f"The test part has only {num_test:,} tokens. A loss measured on so few is uncertain by several hundredths "
-            "of a nat: do not read small differences between models, or use a longer text."
+            f"The test split has only {num_test:,} tokens, so its loss is uncertain by several hundredths of a nat: "
+            "ignore small differences between models, or use a longer text."
         )
     return problems
 
@@ -216,20 +238,20 @@ def _alphabet_problems(
     problems = []
     if rare:
         problems.append(
-            f"The text holds {_characters(len(rare))} fewer than {RARE} times each ({_named(rare)}). No model can "
-            "learn from so few, and the char tokenizer gives each a row of the embedding and of the head to itself: "
+            f"The text contains {_characters(len(rare))} with fewer than {RARE} occurrences each ({_named(rare)}). "
+            "This is too few to learn from, and the char tokenizer spends a row of embedding and head on each: "
             "replace them in the text, or use the byte or bpe tokenizer."
         )
     if unlearnable:
         problems.append(
-            f"The training part lacks {_characters(len(unlearnable))} of the held-out parts ({_named(unlearnable)}). "
-            "The model can only be wrong there, and pays for it in the losses: replace them in the text."
+            f"The training split lacks {_characters(len(unlearnable))} of the held-out splits ({_named(unlearnable)}). "
+            "The model cannot predict them, which raises the losses: replace them in the text."
         )
     if len(alphabet) == 1:
-        problems.append("The text is one character over and over. There is nothing to learn: use another text.")
+        problems.append("The text repeats a single character, so there is nothing to learn: use another text.")
     if len(alphabet) > _LARGE_ALPHABET and tokenizer == "char":
         problems.append(
-            f"The alphabet has {len(alphabet):,} characters. Most of the model will be embedding and head: use the "
+            f"The alphabet has {len(alphabet):,} characters. Embedding and head will be most of the model: use the "
             "bpe or the byte tokenizer."
         )
     return problems
@@ -240,25 +262,25 @@ def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
     control = tuple(_counted(character, count) for character, count in counts.items() if _is_control(character))
     if control:
         problems.append(
-            f"The text holds control or invisible characters ({_named(control)}). The model will learn to write them, "
-            "unseen in its samples: remove them unless they are meant."
+            f"The text contains control or invisible characters ({_named(control)}). The model will learn to write "
+            "them, invisibly: remove them unless they are intended."
         )
     if num_lost := counts.get("\ufffd", 0):
         problems.append(
-            f"U+FFFD occurs {num_lost:,} times: whoever made this file lost characters there. The model will learn "
-            "to write it: go back to the original file."
+            f"U+FFFD occurs {num_lost:,} times: characters were lost there when this file was made. The model will "
+            "learn to write it: use the original file."
         )
     num_mangled = sum(1 for piece in _overlapping(text) for _ in _MANGLED.finditer(piece))
     if num_mangled >= _FEW_MANGLED:
         problems.append(
-            f"In {num_mangled:,} places the text looks like UTF-8 that was once read as Latin-1 (Ã© for é). Each such "
-            "letter is two characters to the model: convert the original file again."
+            f"In {num_mangled:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
+            "letter becomes two characters: convert the original file again."
         )
     return problems + _normal_form_problems(text, counts)
 
 
 def _overlapping(text: Text) -> Iterator[str]:
-    """The pieces of a text, each with the last character of the one before it: pairs of neighbours are in one once."""
+    """The pieces of a text, each preceded by the last character of the previous one, so that no pair is missed."""
     before = ""
     for piece in pieces(text):
         yield before + piece
@@ -279,17 +301,17 @@ def _normal_form_problems(text: Text, counts: dict[str, int]) -> list[str]:
     if num_composed:
         return [
             f"The same letters are written in two ways: {num_composed:,} accented letters as one character, "
-            f"{num_decomposed:,} as a letter and a combining accent. To the model they have nothing in common: "
+            f"{num_decomposed:,} as a letter and a combining accent. The model treats them as unrelated: "
             "normalize the text to NFC."
         ]
     return [
         f"{num_decomposed:,} accented letters are written as a letter and a combining accent (NFD). Each takes two "
-        "characters, and a prompt typed on a keyboard will not match: normalize the text to NFC."
+        "characters, and typed prompts will not match: normalize the text to NFC."
     ]
 
 
 def _whole_letters(text: Text) -> Iterator[str]:
-    """The pieces of a text, cut anew before an ASCII character: no accent is parted from its letter."""
+    """The text in pieces that start with an ASCII character, so that no accent is separated from its letter."""
     held = ""
     for piece in pieces(text):
         held += piece
@@ -303,24 +325,24 @@ def _is_composed(character: str) -> bool:
     return len(unicodedata.normalize("NFD", character)) > 1
 
 
-def _line_problems(lines: Lines) -> list[str]:
+def _line_problems(lines: LineStatistics) -> list[str]:
     problems = []
     kinds = {ending: count for ending, count in lines.endings.items() if count}
     if len(kinds) > 1:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in kinds.items())
         problems.append(
-            f"Lines end in different ways ({listed}). The model has to guess which, at a cost in every loss: use "
+            f"Lines end in different ways ({listed}). The model must guess which, which raises every loss: use "
             'newlines = "lf".'
         )
     elif kinds and "\\n" not in kinds:
         problems.append(
             f'Every line ends with {next(iter(kinds))}, since newlines = "keep". Prompts and samples will not match '
-            'texts that end theirs with \\n: use newlines = "lf".'
+            'texts with \\n line endings: use newlines = "lf".'
         )
     if lines.longest > _LONG_LINE:
         problems.append(
-            f"The longest line has {lines.longest:,} characters. A model with a short context never sees where such a "
-            "line ends, and tables or data without line breaks teach it little: break such lines, or remove them."
+            f"The longest line has {lines.longest:,} characters. A model with a short context never sees the end of "
+            "such a line, and tables or data without line breaks teach it little: break such lines, or remove them."
         )
     return problems
 
@@ -329,7 +351,87 @@ def _duplicate_problems(duplicates: Duplicates) -> list[str]:
     if duplicates.share < _DUPLICATE_SHARE:
         return []
     return [
-        f"{duplicates.share:.1%} of the windows of {duplicates.length} characters in the test part also stand in the "
-        f"training part, for example “{label_text(duplicates.example)}”. Learning by heart will look like learning in "
-        "the losses: remove repeated documents and boilerplate."
+        f"{duplicates.share:.1%} of the windows of {duplicates.length} characters in the test split also occur in the "
+        f"training split, for example “{label_text(duplicates.example)}”. Memorization will then lower the test loss: "
+        "remove repeated documents and boilerplate."
     ]
+
+
+def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60) -> Duplicates:
+    """Compare the windows of the test split with those of the training split, by 64-bit hashes.
+
+    Windows stay within runs of adjacent blocks of their split. A test split of more than about a million characters is
+    sampled at evenly spaced windows.
+
+    Args:
+        text: the whole text.
+        blocks: split -> its blocks, from `split_text`.
+        length: characters of a window.
+    """
+    runs = {split: [(run[0][0], run[-1][1]) for run in blocks[split].runs()] for split in ("train", "test")}
+    starts, hashes = _spaced_windows(text, runs["test"], length)
+    distinct, inverse = np.unique(hashes, return_inverse=True)
+    found = np.zeros(distinct.size, dtype=bool)
+    maybe = np.zeros(1 << _FILTER_BITS, dtype=bool)
+    maybe[_filter_index(distinct)] = True
+    for begin, end in _chunks(runs["train"], length):
+        train = window_hashes(text[begin:end], length)
+        # The table rejects nearly all training windows; only the rest are searched for.
+        train = train[maybe[_filter_index(train)]]
+        place = np.minimum(np.searchsorted(distinct, train), max(distinct.size - 1, 0))
+        found[place[distinct[place] == train]] = True
+    both = found[inverse]
+    if not both.any():
+        return Duplicates(length, 0.0, "")
+    first = int(starts[both.argmax()])
+    return Duplicates(length, float(both.mean()), text[first : first + length])
+
+
+def _spaced_windows(text: Text, runs: list[tuple[int, int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and hashes of the windows of these runs: all, or evenly spaced ones if there are too many."""
+    total = sum(max(0, end - begin - length + 1) for begin, end in runs)
+    stride, passed = -(-total // _MAX_WINDOWS) or 1, 0
+    starts, hashes = list[np.ndarray](), list[np.ndarray]()
+    for begin, end in _chunks(runs, length):
+        found = window_hashes(text[begin:end], length)
+        first = -passed % stride
+        starts.append(np.arange(begin + first, begin + found.size, stride))
+        hashes.append(found[first::stride])
+        passed += found.size
+    return _concatenate(starts), _concatenate(hashes).astype(np.uint64)
+
+
+def window_hashes(text: str, length: int) -> np.ndarray:
+    """A 64-bit polynomial hash of every window of `length` characters, 1-d uint64, indexed by first character.
+
+    Hashes of windows are combined from hashes of pieces whose lengths are powers of two, which takes
+    O(characters · log length) operations.
+    """
+    piece = (code_points(text).astype(np.uint64) + np.uint64(1)) * np.uint64(_BASE)
+    piece ^= piece >> np.uint64(29)
+    size, whole, done = 1, np.zeros(piece.size + 1, dtype=np.uint64), 0
+    while size <= length:
+        if length & size:
+            whole, done = _joined(whole, done, piece, size), done + size
+        piece, size = _joined(piece, size, piece, size), 2 * size
+    return whole
+
+
+def _joined(left: np.ndarray, left_size: int, right: np.ndarray, right_size: int) -> np.ndarray:
+    """Hashes of windows that consist of a left and a right piece."""
+    count = max(min(left.size, right.size - left_size), 0)
+    shift = np.uint64(pow(_BASE, right_size, 1 << 64))
+    return left[:count] * shift + right[left_size : left_size + count]
+
+
+def _filter_index(hashes: np.ndarray) -> np.ndarray:
+    return hashes >> np.uint64(64 - _FILTER_BITS)
+
+
+def _chunks(runs: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Runs cut into chunks of bounded size that overlap by `length` - 1 characters."""
+    return [(at, min(at + _CHUNK + length - 1, end)) for begin, end in runs for at in range(begin, end, _CHUNK)]
+
+
+def _concatenate(arrays: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)

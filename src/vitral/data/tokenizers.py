@@ -1,12 +1,13 @@
-"""Tokenizers: characters, bytes, and byte-pair encoding, behind one protocol; plain data in, plain data out.
+"""Tokenizers with one protocol: characters, bytes, and byte-pair encoding; saved as plain data.
 
-For each of them `decode(encode(text)) == text` for every text it does not refuse.
+For each of them `decode(encode(text)) == text` for every text that it accepts.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,14 +24,17 @@ from vitral.data.alphabet import (
     token_ids,
     utf8,
 )
-from vitral.data.bpe import BPETokenizer, learn_merges
 from vitral.data.config import BPEConfig, CorpusConfig
-from vitral.data.longtext import Text, pieces
+from vitral.data.texts import Text, pieces
+
+if TYPE_CHECKING:
+    import tokenizers
+
 
 PAD = "<PAD>"
-"""Token 0 of the character tokenizer: no character, never generated."""
+"""Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
 _CHUNK = 1 << 17
-"""Characters that are encoded at once."""
+"""Characters encoded at once."""
 
 _NEWLINE = ord("\n")
 
@@ -41,7 +45,7 @@ class Tokenizer(Protocol):
 
     @property
     def name(self) -> str:
-        """Which kind: `"char"`, `"byte"`, `"bpe"`."""
+        """The kind: `"char"`, `"byte"` or `"bpe"`."""
         ...
 
     @property
@@ -51,41 +55,41 @@ class Tokenizer(Protocol):
 
     @property
     def specials(self) -> tuple[int, ...]:
-        """Ids that stand for no text and are never to be generated."""
+        """Ids without text, which are never generated."""
         ...
 
     @property
     def start(self) -> int:
-        """The id an empty prompt means: the newline's if there is one, else the first that is not special."""
+        """The id that replaces an empty prompt: the newline if there is one, else the first that is not special."""
         ...
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """The text's token ids, 1-d int64; a character without a token is refused, or replaced on request."""
+        """The token ids of a text, 1-d int64; a character without a token is refused, or replaced if requested."""
         ...
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these ids, without specials; bytes that are not UTF-8 become U+FFFD."""
+        """The text of these ids, without specials; invalid UTF-8 becomes U+FFFD."""
         ...
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 bytes of one token, none for a special."""
+        """UTF-8 bytes of one token, empty for a special."""
         ...
 
     def label(self, token: int) -> str:
-        """One token for a cell of a table: visible, on one line, without control characters."""
+        """One token for a table cell: visible, on one line, without control characters."""
         ...
 
     def plain(self) -> dict[str, Any]:
-        """The whole tokenizer as JSON-ready data, which `tokenizer_from_plain` reads back."""
+        """The complete tokenizer as JSON-ready data for `tokenizer_from_plain`."""
         ...
 
 
 @dataclass(frozen=True)
 class CharTokenizer:
-    """One token a character: id 0 is `<PAD>`, id i is the i-th character of the alphabet.
+    """One token per character: id 0 is `<PAD>`, id i is the i-th character of the alphabet.
 
-    `build_tokenizer` takes the alphabet from the whole text, held-out parts included, sorted by code point: every part
-    can then be encoded. Nothing else of the held-out parts reaches the model, and losses are of the parts.
+    `build_tokenizer` takes the alphabet from the whole text, sorted by code point, so that every split can be encoded.
+    Nothing else of the held-out splits reaches the model.
 
     >>> tokenizer = CharTokenizer("!abt")
     >>> tokenizer.encode("tab!").tolist()
@@ -114,53 +118,53 @@ class CharTokenizer:
 
     @cached_property
     def _ids(self) -> np.ndarray:
-        """Code point -> id, 0 where there is none; the last entry stands for all higher code points."""
+        """Code point -> id, 0 for none; the last entry is for all higher code points."""
         table = np.zeros(int(self._points.max()) + 2, dtype=np.int64)
         table[self._points] = np.arange(1, self.vocab_size)
         return table
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """One id a character.
+        """One id per character.
 
         Args:
             text: any text.
-            replacement: a character of the alphabet that takes the place of those that are not in it.
+            replacement: a character of the alphabet to use for characters outside it.
 
         Raises:
-            UnseenCharacter: a character is not in the alphabet and there is no replacement.
+            UnseenCharacter: a character is not in the alphabet, and there is no replacement.
             UsageError: the replacement is not a character of the alphabet.
         """
         if replacement is not None and (len(replacement) != 1 or replacement not in self.alphabet):
             raise UsageError(f"replacement {replacement!a} is not a character of the tokenizer's alphabet")
         ids = np.empty(len(text), dtype=np.int64)
-        for begin in range(0, len(text), _CHUNK):  # small enough to stay in the processor's cache
-            part = ids[begin : begin + _CHUNK]
-            np.take(self._ids, code_points(text[begin : begin + _CHUNK]), mode="clip", out=part)
-            if part.all():
+        for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
+            chunk = ids[begin : begin + _CHUNK]
+            np.take(self._ids, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
+            if chunk.all():
                 continue
-            unseen = part == 0
+            unseen = chunk == 0
             if replacement is None:
                 position = begin + int(unseen.argmax())
                 alphabet = f"the tokenizer's alphabet of {len(self.alphabet):,} characters"
                 raise UnseenCharacter(text[position], position, alphabet)
-            part[unseen] = self._ids[ord(replacement)]
+            chunk[unseen] = self._ids[ord(replacement)]
         return ids
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The characters of these ids, `<PAD>` left out.
+        """The characters of these ids, without `<PAD>`.
 
         Raises:
-            UsageError: something is not an id of this vocabulary.
+            UsageError: a value is not an id of this vocabulary.
         """
         known = token_ids(ids, self.vocab_size)
         return from_code_points(self._points[known[known > 0] - 1])
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 bytes of one character, none for `<PAD>`."""
+        """UTF-8 bytes of one character, empty for `<PAD>`."""
         return (self.alphabet[token - 1] if 0 < token < self.vocab_size else self.decode([token])).encode("utf-8")
 
     def label(self, token: int) -> str:
-        r"""One character made visible: `\n` for the newline, `␣` for the space, `<PAD>`."""
+        r"""One visible character: `\n` for the newline, `␣` for the space, `<PAD>`."""
         return label_text(self.decode([token])) or PAD
 
     def plain(self) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class CharTokenizer:
 
 @dataclass(frozen=True)
 class ByteTokenizer:
-    """One token a byte of the text's UTF-8; an id is the byte's value.
+    """One token per byte of the text's UTF-8; the id is the byte's value.
 
     >>> ByteTokenizer().encode("é").tolist()
     [195, 169]
@@ -186,18 +190,18 @@ class ByteTokenizer:
 
         Args:
             text: any text.
-            replacement: a character that takes the place of lone surrogates, which have no UTF-8.
+            replacement: a character to use for lone surrogates, which have no UTF-8.
 
         Raises:
-            UnseenCharacter: there is a lone surrogate and no replacement.
+            UnseenCharacter: the text contains a lone surrogate, and there is no replacement.
         """
         return np.frombuffer(utf8(text, replacement), dtype=np.uint8).astype(np.int64)
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these bytes; what is not UTF-8 becomes U+FFFD.
+        """The text of these bytes; invalid UTF-8 becomes U+FFFD.
 
         Raises:
-            UsageError: something is not a byte.
+            UsageError: a value is not a byte.
         """
         return token_ids(ids, self.vocab_size).astype(np.uint8).tobytes().decode("utf-8", "replace")
 
@@ -206,42 +210,225 @@ class ByteTokenizer:
         return token_ids([token], self.vocab_size).astype(np.uint8).tobytes()
 
     def label(self, token: int) -> str:
-        r"""An ASCII character made visible, or `\xNN`."""
+        r"""A visible ASCII character, or `\xNN`."""
         return label_bytes(self.token_bytes(token))
 
     def plain(self) -> dict[str, Any]:
-        """The name says it all."""
+        """The name only."""
         return {"name": self.name}
 
 
-def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
-    """Make the tokenizer a configuration asks for.
+MAX_TOKEN_BYTES = 64
+"""Maximum token length; without a limit, merges of a repeated character would double forever."""
+
+_MAX_MERGES = 2_000_000
+_MIN_FREQUENCY = 2
+
+Merges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class BPETokenizer:
+    """Byte-pair encoding (Sennrich et al. 2016) over UTF-8 bytes, so that every text can be encoded.
+
+    The `tokenizers` package learns and applies the merges. Ids 0 to 255 are the bytes. Each merge (left, right) joins
+    two existing tokens; the new token gets the next free id, unless the same bytes already have one. Text is first
+    split into words by GPT-2's rule (Radford et al. 2019), and no token crosses a word border.
+
+    >>> tokenizer = BPETokenizer(((116, 104), (256, 101)))  # t+h, th+e
+    >>> tokenizer.token_bytes(257)
+    b'the'
+    >>> tokenizer.encode("the path").tolist()
+    [257, 32, 112, 97, 256]
+    """
+
+    merges: Merges
+    name = "bpe"
+    specials = ()
+    start = ord("\n")
+
+    @property
+    def vocab_size(self) -> int:
+        """256 bytes and the tokens made by merges."""
+        return len(self._tokens)
+
+    @cached_property
+    def _tokens(self) -> tuple[bytes, ...]:
+        return _spell_out(self.merges)
+
+    @cached_property
+    def _engine(self) -> "tokenizers.Tokenizer":
+        from tokenizers import models
+
+        letters = _byte_letters()
+        spelled = ["".join(letters[byte] for byte in token) for token in self._tokens]
+        merges = [(spelled[left], spelled[right]) for left, right in self.merges]
+        return _engine(models.BPE(vocab={word: index for index, word in enumerate(spelled)}, merges=merges))
+
+    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The text's tokens, 1-d int64.
+
+        Args:
+            text: any text.
+            replacement: a character to use for lone surrogates, which have no UTF-8.
+
+        Raises:
+            UnseenCharacter: the text contains a lone surrogate, and there is no replacement.
+        """
+        valid = utf8(text, replacement).decode("utf-8")
+        return np.asarray(self._engine.encode(valid, add_special_tokens=False).ids, dtype=np.int64)
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The text of these tokens; invalid UTF-8 becomes U+FFFD.
+
+        Raises:
+            UsageError: a value is not an id of this vocabulary.
+        """
+        return b"".join(self._tokens[index] for index in token_ids(ids, self.vocab_size)).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token; they need not be whole characters."""
+        return self._tokens[int(token_ids([token], self.vocab_size)[0])]
+
+    def label(self, token: int) -> str:
+        r"""The visible token: `␣the`, `\n`, `\xc3`."""
+        return label_bytes(self.token_bytes(token))
+
+    def plain(self) -> dict[str, Any]:
+        """Name and merges, each a pair of ids."""
+        return {"name": self.name, "merges": [list(merge) for merge in self.merges]}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "BPETokenizer":
+        """The tokenizer from the data returned by `plain`.
+
+        Raises:
+            UsageError: a merge is not a pair of earlier ids, is a duplicate, or makes too long a token.
+        """
+        merges = plain.get("merges")
+        if not isinstance(merges, list) or len(merges) > _MAX_MERGES:
+            raise UsageError(f"tokenizer: merges must be a list of at most {_MAX_MERGES:,} pairs of ids")
+        for index, merge in enumerate(merges):
+            if not (isinstance(merge, list) and len(merge) == 2 and all(type(token) is int for token in merge)):
+                raise UsageError(f"tokenizer: merges[{index}] must be two ids, not {merge!a:.40}")
+        pairs = tuple((left, right) for left, right in merges)
+        if len(set(pairs)) != len(pairs):
+            raise UsageError("tokenizer: merges contains a pair twice")
+        tokenizer = cls(pairs)
+        _ = tokenizer.vocab_size
+        return tokenizer
+
+
+def learn_merges(blocks: Sequence[str], vocab_size: int) -> Merges:
+    """Learn merges from blocks of text, most frequent pair first, until there are `vocab_size` tokens.
+
+    The result is deterministic. Pairs that occur once are not merged, so a small text may yield fewer tokens.
 
     Args:
-        config: its `tokenizer` says which.
-        text: the whole text, whose distinct characters are the alphabet of the character tokenizer.
-        training_blocks: the blocks of the training part, the only ones byte-pair merges are learned from.
+        blocks: texts; pairs across their borders are not counted.
+        vocab_size: number of tokens, including the 256 bytes.
 
     Raises:
-        UsageError: the text is empty, or holds a lone surrogate.
+        UnseenCharacter: a block contains a lone surrogate.
     """
-    if isinstance(text, str):  # what was read from a long file has no lone surrogates
+    from tokenizers import models, trainers
+
+    for block in blocks:
+        utf8(block)
+    engine = _engine(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=_MIN_FREQUENCY,
+        show_progress=False,
+        initial_alphabet=_byte_letters(),
+        max_token_length=MAX_TOKEN_BYTES,
+    )
+    engine.train_from_iterator(blocks, trainer)
+    return numbered_merges(json.loads(engine.to_str())["model"]["merges"])
+
+
+def numbered_merges(spelled: Iterable[Sequence[str]]) -> Merges:
+    """Merges as pairs of ids, from merges as pairs of words in the letters of the `tokenizers` package.
+
+    >>> numbered_merges([("t", "h"), ("th", "e")])
+    ((116, 104), (256, 101))
+    """
+    ids = {letter: byte for byte, letter in enumerate(_byte_letters())}
+    merges = []
+    for left, right in spelled:
+        merges.append((ids[left], ids[right]))
+        ids.setdefault(left + right, len(ids))
+    return tuple(merges)
+
+
+def _spell_out(merges: Merges) -> tuple[bytes, ...]:
+    """The bytes of every token, by id.
+
+    Raises:
+        UsageError: a merge uses a later id, or makes too long a token.
+    """
+    tokens = [bytes([byte]) for byte in range(256)]
+    known = set(tokens)
+    for index, (left, right) in enumerate(merges):
+        if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
+            raise UsageError(f"tokenizer: merges[{index}] uses an id that does not exist before it")
+        token = tokens[left] + tokens[right]
+        if len(token) > MAX_TOKEN_BYTES:
+            raise UsageError(f"tokenizer: merges[{index}] makes a token longer than {MAX_TOKEN_BYTES} bytes")
+        if token not in known:
+            known.add(token)
+            tokens.append(token)
+    return tuple(tokens)
+
+
+def _engine(model: Any) -> "tokenizers.Tokenizer":
+    """A tokenizer of the package: words by GPT-2's rule, no normalization, no special tokens."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    engine = Tokenizer(model)
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    return engine
+
+
+def _byte_letters() -> list[str]:
+    """The printable character that the package uses for each byte: GPT-2's `bytes_to_unicode`.
+
+    Visible Latin-1 characters represent themselves; the other bytes become U+0100, U+0101 and so on.
+    """
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = (byte for byte in range(256) if byte not in visible)
+    shifted = {byte: chr(0x100 + index) for index, byte in enumerate(hidden)}
+    return [shifted.get(byte, chr(byte)) for byte in range(256)]
+
+
+def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
+    """Build the tokenizer of a configuration.
+
+    Args:
+        config: its `tokenizer` is the kind to build.
+        text: the whole text, whose distinct characters are the alphabet of the character tokenizer.
+        training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
+
+    Raises:
+        UsageError: the text is empty, or contains a lone surrogate.
+    """
+    if isinstance(text, str):  # a long text comes from valid UTF-8 and has no lone surrogates
         utf8(text)
     if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
-    part = config.tokenizer
-    if isinstance(part, BPEConfig):
-        return BPETokenizer(learn_merges(training_blocks, part.vocab_size))
-    if part.name == "byte":
+    kind = config.tokenizer
+    if isinstance(kind, BPEConfig):
+        return BPETokenizer(learn_merges(training_blocks, kind.vocab_size))
+    if kind.name == "byte":
         return ByteTokenizer()
     return CharTokenizer("".join(character_counts(pieces(text))))
 
 
 def tokenizer_from_plain(plain: Any) -> Tokenizer:
-    """Read a tokenizer back from what its `plain` gave.
+    """The tokenizer from the data returned by its `plain`.
 
     Raises:
-        UsageError: the data is malformed; it says where.
+        UsageError: the data is malformed; names the place.
     """
     if not isinstance(plain, Mapping) or not isinstance(plain.get("name"), str):
         raise UsageError("tokenizer: expected a table with a name")
@@ -259,7 +446,7 @@ def _read_char(plain: Mapping[str, Any]) -> Tokenizer:
         if not isinstance(token, str) or len(token) != 1 or is_surrogate(token):
             raise UsageError(f"tokenizer: tokens[{index}] must be one character, not {token!a:.40}")
     if len(set(tokens)) != len(tokens):
-        raise UsageError("tokenizer: tokens holds a character twice")
+        raise UsageError("tokenizer: tokens contains a character twice")
     return CharTokenizer("".join(tokens[1:]))
 
 

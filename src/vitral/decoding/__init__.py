@@ -1,20 +1,21 @@
-"""Decoding: from a model's logits to text. Filters, greedy and sampled choice, streaming, beam search."""
+"""Decoding: from logits to text, by filters, greedy or sampled choice, streaming, and beam search."""
 
 from vitral.decoding.beam import beam_search
-from vitral.decoding.filters import (
+from vitral.decoding.generate import GenerateOptions, Sample, generate, stream
+from vitral.decoding.reader import Reader
+from vitral.decoding.sampling import (
     GREEDY,
     Sampling,
     apply_temperature,
+    choose,
     distribution,
     forbid,
     keep_min_p,
     keep_top_k,
     keep_top_p,
     penalise_repetition,
+    uniforms,
 )
-from vitral.decoding.generate import GenerateOptions, Sample, generate, stream
-from vitral.decoding.reader import Reader
-from vitral.decoding.sampling import choose, uniforms
 
 __all__ = [
     "GREEDY",

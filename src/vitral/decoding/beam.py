@@ -1,4 +1,4 @@
-"""Beam search: the likeliest continuations instead of drawn ones."""
+"""Beam search: the most probable continuations instead of sampled ones."""
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.filters import distribution
 from vitral.decoding.generate import Sample
 from vitral.decoding.reader import Reader, check_max_tokens, check_same_vocabulary, prompt_ids, rows_of
+from vitral.decoding.sampling import distribution
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
 
 MAX_LENGTH_PENALTY = 10.0
-"""Far beyond any use (0 to 1 is usual), and small enough that no length overflows."""
+"""Far above usual values (0 to 1), and small enough to avoid overflow."""
 
 
 def beam_search(
@@ -31,30 +31,30 @@ def beam_search(
     n_best: int = 1,
     stop: Sequence[str] = (),
 ) -> list[Sample]:
-    """The best continuations found by following the `num_beams` likeliest ones side by side, best first.
+    """The best continuations found by extending the `num_beams` most probable ones in parallel, best first.
 
-    A hypothesis is finished by a stop string in its text, or by `max_tokens`. Hypotheses, finished or not, compete by
+    A hypothesis is finished by a stop string in its text, or by `max_tokens`. All hypotheses are ranked by
 
         score / ((5 + length) / 6) ** length_penalty        (Wu et al. 2016, eq. 14, without coverage)
 
-    with the score log p(tokens | prompt) in nats and the length in generated tokens, those of a stop string included.
-    The search ends before max_tokens only when no unfinished hypothesis can come among the n best any more. Of equal
-    ones the shorter, then the one with the lower ids, comes first. Nothing is drawn: the result is always the same.
+    where the score is log p(tokens | prompt) in nats and the length counts generated tokens, including a stop string.
+    The search ends before max_tokens only when no unfinished hypothesis can reach the n best. Ties go to the shorter
+    hypothesis, then to the lower ids. The search is deterministic.
 
     Past the context length the window restarts as in sampling (`vitral.decoding.reader.Reader`).
 
     Args:
-        model: is left in the mode it was in.
-        tokenizer: the model's; its special tokens are never chosen.
-        prompt: the text to continue; an empty one starts from the tokenizer's start token.
-        max_tokens: tokens to generate at most.
-        num_beams: unfinished hypotheses kept at each length.
-        length_penalty: 0 compares log-probabilities as they are; larger values favour longer texts.
-        n_best: how many to give, at most num_beams; fewer come back where there are not as many.
+        model: the model; its training mode is restored.
+        tokenizer: the model's tokenizer; its special tokens are never chosen.
+        prompt: the text to continue; an empty prompt becomes the tokenizer's start token.
+        max_tokens: maximum number of generated tokens.
+        num_beams: number of unfinished hypotheses kept at each length.
+        length_penalty: 0 compares log-probabilities directly; larger values favour longer texts.
+        n_best: number of results, at most num_beams; fewer are returned if fewer exist.
         stop: strings that finish a hypothesis; its text ends before them.
 
     Raises:
-        UsageError: a bad value, a prompt that is too long or holds unknown characters, logits that are not numbers.
+        UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
     """
     check_same_vocabulary(model, tokenizer)
     check_max_tokens(max_tokens)
@@ -75,7 +75,7 @@ def beam_search(
 
 
 def penalised(score: float, length: int, length_penalty: float) -> float:
-    """The number hypotheses compete by: score / ((5 + length) / 6) ** length_penalty (Wu et al. 2016, eq. 14).
+    """The ranking score of a hypothesis: score / ((5 + length) / 6) ** length_penalty (Wu et al. 2016, eq. 14).
 
     >>> penalised(-6.0, 7, 1.0)
     -3.0
@@ -85,20 +85,18 @@ def penalised(score: float, length: int, length_penalty: float) -> float:
 
 @dataclass(frozen=True)
 class _Hypothesis:
-    """A continuation on its way: its tokens, their log-probability, and the text they have become."""
+    """A continuation: its tokens, their log-probability, and their text so far."""
 
     tokens: tuple[int, ...]
     score: float
     writer: Writer
 
     def extended(self, token: int, data: bytes, score: float) -> "_Hypothesis":
-        """This one, one token longer."""
         writer = self.writer.copy()
         writer.write(data)
         return _Hypothesis((*self.tokens, token), score, writer)
 
     def sample(self, prompt: str) -> Sample:
-        """The finished hypothesis as a sample."""
         self.writer.end()
         finish = "stop" if self.writer.stopped else "length"
         return Sample(prompt, self.writer.text, self.tokens, finish, self.score)
@@ -107,10 +105,10 @@ class _Hypothesis:
 def _grow(
     live: list[_Hypothesis], log_probabilities: Float[Tensor, "beams vocab"], tokenizer: Tokenizer, num_beams: int
 ) -> tuple[list[int], list[_Hypothesis], list[_Hypothesis]]:
-    """One token more: the likeliest `num_beams` unfinished hypotheses, and the finished ones likelier than the last.
+    """Extend by one token: the `num_beams` most probable unfinished hypotheses, and more probable finished ones.
 
     Returns:
-        For each unfinished one the row it came from; the unfinished ones, likeliest first; the finished ones.
+        The parent row of each unfinished hypothesis; the unfinished ones, most probable first; the finished ones.
     """
     scores = torch.tensor([hypothesis.score for hypothesis in live], dtype=torch.float64)
     totals, order = (scores[:, None] + log_probabilities).flatten().sort(descending=True, stable=True)
@@ -132,7 +130,7 @@ def _grow(
 
 
 def _best(hypotheses: list[_Hypothesis], n_best: int, length_penalty: float) -> list[_Hypothesis]:
-    """The n best, best first; of equal ones the shorter, then the one with the lower ids."""
+    """The n best, best first; ties go to the shorter, then to the lower ids."""
 
     def place(hypothesis: _Hypothesis) -> tuple[float, int, tuple[int, ...]]:
         length = len(hypothesis.tokens)
@@ -144,10 +142,10 @@ def _best(hypotheses: list[_Hypothesis], n_best: int, length_penalty: float) -> 
 def _decided(
     finished: list[_Hypothesis], leader: _Hypothesis, n_best: int, length_penalty: float, max_tokens: int
 ) -> bool:
-    """Whether no unfinished hypothesis can come among the n best any more.
+    """Whether no unfinished hypothesis can still reach the n best.
 
-    More tokens only lower a score, and a longer text only softens the penalty: the most the likeliest unfinished one
-    can reach is the score it has, at the greatest length. Where it could draw level the search goes on.
+    More tokens only lower the score, and more length only weakens the penalty, so the most probable unfinished
+    hypothesis can reach at most its current score at the maximum length. The search continues on a possible tie.
     """
     if len(finished) < n_best:
         return False
@@ -157,7 +155,7 @@ def _decided(
 
 
 def _check(num_beams: int, n_best: int, length_penalty: float) -> None:
-    """Refuse numbers with which there is nothing to search for."""
+    """Refuse invalid search parameters."""
     for name, count in (("num_beams", num_beams), ("n_best", n_best)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise UsageError(f"{name}: expected a whole number of at least 1, not {count!r}")

@@ -1,7 +1,7 @@
-"""Generation: samples of a model, whole or piece by piece as they are decided.
+"""Generation: samples of a model, complete or streamed in pieces.
 
-A generated text does not contain its prompt. An empty prompt starts from the tokenizer's start token (a newline where
-it has one), which belongs to neither the prompt nor the text. Special tokens are never generated.
+A generated text does not contain its prompt. An empty prompt becomes the tokenizer's start token (a newline if it has
+one), which belongs to neither the prompt nor the text. Special tokens are never generated.
 """
 
 from collections import Counter
@@ -16,24 +16,23 @@ from pydantic import Field
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.filters import Sampling, check_top_k, distribution
 from vitral.decoding.reader import Reader, check_max_tokens, check_same_vocabulary, prompt_ids, rows_of
-from vitral.decoding.sampling import choose, uniforms
+from vitral.decoding.sampling import Sampling, check_top_k, choose, distribution, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
 
 MAX_ROWS = 256
-"""Samples computed side by side; more run one batch after another."""
+"""Maximum number of samples per batch; more samples run in several batches."""
 
 
 class GenerateOptions(Config):
-    """What else can be said about generation.
+    """Further options of generation.
 
     Attributes:
         num_samples: samples per prompt.
-        first_sample: the number of the first one; sample i of a seed and prompt is the same text in every call.
-        crop: whether a prompt longer than the context is cropped to its last tokens, rather than refused.
-        use_cache: whether keys and values are kept between steps where the mask allows it; the text is the same.
+        first_sample: index of the first sample; sample i of a seed and prompt is the same text in every call.
+        crop: whether a prompt longer than the context is cropped to its last tokens instead of refused.
+        use_cache: whether to cache keys and values if the mask allows it; the text is the same.
     """
 
     num_samples: Annotated[int, Field(ge=1)] = 1
@@ -50,10 +49,10 @@ class Sample:
     """A generated text.
 
     Attributes:
-        prompt: what it continues.
-        text: the generated text, without the prompt, and without a stop string.
-        tokens: the ids of all generated tokens, those of a stop string included.
-        finish: "stop" where a stop string ended it, "length" where max_tokens did.
+        prompt: its prompt.
+        text: the generated text, without the prompt and without a stop string.
+        tokens: the ids of all generated tokens, including those of a stop string.
+        finish: "stop" if a stop string ended it, "length" if max_tokens did.
         score: beam search only: the log-probability of `tokens`, in nats.
     """
 
@@ -75,23 +74,23 @@ def generate(
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> list[Sample]:
-    """Continue each prompt, `options.num_samples` times; samples of one prompt stand together, prompts in order.
+    """Continue each prompt `options.num_samples` times; the samples are grouped by prompt, in the order of prompts.
 
-    Sample i of a prompt depends on (model, prompt, seed, i) and the settings alone (and on the rounding of logits), not
-    on the other prompts. A prompt given again counts on: ["A", "A"] gives samples 0 and 1 of "A".
+    Sample i of a prompt depends only on (model, prompt, seed, i) and the settings (and on the rounding of logits), not
+    on the other prompts. A repeated prompt continues the numbering: ["A", "A"] gives samples 0 and 1 of "A".
 
     Args:
-        model: is left in the mode (training or not) it was in.
-        tokenizer: the model's.
-        prompts: texts to continue; an empty one starts from the tokenizer's start token.
-        max_tokens: tokens to generate at most; past the context length the window restarts (see `Reader`).
-        sampling: how tokens are chosen. The repetition penalty looks at the prompt and all that was generated.
-        seed: of the streams the choices are drawn from.
+        model: the model; its training mode is restored.
+        tokenizer: the model's tokenizer.
+        prompts: texts to continue; an empty one becomes the tokenizer's start token.
+        max_tokens: maximum number of generated tokens; beyond the context length the window restarts (see `Reader`).
+        sampling: the sampling settings. The repetition penalty considers the prompt and all generated tokens.
+        seed: seed of the random streams.
         stop: a sample ends before the first of these strings in its text.
-        options: the number of samples, cropping, the cache.
+        options: number of samples, cropping, cache.
 
     Raises:
-        UsageError: a bad value, a prompt that is too long or holds unknown characters, logits that are not numbers.
+        UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
     """
     if isinstance(prompts, str):
         raise UsageError(f"prompts: expected a list of texts, not one text; write [{prompts!r}]")
@@ -114,13 +113,13 @@ def stream(
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> Generator[str, None, None]:
-    """One sample's text in pieces, as they are decided; all pieces together are the text that `generate` gives.
+    """Stream one sample's text in pieces; joined, they equal the text of `generate`.
 
-    A piece is never empty and never part of a character; what may become a stop string waits. The sample is number
-    `options.first_sample`. Bad values are refused here, before the first piece is asked for.
+    A piece is not empty and contains whole characters; a possible beginning of a stop string is held back. The sample
+    has index `options.first_sample`. Invalid values are refused here, before the first piece is requested.
 
     Raises:
-        UsageError: as for `generate`; also when more than one sample is asked for.
+        UsageError: as for `generate`, or more than one sample is requested.
     """
     if options.num_samples != 1:
         raise UsageError(f"num_samples: a stream is one sample, not {options.num_samples}; choose it by first_sample")
@@ -130,7 +129,7 @@ def stream(
 
 
 class _Draft:
-    """A sample in the making."""
+    """An unfinished sample."""
 
     def __init__(self, prompt: str, ids: list[int], number: int, seed: int, stop: Sequence[str]) -> None:
         self.prompt, self.ids = prompt, ids
@@ -139,19 +138,17 @@ class _Draft:
         self.uniforms = uniforms(seed, number)
 
     def add(self, token: int, data: bytes) -> None:
-        """Take one chosen token and its bytes."""
         self.tokens.append(token)
         self.writer.write(data)
 
     def sample(self) -> Sample:
-        """The finished sample."""
         return Sample(
             self.prompt, self.writer.text, tuple(self.tokens), finish="stop" if self.writer.stopped else "length"
         )
 
 
 def _check(model: Transformer, tokenizer: Tokenizer, max_tokens: int, sampling: Sampling, stop: Sequence[str]) -> None:
-    """Refuse what cannot work before anything is computed."""
+    """Refuse invalid arguments before computing anything."""
     check_same_vocabulary(model, tokenizer)
     check_max_tokens(max_tokens)
     check_stop(stop)
@@ -168,7 +165,7 @@ def _drafts(
     stop: Sequence[str],
     options: GenerateOptions,
 ) -> list[_Draft]:
-    """All samples to be made, in the order they are handed back."""
+    """All samples to generate, in the order of the results."""
     drafts: list[_Draft] = []
     used: Counter[str] = Counter()
     for prompt in prompts:
@@ -180,7 +177,7 @@ def _drafts(
 
 
 def _batches(drafts: Sequence[_Draft]) -> Iterator[list[_Draft]]:
-    """Drafts whose prompts have the same number of tokens, at most MAX_ROWS together."""
+    """Batches of at most MAX_ROWS drafts whose prompts have equal length."""
     by_length: dict[int, list[_Draft]] = {}
     for draft in drafts:
         by_length.setdefault(len(draft.ids), []).append(draft)
@@ -198,7 +195,7 @@ def _advance(
     *,
     use_cache: bool,
 ) -> Iterator[None]:
-    """Write drafts of equal prompt length to their ends, one token each at every turn."""
+    """Generate drafts of equal prompt length, one token each per turn."""
     live, token_bytes = list(drafts), cache(tokenizer.token_bytes)
     reader = Reader(model, rows_of(model, [draft.ids for draft in live]), use_cache=use_cache)
     for turn in range(max_tokens):
@@ -207,21 +204,21 @@ def _advance(
         chosen = choose(probabilities, numbers)
         for draft, token in zip(live, chosen.tolist(), strict=True):
             draft.add(token, token_bytes(token))
-        going = [row for row, draft in enumerate(live) if not draft.writer.stopped]
+        running = [row for row, draft in enumerate(live) if not draft.writer.stopped]
         yield
-        if not going or turn == max_tokens - 1:
+        if not running or turn == max_tokens - 1:
             break
         reader.append(chosen)
-        if len(going) < len(live):
-            live = [live[row] for row in going]
-            reader.select(torch.tensor(going))
+        if len(running) < len(live):
+            live = [live[row] for row in running]
+            reader.select(torch.tensor(running))
     for draft in drafts:
         draft.writer.end()
     yield
 
 
 def _pieces(turns: Iterator[None], draft: _Draft) -> Generator[str, None, None]:
-    """What each turn has settled of the draft's text."""
+    """The text that becomes final in each turn."""
     for _ in turns:
         if piece := draft.writer.take():
             yield piece

@@ -1,7 +1,7 @@
-"""The reader: gives a model growing rows of tokens and hands back the logits of what comes next.
+"""The reader: feeds growing rows of tokens to a model and returns the logits of the next token.
 
-It alone knows when a cache can be used and what happens past the context length, so that sampling and beam search
-share both, and the text is the same with the cache and without it.
+It decides when to use the cache and handles the context length, for sampling and beam search alike; the text is the
+same with and without the cache.
 """
 
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from vitral.model.transformer import Transformer
 
 
 class Reader:
-    """Rows of equal length, read together.
+    """A batch of rows of equal length.
 
-    The model sees a window: the last tokens of each row, at most context_length of them. A token added to a full
-    window restarts it: it then holds the last context_length // 2 tokens (at least one), the new one included, and
-    grows again from there. Under a prefix mask a window shorter than the prefix is read anew at every step.
+    The model sees a window: the last tokens of each row, at most context_length. A token added to a full window
+    restarts it with the last context_length // 2 tokens (at least one), including the new one. Under a prefix mask, a
+    window shorter than the prefix is recomputed at every step.
     """
 
     def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
-        """Begin with these rows, 1 to context_length tokens each."""
+        """Start with these rows of 1 to context_length tokens each."""
         self._tokens, self._length = tokens, tokens.shape[1]
         self._model, self._cache, self._begin = model, None, 0
-        together = 0 if model.mask is None else model.mask.settled()
+        together = 0 if model.mask is None else model.mask.joint_prefix()
         self._cacheable_from = together if use_cache else None
-        self._narrow: DecodeStep | None = None
-        self._can_narrow = can_decode_step(model, len(tokens))
+        self._decode_step: DecodeStep | None = None
+        self._can_decode_step = can_decode_step(model, len(tokens))
 
     @property
     def history(self) -> Int[Tensor, "batch time"]:
-        """All tokens read and added so far."""
+        """All tokens so far."""
         return self._tokens[:, : self._length]
 
     def logits(self) -> Float[Tensor, "batch vocab"]:
-        """The logits of each row's next token; call once before each `append`."""
+        """The logits of each row's next token; call exactly once before each `append`."""
         with torch.inference_mode():
             if not self._model.training:
                 return self._read(self._tokens[:, self._begin : self._length])
@@ -51,8 +51,8 @@ class Reader:
 
     def append(self, tokens: Int[Tensor, " batch"]) -> None:
         """Add one token to each row."""
-        with torch.inference_mode():  # whatever mode the caller is in when
-            if self._length == self._tokens.shape[1]:  # room grows by doubling, so that adding stays cheap
+        with torch.inference_mode():  # independent of the caller's mode
+            if self._length == self._tokens.shape[1]:  # capacity grows by doubling
                 self._tokens = torch.cat([self._tokens, torch.zeros_like(self._tokens)], dim=1)
             self._tokens[:, self._length] = tokens
         self._length += 1
@@ -63,10 +63,10 @@ class Reader:
                 self._cache.clear()
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Go on with these rows: reordered, repeated, or fewer."""
+        """Continue with these rows: reordered, repeated, or fewer."""
         rows = rows.to(self._tokens.device)
         self._tokens = self._tokens[rows]
-        self._can_narrow = can_decode_step(self._model, len(rows))
+        self._can_decode_step = can_decode_step(self._model, len(rows))
         if self._cache is not None:
             with torch.inference_mode():
                 self._cache.select(rows)
@@ -75,17 +75,17 @@ class Reader:
         if self._cacheable_from is None or window.shape[1] < self._cacheable_from:
             return self._model(window)[:, -1]
         cache = self._cache = self._cache or self._model.new_cache(len(window))
-        if window.shape[1] - cache.length == 1 and cache.length and self._can_narrow:
-            self._narrow = self._narrow or DecodeStep(self._model)
-            return self._narrow(window[:, -1], cache)
+        if window.shape[1] - cache.length == 1 and cache.length and self._can_decode_step:
+            self._decode_step = self._decode_step or DecodeStep(self._model)
+            return self._decode_step(window[:, -1], cache)
         return self._model(window[:, cache.length :], cache=cache)[:, -1]
 
 
 def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that is not the model's.
+    """Refuse a tokenizer of another vocabulary size than the model's.
 
     Raises:
-        UsageError: naming both sizes.
+        UsageError: the sizes differ; names both.
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
@@ -95,30 +95,30 @@ def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: bool = False) -> list[int]:
-    """The ids a prompt begins with: its own, or the tokenizer's start where it is empty.
+    """The token ids of a prompt, or the tokenizer's start token for an empty prompt.
 
     Args:
-        tokenizer: the model's.
-        prompt: any text, empty too.
-        context_length: how many tokens the model sees at once.
-        crop: whether the last context_length tokens of a longer prompt are used, rather than refusing it.
+        tokenizer: the model's tokenizer.
+        prompt: any text, possibly empty.
+        context_length: the model's context length.
+        crop: whether to use the last context_length tokens of a longer prompt instead of refusing it.
 
     Raises:
-        UsageError: a character the tokenizer does not know, or more tokens than the model sees at once.
+        UsageError: a character is unknown to the tokenizer, or the prompt is longer than the context.
     """
     if not isinstance(prompt, str):
         raise UsageError(f"prompt: expected a text, not {prompt!r}")
     ids = [int(token) for token in tokenizer.encode(prompt)] or [tokenizer.start]
     if len(ids) > context_length and not crop:
         raise UsageError(
-            f"prompt: {len(ids)} tokens, but the model sees {context_length} at once; "
-            f"shorten it, or crop it to its last {context_length} (crop)"
+            f"prompt: {len(ids)} tokens, but the context length is {context_length}; "
+            f"shorten it, or crop it to its last {context_length} tokens (crop)"
         )
     return ids[-context_length:]
 
 
 def rows_of(model: Transformer, rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch time"]:
-    """Rows of ids as a tensor where the model is."""
+    """Rows of ids as a tensor on the model's device."""
     return torch.tensor([list(row) for row in rows], dtype=torch.int64, device=model.token_embedding.weight.device)
 
 
@@ -126,7 +126,7 @@ def check_max_tokens(max_tokens: int) -> None:
     """Refuse a number of tokens that is not a count.
 
     Raises:
-        UsageError: naming what was given.
+        UsageError: it is not a non-negative integer.
     """
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
         raise UsageError(f"max_tokens: expected a whole number of at least 0, not {max_tokens!r}")

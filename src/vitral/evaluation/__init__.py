@@ -1,4 +1,4 @@
-"""Evaluation: how well a model predicts a part of a text, what n-grams would have reached, what a sample copies."""
+"""Evaluation: losses of a model on a split, n-gram baselines, and copying from the training text."""
 
 from vitral.evaluation.copying import Copy, longest_copy, novel_share, training_text
 from vitral.evaluation.losses import SplitLoss, evaluate_split
@@ -9,7 +9,7 @@ from vitral.evaluation.ngrams import (
     baseline_name,
     bigram_entropy,
     ngram_baselines,
-    standing,
+    rank_among_baselines,
 )
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
     "longest_copy",
     "ngram_baselines",
     "novel_share",
-    "standing",
+    "rank_among_baselines",
     "training_text",
 ]

@@ -1,4 +1,4 @@
-"""The copying meter: how much of a generated text stands in the training text word for word."""
+"""Copying: verbatim overlap of a generated text with the training text."""
 
 from dataclasses import dataclass
 
@@ -6,17 +6,17 @@ from vitral.core.errors import UsageError
 from vitral.data.dataset import Dataset
 
 SEAM = "\uffff"
-"""Stands between the stretches of a training text, so that no copy reaches over a gap; not a character of any text."""
+"""Separates the segments of a training text, so that no copy crosses a gap; a noncharacter of Unicode."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """The longest piece of a sample that stands in the training text.
+    """The longest substring of a sample that occurs in the training text.
 
     Attributes:
-        length: in characters.
-        text: the piece.
-        position: where it begins in the sample, in characters; of several equally long ones the first.
+        length: its length in characters.
+        text: the substring.
+        position: its offset in the sample, in characters; the first of several equally long ones.
     """
 
     length: int
@@ -25,27 +25,27 @@ class Copy:
 
 
 def longest_copy(sample: str, training_text: str) -> Copy:
-    """The longest substring of the sample that occurs in the training text; length 0 if not one character does.
+    """The longest substring of the sample that occurs in the training text; length 0 if no character does.
 
     >>> longest_copy("the dog sat", "the cat sat on the mat")
     Copy(length=4, text='the ', position=0)
     """
     length, position = 0, 0
     for begin in range(len(sample)):
-        # From each beginning only a longer piece is of interest: one search that fails, or a few that succeed.
+        # At each start only a longer match matters: a search fails once, or succeeds a few times.
         while begin + length < len(sample) and sample[begin : begin + length + 1] in training_text:
             length, position = length + 1, begin
     return Copy(length, sample[position : position + length], position)
 
 
 def novel_share(sample: str, training_text: str, n: int) -> float:
-    """The share of the sample's n-grams of characters, repeats included, that do not occur in the training text.
+    """The share of the sample's character n-grams, counted with repeats, that do not occur in the training text.
 
     >>> novel_share("abcd", "abc", 2)
     0.3333333333333333
 
     Raises:
-        UsageError: n below 1, or a sample of fewer than n characters.
+        UsageError: n is below 1, or the sample has fewer than n characters.
     """
     if not 1 <= n <= len(sample):
         raise UsageError(f"novel_share: n must be between 1 and the sample's {len(sample)} characters, not {n}")
@@ -55,7 +55,7 @@ def novel_share(sample: str, training_text: str, n: int) -> float:
 
 
 def training_text(dataset: Dataset) -> str:
-    """The text of the training part, stretch after stretch with `SEAM` between them."""
-    part = dataset.splits["train"]
-    pieces = (dataset.tokenizer.decode(part.tokens[begin:end]) for begin, end in part.segments)
+    """The text of the training split, its segments joined by `SEAM`."""
+    split = dataset.splits["train"]
+    pieces = (dataset.tokenizer.decode(split.tokens[begin:end]) for begin, end in split.segments)
     return SEAM.join(pieces)

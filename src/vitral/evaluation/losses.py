@@ -1,4 +1,4 @@
-"""The loss of a model on a part of a text: a full pass, every target scored once."""
+"""The loss of a model on a split: one full pass that scores every target once."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import windows
-from vitral.data.store import Split
+from vitral.data.batches import Split, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
 from vitral.model.transformer import Transformer, first_target
@@ -22,11 +21,11 @@ from vitral.model.transformer import Transformer, first_target
 
 @dataclass(frozen=True)
 class SplitLoss:
-    """What a full pass over a part found.
+    """The result of a full pass over a split.
 
     Attributes:
         loss: nats per token.
-        num_targets: tokens that were predicted.
+        num_targets: number of predicted tokens.
         num_characters: characters of those tokens (BPE and byte tokens: bytes that begin a UTF-8 character).
         num_bytes: UTF-8 bytes of those tokens.
     """
@@ -38,7 +37,7 @@ class SplitLoss:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss): between how many equally likely tokens the model is as unsure; inf where no float holds it."""
+        """exp(loss), the effective number of choices per token; inf on overflow."""
         return math.inf if self.loss > 709 else math.exp(self.loss)
 
     @property
@@ -56,7 +55,7 @@ class SplitLoss:
         return self.loss * self.num_targets / math.log(2)
 
     def plain(self) -> dict[str, float | int]:
-        """Everything, the derived numbers included, as plain data."""
+        """All numbers, including derived ones, as plain data."""
         return {
             "loss": self.loss,
             "perplexity": self.perplexity,
@@ -68,44 +67,44 @@ class SplitLoss:
         }
 
 
-def nothing() -> None:
-    """Do nothing."""
+def no_tick() -> None:
+    """The default progress callback: do nothing."""
 
 
 def evaluate_split(
     model: Transformer,
-    part: Split,
+    split: Split,
     tokenizer: Tokenizer,
     *,
     batch_tokens: int | None = None,
     masking: Masking | None = None,
-    tick: Callable[[], None] = nothing,
+    tick: Callable[[], None] = no_tick,
 ) -> SplitLoss:
-    """The model's loss on a part, in nats per token, over consecutive windows of its context length.
+    """The model's loss on a split, in nats per token, over consecutive windows of its context length.
 
         loss = -(1/n) Σ log p(target | the tokens before it in its window)
 
-    Every token but the first of a stretch is a target once; nothing is carried from one window to the next. Under a
-    prefix mask only targets the prefix has not shown count. Under a bidirectional mask every target has been shown:
-    all are scored, and the number says how well the model copies, not how well it predicts. Losses are summed in
-    float64; the model is run without dropout and left in the mode it was in.
+    Every token except the first of a segment is a target once; windows share no state. Under a prefix mask, targets
+    inside the prefix do not count. Under a bidirectional mask every target is visible: all are scored, and the loss
+    measures copying, not prediction. Losses are summed in float64; the model runs without dropout and returns to
+    its previous mode.
 
-    With blanks another loss is measured: the windows are the same, some of their inputs are hidden, and what stood
-    there is scored, each from all that its window shows. Which those are comes from a stream of seed 0, so it is the
-    same whenever and for whatever run it is measured. Such a loss is of another task: it is not to be compared with
-    one of next tokens, nor with n-gram lines.
+    With `masking` the loss is that of a masked language model: the windows are the same, some input tokens are replaced
+    by the mask token, and these positions are scored. The masked positions come from a stream of seed 0, so they are
+    the same for every run and at every step. This loss belongs to another task and cannot be compared with next-token
+    losses or n-gram baselines.
 
     Args:
-        model: whose loss it is.
-        part: the tokens of train, validation or test.
-        tokenizer: the model's, for the characters and bytes of each token.
-        batch_tokens: tokens computed side by side; changes speed and memory, not the result. Left out: 4,096 on a CPU,
-            whose caches they fit, 16,384 elsewhere.
-        masking: how tokens are hidden, for a model that was trained to tell hidden ones.
-        tick: is called after each batch; what it raises ends the pass.
+        model: the model.
+        split: the tokens of train, validation or test.
+        tokenizer: the model's tokenizer, for the characters and bytes of each token.
+        batch_tokens: tokens per batch; affects speed and memory, not the result. Default: 4,096 on a CPU, to fit its
+            caches, 16,384 elsewhere.
+        masking: the masking of a masked language model; None for next-token prediction.
+        tick: called after each batch; an exception it raises ends the pass.
 
     Raises:
-        UsageError: a tokenizer that is not the model's, or a part in which nothing can be scored.
+        UsageError: the tokenizer is not the model's, or the split contains no target.
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
@@ -118,47 +117,47 @@ def evaluate_split(
         with torch.inference_mode():
             on_cpu = model.token_embedding.weight.device.type == "cpu"
             passing = _pass if masking is None else partial(_masked_pass, masking=masking)
-            nats, counts = passing(model, part, batch_tokens or (4096 if on_cpu else 16384), tick)
+            nats, counts = passing(model, split, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:
         model.train(training)
-    return _loss_of(nats, counts, part, model.config.context_length, tokenizer)
+    return _loss_of(nats, counts, split, model.config.context_length, tokenizer)
 
 
-def bits_per_nat(part: Split, context_length: int, tokenizer: Tokenizer) -> float:
-    """Bits per character of a model whose loss on the part is one nat per token: 1/ln 2 · tokens / characters.
+def bits_per_nat(split: Split, context_length: int, tokenizer: Tokenizer) -> float:
+    """Bits per character of a model whose loss on the split is one nat per token: 1/ln 2 · tokens / characters.
 
     Raises:
-        UsageError: a part in which nothing can be scored.
+        UsageError: the split contains no target.
     """
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for _, targets in windows(part, context_length, 256):
+    for _, targets in windows(split, context_length, 256):
         counts += np.bincount(targets.numpy().ravel(), minlength=tokenizer.vocab_size)
-    return _loss_of(float(counts.sum()), counts, part, context_length, tokenizer).bits_per_character
+    return _loss_of(float(counts.sum()), counts, split, context_length, tokenizer).bits_per_character
 
 
 def _loss_of(
-    nats: float, counts: Int[np.ndarray, " vocab"], part: Split, context_length: int, tokenizer: Tokenizer
+    nats: float, counts: Int[np.ndarray, " vocab"], split: Split, context_length: int, tokenizer: Tokenizer
 ) -> SplitLoss:
-    """The sum of the targets' losses as a loss, from how often each token was a target."""
+    """The loss from the summed loss in nats and the number of times each token was a target."""
     characters, size = token_sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets or not num_characters:
         raise UsageError(
-            f"nothing to score: the part's {len(part.tokens)} tokens hold no target for a model that sees "
-            f"{context_length} at once; use a longer text"
+            f"nothing to score: the split's {len(split.tokens)} tokens contain no target for a context of "
+            f"{context_length}; use a longer text"
         )
     return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
 
 
 def _pass(
-    model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None]
+    model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None]
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
-    """The sum of all targets' losses, and how often each token was a target."""
+    """The summed loss of all targets, and the number of times each token was a target."""
     first = first_target(model.mask)
     context_length = model.config.context_length
     device = model.token_embedding.weight.device
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    for inputs, targets in windows(part, context_length, max(1, batch_tokens // context_length)):
+    for inputs, targets in windows(split, context_length, max(1, batch_tokens // context_length)):
         scored = targets[:, first:]
         if scored.numel():
             nats += _nats(model(inputs.to(device))[:, first:], scored.to(device))
@@ -168,13 +167,13 @@ def _pass(
 
 
 def _masked_pass(
-    model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None], *, masking: Masking
+    model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None], *, masking: Masking
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
-    """The sum of all hidden tokens' losses, and how often each token was hidden."""
+    """The summed loss of all masked tokens, and the number of times each token was masked."""
     context_length, device = model.config.context_length, model.token_embedding.weight.device
     stream = numpy_stream(0, "blanks", "evaluation")
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    for tokens, _ in windows(part, context_length, max(1, batch_tokens // context_length)):
+    for tokens, _ in windows(split, context_length, max(1, batch_tokens // context_length)):
         inputs, hidden = masking.hide(tokens, stream)
         scored = tokens[hidden][None, :]
         nats += _nats(model(inputs.to(device))[hidden.to(device)][None, :], scored.to(device))
@@ -184,7 +183,7 @@ def _masked_pass(
 
 
 def _nats(logits: Tensor, targets: Tensor) -> float:
-    """The summed cross-entropy of [batch, time, vocab] logits, added up in float64."""
+    """The cross-entropy of [batch, time, vocab] logits, summed in float64."""
     each = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
     return float(each.cpu().double().sum())
 

@@ -1,4 +1,4 @@
-"""Blanks: some tokens of a window are hidden, and a model that sees both sides says what stood there."""
+"""Masking for masked language models: replace some tokens of a window by the mask token."""
 
 from dataclasses import dataclass
 
@@ -13,29 +13,30 @@ from vitral.data.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Masking:
-    """How tokens are hidden (Devlin et al. 2019, section 3.1, simplified).
+    """Masking of a window (Devlin et al. 2019, section 3.1, simplified).
 
-    There, of the tokens chosen, 80 % become the blank, 10 % another token and 10 % stay; here all become the blank.
-    There, each position is chosen by itself; here every window has the same number of blanks, at least one.
+    BERT replaces 80 % of the chosen tokens by the mask token and 10 % by another token, and keeps 10 %; here all become
+    the mask token. BERT chooses each position independently; here every window has the same number of masked positions,
+    at least one.
 
     Attributes:
-        rate: share of a window's tokens that are hidden.
-        token: the id that stands for a blank; no text has it.
+        rate: share of masked positions in a window.
+        token: id of the mask token, which no text contains.
     """
 
     rate: float
     token: int
 
     def count(self, time: int) -> int:
-        """Blanks in a window of `time` tokens: rate · time to the nearest whole number, at least 1."""
+        """Number of masked positions in a window of `time` tokens: rate · time, rounded, at least 1."""
         return max(1, round(self.rate * time))
 
     def hide(
         self, tokens: Int[Tensor, "batch time"], stream: np.random.Generator
     ) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
-        """The windows with their blanks, and where those are; every choice of positions equally likely.
+        """The masked windows, and their masked positions; every choice of positions is equally likely.
 
-        A window takes `time` numbers of the stream, so windows given one after the other get what they get together.
+        A window consumes `time` numbers of the stream, so the result does not depend on how windows are batched.
         """
         drawn = stream.random(tuple(tokens.shape))
         chosen = np.zeros(drawn.shape, dtype=np.bool_)
@@ -46,14 +47,14 @@ class Masking:
 
 
 def mask_token(tokenizer: Tokenizer) -> int:
-    """The id that stands for a blank: the first that stands for no text.
+    """The mask token of a tokenizer: its first special token.
 
     Raises:
-        UsageError: every id of this tokenizer stands for some text.
+        UsageError: the tokenizer has no special token.
     """
     if not tokenizer.specials:
         raise UsageError(
-            f'training.objective: "masked" needs a token that stands for no text, and the {tokenizer.name} tokenizer '
-            'has none; use corpus.tokenizer = "char"'
+            f'training.objective: "masked" needs a mask token, and the {tokenizer.name} tokenizer has no '
+            'special token; use corpus.tokenizer = "char"'
         )
     return tokenizer.specials[0]

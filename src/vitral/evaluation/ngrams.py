@@ -1,11 +1,11 @@
-"""The n-gram lines: what counting alone would reach on a text, to hold a model's loss against.
+"""N-gram baselines: losses of n-gram models on a text, for comparison with a model's loss.
 
 Witten-Bell interpolation (Witten & Bell 1991, method C; Chen & Goodman 1998, §2.4):
 
     p_n(w | h) = (c(h w) + T(h) p_{n-1}(w | h')) / (c(h) + T(h))
 
-h: the n - 1 tokens before w; h': h without its first; c: how often in the training part (c(h): followed by a token);
-T(h): how many different tokens follow h. After an h that was never seen p_n = p_{n-1}; p_0 = 1 / vocab.
+h: the n - 1 tokens before w; h': h without its first token; c: count in the training split (c(h): followed by a token);
+T(h): number of distinct tokens after h. For an unseen h, p_n = p_{n-1}; p_0 = 1 / vocab.
 """
 
 import math
@@ -17,29 +17,29 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
-from vitral.data.store import Split, thinned
-from vitral.evaluation.losses import nothing
+from vitral.data.batches import Split, thinned
+from vitral.evaluation.losses import no_tick
 
 TABLE = 2**24
-"""So many possible n-grams are counted in a table, more by sorting: both give the same, the table sooner."""
+"""Up to this many possible n-grams are counted in a table, which is faster than sorting with equal results."""
 
 LONG = 2**25
-"""More tokens are not counted: counting takes some hundred bytes a token."""
+"""Above this number of tokens only a sample is counted: counting takes about a hundred bytes per token."""
 COUNTED = 2**20
-"""Tokens of each part that are counted, and scored, then, evenly spread over it."""
+"""Size of that sample: evenly spaced tokens of each split."""
 
 _NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 
 
 @dataclass(frozen=True)
 class NgramBaselines:
-    """What n-grams counted on the training part reach on the test part.
+    """Losses on the test split of n-gram models counted on the training split.
 
     Attributes:
         orders: order -> nats per token.
-        test_bigram_entropy: the entropy of a test token given the one before it, by the test part's own counts, in
-            nats: a floor for every model that sees only the last token.
-        counted: tokens of the training part that were counted, where that is not all of it.
+        test_bigram_entropy: the entropy of a test token given the previous one, by the test split's own counts, in
+            nats: a lower bound for every model that sees only the last token.
+        counted: number of counted training tokens; None if all were counted.
     """
 
     orders: dict[int, float]
@@ -47,7 +47,7 @@ class NgramBaselines:
     counted: int | None = None
 
     def plain(self) -> dict[str, Any]:
-        """As plain data; `from_plain(lines.plain()) == lines`."""
+        """As plain data; `from_plain(baselines.plain()) == baselines`."""
         return {
             "orders": {str(order): loss for order, loss in self.orders.items()},
             "test_bigram_entropy": self.test_bigram_entropy,
@@ -56,30 +56,30 @@ class NgramBaselines:
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> "NgramBaselines":
-        """Back from plain data.
+        """The baselines from plain data.
 
         Raises:
-            UsageError: it is not what `plain` gives.
+            UsageError: the data is malformed.
         """
         try:
             orders = {int(order): float(loss) for order, loss in plain["orders"].items()}
             counted = None if plain.get("counted") is None else int(plain["counted"])
             return NgramBaselines(orders, float(plain["test_bigram_entropy"]), counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"n-gram lines: malformed ({type(error).__name__}: {error})") from None
+            raise UsageError(f"n-gram baselines: malformed ({type(error).__name__}: {error})") from None
 
 
 def ngram_baselines(
-    train: Split, test: Split, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = nothing
+    train: Split, test: Split, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = no_tick
 ) -> NgramBaselines:
-    """Count on the training part, score the test part, at orders 1 to `orders`.
+    """Count n-grams on the training split and score the test split, at orders 1 to `orders`.
 
-    As for a model, the first token of a stretch is context and not scored, and no context reaches over the beginning
-    of a stretch: there it is shorter. Of parts that together have more than LONG tokens, COUNTED each are
-    taken: counted on less, the lines lie higher than they might.
+    As for a model, the first token of a segment is context and not scored, and contexts do not extend beyond the start
+    of a segment. If both splits together have more than LONG tokens, COUNTED tokens of each are used, which makes the
+    baselines weaker.
 
     Raises:
-        UsageError: no orders, a test part without a token to score, or a token outside the vocabulary.
+        UsageError: there are no orders, no token to score, or a token is outside the vocabulary.
     """
     counted = None
     if len(train.tokens) + len(test.tokens) > LONG:
@@ -91,21 +91,21 @@ def ngram_baselines(
 
 
 class WittenBell:
-    """Witten-Bell n-grams of a part.
+    """Witten-Bell n-gram model of a split.
 
-    A context is an integer: its place among the different contexts of its length that occur, so that context and next
-    token together are one integer again (place · vocab + token) and counting is sorting.
+    A context is an integer: its index among the distinct contexts of its length. Context and next token are again one
+    integer (index · vocab + token), so counting is sorting.
 
     Attributes:
-        vocab_size: tokens of the vocabulary.
-        num_orders: the longest n-gram.
+        vocab_size: number of tokens in the vocabulary.
+        num_orders: the highest order.
     """
 
-    def __init__(self, train: Split, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = nothing) -> None:
+    def __init__(self, train: Split, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = no_tick) -> None:
         """Count all n-grams of orders 1 to `num_orders`.
 
         Raises:
-            UsageError: fewer than one order, or a token outside the vocabulary.
+            UsageError: `num_orders` is below 1, or a token is outside the vocabulary.
         """
         if num_orders < 1:
             raise UsageError(f"n-grams: orders must be at least 1, not {num_orders}")
@@ -119,16 +119,16 @@ class WittenBell:
             contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
             tick()
 
-    def nats(self, part: Split) -> Float[np.ndarray, "orders targets"]:
-        """-log p of every token but the first of each stretch, one row per order.
+    def nats(self, split: Split) -> Float[np.ndarray, "orders targets"]:
+        """-log p of every token except the first of each segment, one row per order.
 
         Raises:
-            UsageError: no such token, or one outside the vocabulary.
+            UsageError: there is no such token, or a token is outside the vocabulary.
         """
-        tokens, depths = _laid_out(part, self.vocab_size)
+        tokens, depths = _laid_out(split, self.vocab_size)
         targets = depths > 0
         if not targets.any():
-            raise UsageError(f"n-grams: nothing to score, the part's {len(tokens)} tokens hold no second one")
+            raise UsageError(f"n-grams: nothing to score: none of the split's {len(tokens)} tokens has a predecessor")
         rows = np.empty((self.num_orders, int(targets.sum())))
         probabilities = np.full(len(tokens), 1 / self.vocab_size)
         contexts = np.zeros_like(tokens)
@@ -139,24 +139,24 @@ class WittenBell:
         return rows
 
 
-def bigram_entropy(part: Split, vocab_size: int) -> float:
-    """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the part's own pairs of neighbours, in nats (Shannon 1951, eq. 1).
+def bigram_entropy(split: Split, vocab_size: int) -> float:
+    """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the split's pairs of adjacent tokens, in nats (Shannon 1951, eq. 1).
 
     Raises:
-        UsageError: a part without a pair, or a token outside the vocabulary.
+        UsageError: the split contains no pair, or a token is outside the vocabulary.
     """
-    tokens, depths = _laid_out(part, vocab_size)
+    tokens, depths = _laid_out(split, vocab_size)
     ones, places = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
     counts, _ = _count(_as_contexts(places, depths), tokens, len(ones.keys), vocab_size)
     total = counts.counts.sum()
     if not total:
-        raise UsageError(f"bigram entropy: the part's {len(tokens)} tokens hold no pair of neighbours")
+        raise UsageError(f"bigram entropy: the split's {len(tokens)} tokens contain no adjacent pair")
     shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
     return float(-(counts.counts * np.log(shares)).sum() / total)
 
 
 def baseline_name(order: int) -> str:
-    """What the field calls an n-gram of this order.
+    """The usual name of an n-gram of this order.
 
     >>> [baseline_name(order) for order in (1, 2, 3, 4)]
     ['unigram', 'bigram', 'trigram', '4-gram']
@@ -164,22 +164,22 @@ def baseline_name(order: int) -> str:
     return _NAMES.get(order, f"{order}-gram")
 
 
-def standing(loss: float, lines: NgramBaselines) -> str:
-    """Where a loss stands among the lines, to follow "the loss is …".
+def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
+    """The rank of a loss among the n-gram baselines, to follow "the loss is …".
 
-    Lines are taken by height, since on a small text a longer n-gram can do worse than a shorter one.
+    Baselines are sorted by loss, since on a small text a longer n-gram can be worse than a shorter one.
 
-    >>> standing(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
+    >>> rank_among_baselines(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
     'between the bigram and the trigram'
 
     Raises:
-        UsageError: a loss that is not a number.
+        UsageError: the loss is NaN.
     """
     if math.isnan(loss):
-        raise UsageError("standing: the loss is not a number")
-    by_height = sorted(lines.orders, key=lambda order: (-lines.orders[order], order))
-    above = [order for order in by_height if lines.orders[order] > loss]
-    below = [order for order in by_height if lines.orders[order] <= loss]
+        raise UsageError("n-gram baselines: the loss is not a number")
+    by_loss = sorted(baselines.orders, key=lambda order: (-baselines.orders[order], order))
+    above = [order for order in by_loss if baselines.orders[order] > loss]
+    below = [order for order in by_loss if baselines.orders[order] <= loss]
     if not above:
         return f"above the {baseline_name(below[0])} line"
     if not below:
@@ -192,8 +192,8 @@ class _Counts:
     """The counts of one order.
 
     Attributes:
-        keys: the different n-grams, as context · vocab + token, sorted; an n-gram's place here is its number.
-        counts: how often each occurs.
+        keys: the distinct n-grams as context · vocab + token, sorted; an n-gram's index here is its number.
+        counts: occurrences of each.
         context_counts: c(h) of every context.
         context_kinds: T(h) of every context.
     """
@@ -210,9 +210,9 @@ class _Counts:
         lower: Float[np.ndarray, " time"],
         vocab_size: int,
     ) -> tuple[Float[np.ndarray, " time"], Int[np.ndarray, " time"]]:
-        """p_n of each token from p_{n-1}; and the number of each n-gram, -1 where it was never seen.
+        """p_n of each token from p_{n-1}; and the number of each n-gram, -1 if unseen.
 
-        Contexts are -1 where there is none, or none that was seen: there p_n = p_{n-1}.
+        A missing or unseen context is -1; there p_n = p_{n-1}.
         """
         probabilities, grams = lower.copy(), np.full(len(tokens), -1)
         known = np.flatnonzero(contexts >= 0)
@@ -232,9 +232,9 @@ class _Counts:
 def _count(
     contexts: Int[np.ndarray, " time"], tokens: Int[np.ndarray, " time"], num_contexts: int, vocab_size: int
 ) -> tuple[_Counts, Int[np.ndarray, " time"]]:
-    """Count every (context, token), and number them; context -1 is no context, and its n-gram -1."""
+    """Count and number every (context, token); context -1 means none, and its n-gram is -1."""
     there = contexts >= 0
-    # Contexts number at most the tokens of a part, so context · vocab + token stays far inside 63 bits.
+    # Contexts number at most the tokens of a split, so context · vocab + token stays far inside 63 bits.
     keys, places, counts = _distinct(contexts[there] * vocab_size + tokens[there], num_contexts * vocab_size)
     holders = keys // vocab_size
     context_kinds = np.bincount(holders, minlength=num_contexts)
@@ -247,7 +247,7 @@ def _count(
 def _distinct(
     keys: Int[np.ndarray, " time"], size: int
 ) -> tuple[Int[np.ndarray, " grams"], Int[np.ndarray, " time"], Int[np.ndarray, " grams"]]:
-    """The different keys, all below `size`, in order; the place of each key among them; how often each occurs."""
+    """The distinct keys, all below `size`, sorted; the index of each key among them; the occurrences of each."""
     if size > TABLE:
         return np.unique(keys, return_inverse=True, return_counts=True)
     table = np.bincount(keys, minlength=size)
@@ -258,22 +258,22 @@ def _distinct(
 
 
 def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time"]) -> Int[np.ndarray, " time"]:
-    """The n-gram that ends before each token; -1 where it is none, or the token's stretch has nothing before it."""
+    """The n-gram that ends before each token; -1 for an unseen n-gram or at the start of a segment."""
     contexts = np.full_like(grams, -1)
     contexts[1:] = grams[:-1]
     contexts[depths == 0] = -1
     return contexts
 
 
-def _laid_out(part: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
-    """The tokens of all stretches, one after another, and how many of its stretch stand before each.
+def _laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
+    """The concatenated tokens of all segments, and the number of tokens before each in its segment.
 
     Raises:
-        UsageError: a token outside the vocabulary.
+        UsageError: a token is outside the vocabulary.
     """
-    lengths = part.segments[:, 1] - part.segments[:, 0]
-    pieces = [part.tokens[begin:end] for begin, end in part.segments]
-    tokens = np.concatenate([*pieces, np.empty(0, dtype=part.tokens.dtype)]).astype(np.int64)
+    lengths = split.segments[:, 1] - split.segments[:, 0]
+    pieces = [split.tokens[begin:end] for begin, end in split.segments]
+    tokens = np.concatenate([*pieces, np.empty(0, dtype=split.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:
         raise UsageError(f"n-grams: token {tokens.max()} is outside the vocabulary of {vocab_size}")
     beginnings = np.cumsum(lengths) - lengths

@@ -11,7 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.explain.choices import Counted, Total
 from vitral.explain.schema import LARGEST
 from vitral.explain.sheet import Quantity, Sheet, computed
-from vitral.model import ModelConfig, Row, parameter_table
+from vitral.model import ModelConfig, ParameterRow, parameter_table
 
 FindModel = Callable[[str], ModelConfig]
 """Gives the model of a preset by its name."""
@@ -126,11 +126,11 @@ def _of_model(
     return shapes, float(sum(row.count for name, row in table.items() if name not in named))
 
 
-def _find(name: str, table: Mapping[str, Row], count: Any) -> Row | None:
+def _find(name: str, table: Mapping[str, ParameterRow], count: Any) -> ParameterRow | None:
     """The model's row that is meant; where a name may mean two, the one that is as large as claimed."""
     if name in table:
         return table[name]
-    candidates: list[Row] = []
+    candidates: list[ParameterRow] = []
     for pattern, targets in _ALIASES:
         match = re.fullmatch(pattern, name)
         if match:

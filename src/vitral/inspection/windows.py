@@ -7,8 +7,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data import Split
-from vitral.data.batches import too_short
-from vitral.data.store import thinned
+from vitral.data.batches import thinned, too_short
 
 
 def window_starts(split: Split, span: int, most: int | None, *, stride: int) -> Int[np.ndarray, " windows"]:

@@ -21,8 +21,9 @@ from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, step_name
 from vitral.runs.environment import describe_environment
 from vitral.runs.loading import memory_bytes, needed_shapes
 from vitral.training import RunConfig, silent
-from vitral.training.loop import chain_from_anchor, loss_of
+from vitral.training.loop import loss_of
 from vitral.training.train import restored
+from vitral.training.trainer import chain_from_anchor
 
 Mark = Literal["ok", "wrong", "unknown"]
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
@@ -197,7 +198,7 @@ def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], event
         torch.set_num_threads(int(recorded["threads"]))
         dataset = prepare(config.corpus, tokenizer=tokenizer_from_plain(folder.document("tokenizer")))
         trainer = restored(folder, config, dataset, start, silent)
-        if chain_from_anchor(trainer) != trainer.progress.chain:
+        if chain_from_anchor(trainer) != trainer.state.chain:
             return HealthCheck("wrong", what, f"the batches up to step {start.step} differ from those of the training")
         with torch.no_grad():
             found = sum(

@@ -25,11 +25,11 @@ from vitral.evaluation import (
     longest_copy,
     ngram_baselines,
     novel_share,
-    standing,
+    rank_among_baselines,
     training_text,
 )
 from vitral.explain import View, Walkthrough, walk_run
-from vitral.model import Row, parameter_table
+from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
 from vitral.training import TrainingConfig
@@ -104,7 +104,7 @@ class Measures:
         """The test loss compared with the n-gram baselines, as a phrase."""
         if self.is_masked_lm:
             return "on masked positions, with context on both sides: n-gram baselines do not apply"
-        return standing(self.splits["test"].loss, self.baselines)
+        return rank_among_baselines(self.splits["test"].loss, self.baselines)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -336,7 +336,7 @@ class Run:
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, text, view, self.path.name)
 
-    def parameters(self) -> list[Row]:
+    def parameters(self) -> list[ParameterRow]:
         """Every learned tensor with its formula and count."""
         return parameter_table(self.model.config, self.model.vocab_size)
 

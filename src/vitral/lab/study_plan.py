@@ -18,7 +18,7 @@ from vitral.studies.design import BUDGETS, BudgetName, ResolvedArm, resolve
 from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
 from vitral.training import Callback, RunConfig, silent
-from vitral.training.plans import Plan, seconds_per_step
+from vitral.training.plans import ExecutionPlan, seconds_per_step
 from vitral.training.train import build_model
 
 CHARACTERS = 102
@@ -59,7 +59,7 @@ def plan_study(
     overrides: Sequence[Mapping[str, Any]] = (),
     out: Path | None = None,
 ) -> StudyPlan:
-    """Plan a study.
+    """ExecutionPlan a study.
 
     Args:
         name: a study's name or a `.toml` file.
@@ -144,7 +144,7 @@ def study_costs() -> list[StudyCost]:
     FLOPs per second, and probes to scale from the machine on which they were timed.
     """
     base = configure("study")
-    speed = _flops_per_step(base) / seconds_per_step(base, _model, Plan(base.training.dtype, compile=False))
+    speed = _flops_per_step(base) / seconds_per_step(base, _model, ExecutionPlan(base.training.dtype, compile=False))
     return [_cost(study_named(name), budget, speed) for name in study_names() for budget in study_named(name).budgets]
 
 

@@ -1,8 +1,8 @@
-"""The model: configuration, embeddings, blocks, head, cache, counts."""
+"""The Transformer: configuration, embeddings, blocks, head, cache, parameter counts."""
 
 from vitral.model.cache import KVCache
 from vitral.model.config import AttentionConfig, ModelConfig
-from vitral.model.counts import Cost, Row, cost, count_parameters, parameter_table
+from vitral.model.counts import Cost, ParameterRow, cost, count_parameters, parameter_table
 from vitral.model.transformer import Transformer, first_target, next_token_loss
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Cost",
     "KVCache",
     "ModelConfig",
-    "Row",
+    "ParameterRow",
     "Transformer",
     "cost",
     "count_parameters",

@@ -15,11 +15,11 @@ from vitral.model.norms import WIRINGS, build_norm, with_residual, without_resid
 class Block(nn.Module):
     """Attention and feed-forward, each with its norm, wired pre or post, with or without residual.
 
-    A part that the configuration leaves out takes its norm with it.
+    Omitting a sublayer also omits its norm.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Make the parts that `config` asks for."""
+        """Build the configured sublayers."""
         super().__init__()
         self.wire = WIRINGS[config.norm]
         self.combine = with_residual if config.residual else without_residual
@@ -39,20 +39,20 @@ class Block(nn.Module):
         past: Past | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The stream after this block; arguments as `MultiHeadAttention.forward`."""
+        """The residual stream after this block; arguments as in `MultiHeadAttention.forward`."""
         x = tap("resid_pre", x)
         if self.attn is not None and self.attn_norm is not None:
             attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
             x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine)
         x = tap("resid_mid", x)
         if self.mlp is not None and self.mlp_norm is not None:
-            think = partial(self.mlp, tap=tap.within("mlp"))
-            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(think(y)), self.combine)
+            feed_forward = partial(self.mlp, tap=tap.within("mlp"))
+            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(feed_forward(y)), self.combine)
         return tap("resid_post", x)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
-    """The attention that `config.attention` describes; None where it is left out."""
+    """The configured attention; None for "none"."""
     if config.attention == "none":
         return None
     return MultiHeadAttention(
@@ -67,7 +67,7 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
 
 
 def _norm_of(config: ModelConfig) -> nn.Module:
-    """The block's norm, or nothing in its place."""
+    """The configured norm, or the identity."""
     if config.norm == "none":
         return nn.Identity()
     return build_norm(config.norm_type, config.d_model, bias=config.bias)

@@ -1,4 +1,4 @@
-"""The key-value cache: what earlier tokens gave, kept so that each new token costs one step."""
+"""The key-value cache: stored keys and values of earlier tokens, so that each new token costs one step."""
 
 import torch
 from jaxtyping import Int
@@ -9,17 +9,17 @@ from vitral.model.config import ModelConfig
 
 
 class KVCache:
-    """Keys and values of every layer for the tokens so far, in tensors made once.
+    """Keys and values of every layer for the tokens so far, in preallocated tensors.
 
     Attributes:
-        length: tokens held.
-        capacity: tokens there is room for.
+        length: number of stored tokens.
+        capacity: maximum number of tokens.
     """
 
     def __init__(
         self, config: ModelConfig, batch: int, capacity: int, *, dtype: torch.dtype, device: torch.device
     ) -> None:
-        """Make room for `capacity` tokens of `batch` sequences."""
+        """Allocate room for `capacity` tokens of `batch` sequences."""
         layers = 0 if config.attention == "none" else config.num_layers
         shape = (batch, config.kv_heads, capacity, config.d_head)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
@@ -27,10 +27,10 @@ class KVCache:
         self.length, self.capacity = 0, capacity
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write one layer's new keys and values behind the old ones; gives all of them.
+        """Append one layer's new keys and values; return all of them.
 
         Args:
-            layer: which block.
+            layer: index of the block.
             k: new keys, [batch, kv_heads, time, d_head].
             v: new values, the same shape.
         """
@@ -40,27 +40,27 @@ class KVCache:
         return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
 
     def reserve(self, batch: int, time: int) -> None:
-        """Refuse `time` more tokens of `batch` sequences if there is no room.
+        """Check that there is room for `time` more tokens of `batch` sequences.
 
         Raises:
-            UsageError: naming capacity and need.
+            UsageError: there is no room; names capacity and need.
         """
         if self.keys and len(self.keys[0]) != batch:
-            raise UsageError(f"cache: made for {len(self.keys[0])} sequences side by side, given {batch}")
+            raise UsageError(f"cache: allocated for {len(self.keys[0])} sequences, given {batch}")
         if self.length + time > self.capacity:
             raise UsageError(
                 f"cache: room for {self.capacity} tokens, {self.length + time} needed; restart it with clear()"
             )
 
     def advance(self, time: int) -> None:
-        """Count `time` tokens as held, once every layer has written them."""
+        """Add `time` to the length, once every layer has stored those tokens."""
         self.length += time
 
     def clear(self) -> None:
-        """Forget all tokens; the tensors stay."""
+        """Remove all tokens; the tensors stay allocated."""
         self.length = 0
 
     def select(self, rows: Int[Tensor, " batch"]) -> None:
-        """Reorder, repeat or drop sequences: row i becomes what row rows[i] was."""
+        """Reorder, repeat or drop sequences: the new row i is the old row rows[i]."""
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]

@@ -1,4 +1,4 @@
-"""The configuration of a model: which parts, how wide, how many."""
+"""The configuration of a model."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class AttentionConfig(Config):
-    """How attention looks and weighs.
+    """Mask and scale of attention.
 
     Attributes:
         mask: "causal", "bidirectional", {name = "prefix", length = n} or {name = "window", size = n}.
@@ -26,15 +26,15 @@ class AttentionConfig(Config):
 
 
 class DropoutConfig(Config):
-    """Shares of numbers set to zero while training (Srivastava et al. 2014), place by place.
+    """Dropout rates during training (Srivastava et al. 2014).
 
-    A bare number stands for all four places, as in GPT-2.
+    A bare number sets all four rates, as in GPT-2.
 
     Attributes:
-        embedding: of the embeddings' sum.
-        weights: of the attention weights.
-        attention: of attention's output, before it joins the stream.
-        feed_forward: of the feed-forward's output, before it joins the stream.
+        embedding: for the sum of the embeddings.
+        weights: for the attention weights.
+        attention: for the output of attention, before it is added to the residual stream.
+        feed_forward: for the output of the feed-forward, before it is added to the residual stream.
     """
 
     embedding: Rate = 0.0
@@ -44,28 +44,28 @@ class DropoutConfig(Config):
 
 
 def _everywhere(rate: Any) -> Any:
-    """A bare rate stands for every place."""
+    """A bare rate applies to every place."""
     if isinstance(rate, int | float) and not isinstance(rate, bool):
         return dict.fromkeys(DropoutConfig.model_fields, rate)
     return rate
 
 
 class ModelConfig(Config):
-    """A decoder-only Transformer, part by part.
+    """A decoder-only Transformer.
 
     Attributes:
-        context_length: tokens the model sees at once.
+        context_length: maximum number of tokens in the model's input.
         d_model: width of the residual stream.
         num_layers: number of blocks.
         num_heads: query heads; they must divide d_model.
-        num_kv_heads: key-value heads; they must divide num_heads. Left out: as many as num_heads.
-        d_ff: width of the feed-forward's hidden layer. Left out: 4 d_model, or 8/3 d_model for swiglu.
+        num_kv_heads: key-value heads; they must divide num_heads. Default: num_heads.
+        d_ff: width of the feed-forward's hidden layer. Default: 4 d_model, or 8/3 d_model for swiglu.
         norm: "pre" (with a final norm), "post", or "none".
         norm_type: "layernorm" or "rmsnorm".
         positions: "learned", "sinusoidal", "rotary", "alibi", "relative" or "none".
-        attention: its mask and scale, or "none": the blocks are left without attention.
-        feed_forward: its activation, "gelu", "relu", "squared_relu" or "swiglu", or "none".
-        residual: whether each part's output is added to its input, or replaces it.
+        attention: its mask and scale, or "none" for blocks without attention.
+        feed_forward: the activation, "gelu", "relu", "squared_relu" or "swiglu", or "none".
+        residual: whether a sublayer's output is added to its input or replaces it.
         tie_head: whether the head's matrix is the token embedding's.
         bias: whether projections and norms have biases. The head never has one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
@@ -90,15 +90,15 @@ class ModelConfig(Config):
     initialisation: Literal["gpt2", "wide", "pytorch"] = "gpt2"
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> "ModelConfig":
+    def _heads_fit(self) -> "ModelConfig":
         check_heads(self.d_model, self.num_heads, self.kv_heads)
         if self.positions == "rotary" and self.d_head % 2:
-            raise ValueError(f"positions: rotary turns pairs, so d_model / num_heads = {self.d_head} must be even")
+            raise ValueError(f"positions: rotary rotates pairs, so d_model / num_heads = {self.d_head} must be even")
         return self
 
     @property
     def kv_heads(self) -> int:
-        """Key-value heads, as many as query heads unless said otherwise."""
+        """Number of key-value heads; by default the number of query heads."""
         return self.num_kv_heads or self.num_heads
 
     @property
@@ -108,5 +108,5 @@ class ModelConfig(Config):
 
     @property
     def hidden_width(self) -> int:
-        """d_ff, or what it is when left out: 4 d_model; 8/3 d_model for swiglu, which has a third matrix."""
+        """d_ff, or its default: 4 d_model; 8/3 d_model for swiglu, which has a third matrix."""
         return self.d_ff or (8 * self.d_model // 3 if self.feed_forward == "swiglu" else 4 * self.d_model)

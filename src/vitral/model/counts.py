@@ -1,4 +1,4 @@
-"""What a model costs before it is made: parameters, floating-point operations, bytes, each with its formula."""
+"""The cost of a model, computed from its configuration: parameters, floating-point operations, bytes."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ BYTES_FLOAT32 = 4
 
 
 @dataclass(frozen=True)
-class Row:
-    """One tensor (or one quantity) of a table of counts.
+class ParameterRow:
+    """One tensor of the parameter table.
 
     Attributes:
-        part: where it belongs.
+        part: the part of the model it belongs to.
         name: its name in the weights file.
-        shape: its axes' sizes.
+        shape: its shape.
         formula: the count as a formula in the names of the configuration.
-        count: the number.
+        count: the number of parameters.
     """
 
     part: str
@@ -31,14 +31,14 @@ class Cost:
     """Operations and bytes of a model.
 
     Attributes:
-        parameters: all learned numbers, a tied head counted once.
+        parameters: number of parameters, a tied head counted once.
         forward_flops: floating-point operations per token of a forward pass over a full context.
-        backward_flops: the same of a backward pass.
-        weight_bytes: the weights.
-        gradient_bytes: their gradients.
-        optimizer_bytes: AdamW's two averages.
-        activation_bytes: what a training step keeps for the backward pass, for one batch (an estimate).
-        cache_bytes: keys and values of one full context, one sequence.
+        backward_flops: the same for a backward pass.
+        weight_bytes: memory of the weights.
+        gradient_bytes: memory of their gradients.
+        optimizer_bytes: memory of AdamW's two averages.
+        activation_bytes: memory of the activations kept for the backward pass of one batch (an estimate).
+        cache_bytes: memory of keys and values of one sequence of full context length.
     """
 
     parameters: int
@@ -51,7 +51,7 @@ class Cost:
     cache_bytes: int
 
 
-def parameter_table(config: ModelConfig, vocab_size: int) -> list[Row]:
+def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
     """Every learned tensor, in the order of the computation, with its formula."""
     rows = [_row("embedding", "token_embedding.weight", (vocab_size, config.d_model), "vocab · d_model")]
     if config.positions == "learned":
@@ -72,16 +72,16 @@ def parameter_table(config: ModelConfig, vocab_size: int) -> list[Row]:
 
 
 def count_parameters(config: ModelConfig, vocab_size: int) -> int:
-    """All learned numbers of such a model, a tied head counted once."""
+    """Number of parameters, a tied head counted once."""
     return sum(row.count for row in parameter_table(config, vocab_size))
 
 
 def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
     """Operations per token and bytes, in float32.
 
-    A multiplication and an addition are two operations. Forward, per token: 2 for each number of each matrix it
-    is multiplied with (Kaplan et al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting,
-    the whole square being computed. Backward: twice the forward pass.
+    A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
+    al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting, since the full square is
+    computed. Backward: twice the forward pass.
     """
     parameters = count_parameters(config, vocab_size)
     matrices = sum(
@@ -109,9 +109,9 @@ def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
 def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
     """Numbers kept for the backward pass, per token.
 
-    Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward the stream, its norm, and the
-    hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
-    on attention weights, num_heads · context_length numbers twice. At the end: norm, logits and their softmax.
+    Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward keeps the stream, its norm, and
+    the hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
+    on attention weights, num_heads · context_length numbers twice. The end of the model: norm, logits and softmax.
     """
     d, dropout, block = config.d_model, config.dropout, 0
     if config.attention != "none":
@@ -123,7 +123,7 @@ def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
     return 2 * d + (d if dropout.embedding else 0) + config.num_layers * block + 2 * vocab_size
 
 
-def _attention_rows(config: ModelConfig, block: str) -> list[Row]:
+def _attention_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if config.attention == "none":
         return []
     d, d_kv = config.d_model, config.kv_heads * config.d_head
@@ -138,7 +138,7 @@ def _attention_rows(config: ModelConfig, block: str) -> list[Row]:
     return rows
 
 
-def _feed_forward_rows(config: ModelConfig, block: str) -> list[Row]:
+def _feed_forward_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if config.feed_forward == "none":
         return []
     d, d_ff = config.d_model, config.hidden_width
@@ -149,19 +149,21 @@ def _feed_forward_rows(config: ModelConfig, block: str) -> list[Row]:
     return rows + _linear_rows(config, "feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"))
 
 
-def _linear_rows(config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]) -> list[Row]:
+def _linear_rows(
+    config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]
+) -> list[ParameterRow]:
     rows = [_row(part, f"{name}.weight", shape, f"{axes[0]} · {axes[1]}")]
     return [*rows, _row(part, f"{name}.bias", shape[:1], axes[0])] if config.bias else rows
 
 
-def _norm_rows(config: ModelConfig, part: str, name: str) -> list[Row]:
+def _norm_rows(config: ModelConfig, part: str, name: str) -> list[ParameterRow]:
     rows = [_row(part, f"{name}.weight", (config.d_model,), "d_model")]
     has_bias = config.bias and config.norm_type == "layernorm"
     return [*rows, _row(part, f"{name}.bias", (config.d_model,), "d_model")] if has_bias else rows
 
 
-def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> Row:
+def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> ParameterRow:
     count = 1
     for size in shape:
         count *= size
-    return Row(part, name, shape, formula, count)
+    return ParameterRow(part, name, shape, formula, count)

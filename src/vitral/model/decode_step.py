@@ -1,8 +1,8 @@
-"""One more token at a time: the model's forward laid out flat for one position of a few rows.
+"""A fast forward pass for one new token of a few sequences.
 
-What a generated token costs is reading every weight once and calling some tens of operations. So the matrices are laid
-out anew for products with one row, and split so that all threads read them at once; the calls go straight to the
-operations, past the modules. Nothing else changes: `Narrow` equals `Transformer.forward` with the same cache, to
+The cost of a generated token is reading every weight once and calling a few dozen operations. `DecodeStep` therefore
+stores the matrices in a layout for products with one row, split so that all threads read them in parallel, and calls
+the operations directly instead of the modules. Its results equal `Transformer.forward` with the same cache, up to
 rounding.
 """
 
@@ -28,25 +28,25 @@ Vectors = Float[Tensor, "batch width"]
 Map = Callable[[Tensor], Tensor]
 
 MOST_ROWS = 4
-"""With more rows side by side the usual products are as good."""
+"""With more rows the modules' products are as fast."""
 SPLIT_FROM = 100_000
-"""Matrices of at least so many numbers are read by all threads; for smaller ones waking them takes longer."""
+"""Matrices with at least this many entries are read by all threads; for smaller ones, waking threads takes longer."""
 
 KNOWN = {
     *(Transformer, Block, MultiHeadAttention, FeedForward, SwiGLU, GivenScale, LearnedScale),
     *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Identity, nn.Dropout, nn.ModuleList),
     *(Positions, Learned, Sinusoidal, Rotary, ALiBi, Relative),
 }
-"""What a model is made of that `Narrow` knows; whatever else somebody has put in goes the usual way."""
+"""Modules supported by `DecodeStep`; a model with any other module uses its own forward pass."""
 
 
 def can_decode_step(model: Transformer, batch: int) -> bool:
-    """Whether `Narrow` knows this model's parts and is faster with so many rows."""
+    """Whether `DecodeStep` supports this model and is faster for this batch size."""
     attention = model.config.attention
     known = attention == "none" or (
         isinstance(attention.mask, Causal | Bidirectional | Prefix | Window) and attention.scale != "adaptive"
     )
-    # Whoever has replaced the forward pass, or hooked into it, is to see it.
+    # A replaced forward pass, or one with hooks, must be called.
     plain = type(model) is Transformer and all(
         type(module) in KNOWN
         and "forward" not in vars(module)
@@ -57,21 +57,21 @@ def can_decode_step(model: Transformer, batch: int) -> bool:
 
 
 class DecodeStep:
-    """A model ready to read single tokens; a change of its weights is not seen."""
+    """One-token forward pass of a model; later changes of the model's weights have no effect."""
 
     def __init__(self, model: Transformer) -> None:
-        """Lay the weights out (those of wide matrices a second time)."""
+        """Prepare the weights (tall matrices are copied)."""
         self._model = model
         self._blocks = [_block(model, layer, block) for layer, block in enumerate(model.blocks)]
         self._final_norm = _norm(model.final_norm)
         self._head = linear(model.head_weight, None)
 
     def __call__(self, tokens: Int[Tensor, " batch"], cache: KVCache) -> Float[Tensor, "batch vocab"]:
-        """The logits after one more token in each row, which the cache then holds.
+        """The logits after one more token per row; the token is added to the cache.
 
         Args:
             tokens: ids.
-            cache: of this model, with room; it holds what came before.
+            cache: a cache of this model with the earlier tokens and room for one more.
         """
         cache.reserve(len(tokens), 1)
         position = cache.length
@@ -86,19 +86,19 @@ class DecodeStep:
 
 
 def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor, KVCache], Tensor]:
-    """One block as a function of the stream [batch, d_model] and the cache."""
+    """One block as a function of the residual stream [batch, d_model] and the cache."""
     assert isinstance(block, Block)
     post, residual = model.config.norm == "post", model.config.residual
-    parts: list[tuple[Map, Callable[[Tensor, KVCache], Tensor]]] = []
+    sublayers: list[tuple[Map, Callable[[Tensor, KVCache], Tensor]]] = []
     if block.attn is not None and block.attn_norm is not None:
-        parts.append((_norm(block.attn_norm), _attention(model, layer, block.attn)))
+        sublayers.append((_norm(block.attn_norm), _attention(model, layer, block.attn)))
     if block.mlp is not None and block.mlp_norm is not None:
-        think = _feed_forward(block.mlp)
-        parts.append((_norm(block.mlp_norm), lambda x, _: think(x)))
+        feed_forward = _feed_forward(block.mlp)
+        sublayers.append((_norm(block.mlp_norm), lambda x, _: feed_forward(x)))
 
     def run(x: Tensor, cache: KVCache) -> Tensor:
-        for norm, part in parts:
-            output = part(x if post else norm(x), cache)
+        for norm, sublayer in sublayers:
+            output = sublayer(x if post else norm(x), cache)
             x = x + output if residual else output
             x = norm(x) if post else x
         return x
@@ -107,7 +107,7 @@ def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor
 
 
 def _attention(model: Transformer, layer: int, attention: MultiHeadAttention) -> Callable[[Tensor, KVCache], Tensor]:
-    """One layer's attention from the newest position to itself and all that the cache holds."""
+    """One layer's attention from the newest position to itself and all cached positions."""
     weight, offset = attention.in_proj.weight, attention.in_proj.bias
     factors = _factors(attention).to(weight)
     project = linear(weight * factors[:, None], None if offset is None else offset * factors)
@@ -124,7 +124,7 @@ def _attention(model: Transformer, layer: int, attention: MultiHeadAttention) ->
         q = y[:, :to_keys].reshape(heads, groups, width)
         k, v = y[:, to_keys:to_values].reshape(heads, width), y[:, to_values:].reshape(heads, width)
         if turns is not None:
-            q, k = _turned(q, turns[:, now]), _turned(k, turns[:, now])
+            q, k = _rotated(q, turns[:, now]), _rotated(k, turns[:, now])
         keys, values = (kept[layer].view(heads, -1, width) for kept in (cache.keys, cache.values))
         keys[:, now], values[:, now] = k, v
         first = 0 if reach is None else max(0, now + 1 - reach)
@@ -139,7 +139,7 @@ def _attention(model: Transformer, layer: int, attention: MultiHeadAttention) ->
 
 
 def _factors(attention: MultiHeadAttention) -> Float[Tensor, " width"]:
-    """What multiplies each row of `in_proj`: the scale for those of queries, which reaches the scores, else 1."""
+    """The factor of each row of `in_proj`: the scale for query rows (it carries over to the scores), else 1."""
     scale = attention.scale()
     named = {"none": 1.0, "sqrt": 1 / math.sqrt(attention.d_head), "linear": 1 / attention.d_head}
     factor = torch.as_tensor(named[scale] if isinstance(scale, str) else scale, dtype=torch.float64).detach()
@@ -148,8 +148,8 @@ def _factors(attention: MultiHeadAttention) -> Float[Tensor, " width"]:
     return factors
 
 
-def _turned(x: Float[Tensor, "*any d_head"], turn: Float[Tensor, "2 d_head"]) -> Tensor:
-    """As `Rotary.rotate`, for one position."""
+def _rotated(x: Float[Tensor, "*any d_head"], turn: Float[Tensor, "2 d_head"]) -> Tensor:
+    """`Rotary.rotate` for one position."""
     return torch.addcmul(x * turn[0], x.roll(x.shape[-1] // 2, dims=-1), turn[1])
 
 
@@ -163,7 +163,6 @@ def _feed_forward(part: FeedForward | SwiGLU) -> Map:
 
 
 def _norm(part: nn.Module) -> Map:
-    """A norm as a call of its operation."""
     if isinstance(part, nn.LayerNorm):
         return partial(_layer_norm, list(part.normalized_shape), part.weight, part.bias, part.eps)
     return part.forward
@@ -174,10 +173,10 @@ def _layer_norm(shape: list[int], weight: Tensor, bias: Tensor | None, eps: floa
 
 
 def linear(weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None) -> Map:
-    """The map x Wᵀ + b for one or a few rows x, with W laid out for that.
+    """The map x Wᵀ + b for one or a few rows x.
 
-    A product with one row reads W once. It does so fastest along the longer side of W; and only a batch of products is
-    shared between threads, so a large W is cut into as many as there are.
+    A product with one row reads W once, fastest along the longer side of W. Only batched products run on several
+    threads, so a large W is split into one matrix per thread.
     """
     rows, columns = weight.shape
     threads = torch.get_num_threads()

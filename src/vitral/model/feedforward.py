@@ -1,4 +1,4 @@
-"""The position-wise feed-forward: each position thinks for itself (Vaswani et al. 2017, §3.3)."""
+"""The position-wise feed-forward, applied to each position independently (Vaswani et al. 2017, §3.3)."""
 
 from collections.abc import Callable
 
@@ -26,14 +26,14 @@ class FeedForward(nn.Module):
     """down(φ(up(x))): two matrices with an activation between, d_model → d_ff → d_model."""
 
     def __init__(self, config: ModelConfig) -> None:
-        """Make the two projections."""
+        """Build the two projections."""
         super().__init__()
         self.activation = ACTIVATIONS[config.feed_forward]
         self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
         self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "batch time d_model"], tap: Tap = SILENT) -> Float[Tensor, "batch time d_model"]:
-        """Every position by itself; `tap` is shown `hidden` (after the activation) and `out`."""
+        """Apply to each position; `tap` receives `hidden` (after the activation) and `out`."""
         return tap("out", self.down(tap("hidden", self.activation(self.up(x)))))
 
 
@@ -41,19 +41,19 @@ class SwiGLU(nn.Module):
     """down(swish(gate(x)) · up(x)) (Shazeer 2020, eq. 6)."""
 
     def __init__(self, config: ModelConfig) -> None:
-        """Make the three projections."""
+        """Build the three projections."""
         super().__init__()
         self.gate = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
         self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
         self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "batch time d_model"], tap: Tap = SILENT) -> Float[Tensor, "batch time d_model"]:
-        """Every position by itself; `tap` is shown `hidden` (the gated product) and `out`."""
+        """Apply to each position; `tap` receives `hidden` (the gated product) and `out`."""
         return tap("out", self.down(tap("hidden", functional.silu(self.gate(x)) * self.up(x))))
 
 
 def build_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU | None:
-    """The feed-forward that `config.feed_forward` names; None where it is left out."""
+    """The configured feed-forward; None for "none"."""
     if config.feed_forward == "none":
         return None
     return SwiGLU(config) if config.feed_forward == "swiglu" else FeedForward(config)

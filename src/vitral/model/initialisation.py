@@ -1,14 +1,14 @@
-"""How a new model's numbers are drawn.
+"""Initialisation of a new model's parameters.
 
     gpt2     matrices and embeddings N(0, 0.02²); the matrices that write to the residual stream (`out_proj`, `down`)
              N(0, 0.02²/(2 num_layers)), so that its variance does not grow with depth (Radford et al. 2019, §2.3)
-    wide     as gpt2, but embeddings of tokens and positions N(0, 0.2²): with Muon or a high rate the first steps then
-             need not go into undoing small ones
-    pytorch  matrices uniform between ±1/√(their input width), embeddings N(0, 1): what `nn.Linear` and `nn.Embedding`
-             draw by themselves
+    wide     as gpt2, but token and position embeddings N(0, 0.2²), which saves the first steps of Muon or of a high
+             learning rate from having to enlarge them
+    pytorch  matrices uniform in ±1/√(input width), embeddings N(0, 1), the defaults of `nn.Linear` and
+             `nn.Embedding`
 
-In all, biases are zero, norms' gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws from
-a stream of its own, keyed by its name: two models that share a part share its initial numbers, whatever else they have.
+In all of them biases are zero, norm gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws
+from its own random stream, keyed by its name, so models that share a module also share its initial values.
 """
 
 import math
@@ -28,29 +28,29 @@ Draw = Callable[[str, torch.Size, int, torch.Generator], Tensor]
 
 
 def gpt2(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
-    """Initial numbers of the parameter `name` after GPT-2."""
+    """Initial values of the parameter `name` as in GPT-2."""
     std = GPT2_STD / math.sqrt(2 * max(num_layers, 1)) if name.endswith(WRITES_TO_STREAM) else GPT2_STD
     return torch.randn(shape, generator=stream) * std
 
 
 def wide(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
-    """Initial numbers of the parameter `name` after GPT-2, with wide embeddings."""
+    """Initial values of the parameter `name` as in GPT-2, with wide embeddings."""
     return gpt2(name, shape, num_layers, stream) * (WIDER if name in EMBEDDINGS else 1)
 
 
 def pytorch(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
-    """Initial numbers of the parameter `name` after PyTorch's own layers."""
+    """Initial values of the parameter `name` as in PyTorch's layers."""
     if name in EMBEDDINGS:
         return torch.randn(shape, generator=stream)
     return (2 * torch.rand(shape, generator=stream) - 1) / math.sqrt(shape[1])
 
 
 DRAWS: dict[str, Draw] = {"gpt2": gpt2, "wide": wide, "pytorch": pytorch}
-"""By `model.initialisation`."""
+"""Initialisations by value of `model.initialisation`."""
 
 
 def initialise(model: nn.Module, draw: Draw, *, num_layers: int, seed: int) -> None:
-    """Draw all matrices and embeddings (two-dimensional `.weight`s) anew, and set biases to zero."""
+    """Draw all matrices and embeddings (two-dimensional `.weight`s), and set biases to zero."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(".bias"):

@@ -1,4 +1,4 @@
-"""Normalisation of each position's vector, and where it stands in a block.
+"""Normalisation layers, and their placement in a block.
 
 LayerNorm  g · (x - mean(x)) / √(var(x) + ε) + b       Ba et al. 2016, eq. 4
 RMSNorm    g · x / √(mean(x²) + ε)                     Zhang & Sennrich 2019, eq. 4
@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 Stream = Float[Tensor, "batch time d_model"]
-Part = Callable[[Tensor], Tensor]
-Wiring = Callable[[Tensor, Part, Part, Callable[[Tensor, Tensor], Tensor]], Tensor]
+Sublayer = Callable[[Tensor], Tensor]
+Wiring = Callable[[Tensor, Sublayer, Sublayer, Callable[[Tensor, Tensor], Tensor]], Tensor]
 
 
 def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
@@ -24,25 +24,25 @@ def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
     return nn.LayerNorm(width, bias=bias)
 
 
-def pre_norm(x: Stream, norm: Part, part: Part, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
-    """The part reads the normalised stream; the stream itself stays as it is: x + f(norm(x))."""
-    return combine(x, part(norm(x)))
+def pre_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
+    """Normalise the input of the sublayer; the stream itself is not normalised: x + f(norm(x))."""
+    return combine(x, sublayer(norm(x)))
 
 
-def post_norm(x: Stream, norm: Part, part: Part, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
-    """The stream is normalised after each part: norm(x + f(x))."""
-    return norm(combine(x, part(x)))
+def post_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
+    """Normalise the stream after each sublayer: norm(x + f(x))."""
+    return norm(combine(x, sublayer(x)))
 
 
 def with_residual(x: Stream, output: Stream) -> Stream:
-    """The part's output is added to the stream."""
+    """Add the sublayer's output to the stream."""
     return torch.add(x, output)
 
 
 def without_residual(x: Stream, output: Stream) -> Stream:
-    """The part's output takes the stream's place."""
+    """Replace the stream by the sublayer's output."""
     return output
 
 
 WIRINGS: dict[str, Wiring] = {"pre": pre_norm, "post": post_norm, "none": pre_norm}
-"""By `model.norm`; "none" is pre-norm with a norm that does nothing."""
+"""Wirings by value of `model.norm`; "none" is pre-norm with the identity as norm."""

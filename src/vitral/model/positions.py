@@ -1,7 +1,7 @@
-"""Positions: how a model knows what comes before what.
+"""Position encodings.
 
-Each kind answers in one of three places and is silent in the others: a vector added to the token embeddings, a
-rotation of queries and keys, or a bias on the scaled scores.
+Each kind uses one of three places: a vector added to the token embeddings, a rotation of queries and keys, or a bias
+added to the scaled scores. The other two do nothing.
 """
 
 import torch
@@ -13,28 +13,28 @@ from vitral.model.config import ModelConfig
 
 
 class Positions(nn.Module):
-    """No positions at all, and the protocol of all kinds: three questions, each answered with "nothing" here."""
+    """No position encoding; also the base class of all kinds, whose methods do nothing."""
 
     def embed(self, start: int, time: int) -> Float[Tensor, "time d_model"] | None:
-        """What is added to the token embeddings at positions start … start + time - 1."""
+        """The vectors added to the token embeddings at positions start … start + time - 1."""
         return None
 
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], start: int
     ) -> Float[Tensor, "batch heads time d_head"]:
-        """Queries or keys at positions start …, turned by position."""
+        """Queries or keys at positions start …, rotated by position."""
         return x
 
     def bias(self, time: int, source: int) -> Float[Tensor, "heads time source"] | None:
-        """What is added to the scaled scores; the queries are the last `time` of `source` positions."""
+        """The bias added to the scaled scores; the queries are the last `time` of `source` positions."""
         return None
 
 
 class Learned(Positions):
-    """One learned vector per position (Radford et al. 2019); there are none past the context length."""
+    """One learned vector per position up to the context length (Radford et al. 2019)."""
 
     def __init__(self, config: ModelConfig) -> None:
-        """Make the table, [context_length, d_model]."""
+        """Create the table, [context_length, d_model]."""
         super().__init__()
         self.weight = nn.Parameter(torch.empty(config.context_length, config.d_model))
 
@@ -42,11 +42,11 @@ class Learned(Positions):
         """Rows of the table.
 
         Raises:
-            UsageError: a position past the table's end.
+            UsageError: a position is past the end of the table.
         """
         if start + time > len(self.weight):
             raise UsageError(
-                f"model: position {start + time} asked for, but learned positions end at "
+                f"model: position {start + time} requested, but learned positions end at "
                 f"context_length = {len(self.weight)}"
             )
         return self.weight[start : start + time]
@@ -59,28 +59,28 @@ class Sinusoidal(Positions):
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Keep the width and a table up to the context length."""
+        """Compute the table up to the context length."""
         super().__init__()
         self.register_buffer("table", sinusoids(config.context_length, config.d_model), persistent=False)
 
     table: Tensor
 
     def embed(self, start: int, time: int) -> Float[Tensor, "time d_model"]:
-        """Rows of the table, computed anew past its end."""
+        """Rows of the table, extended beyond the context length if needed."""
         if start + time <= len(self.table):
             return self.table[start : start + time]
         return sinusoids(start + time, self.table.shape[1]).to(self.table)[start:]
 
 
 class Rotary(Positions):
-    """Queries and keys turned in pairs by an angle that grows with position (Su et al. 2021, eq. 34).
+    """Rotation of queries and keys in pairs, by an angle proportional to position (Su et al. 2021, eq. 34).
 
-    Pair i of a head turns by p · 10000^(-2i/d_head), so q·k depends on positions only through their difference.
+    Pair i of a head rotates by p · 10000^(-2i/d_head), so q·k depends on positions only through their difference.
     Pairs are (i, i + d_head/2).
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Keep the turns of the positions up to the context length."""
+        """Compute the rotations up to the context length."""
         super().__init__()
         self.register_buffer("turns", turns(0, config.context_length, config.d_head), persistent=False)
 
@@ -88,7 +88,7 @@ class Rotary(Positions):
 
     @property
     def frequencies(self) -> Float[Tensor, " half"]:
-        """By how many radians each pair turns from one position to the next."""
+        """The rotation of each pair from one position to the next, in radians."""
         return frequencies(self.turns.shape[-1])
 
     def rotate(
@@ -102,13 +102,13 @@ class Rotary(Positions):
 
 
 class ALiBi(Positions):
-    """A penalty that grows with distance, steeper for some heads (Press et al. 2022): bias = -m_h |i - j|.
+    """A penalty proportional to distance, with a slope per head (Press et al. 2022): bias = -m_h |i - j|.
 
     Slopes m_h = 2^(-8h/heads), h = 1 … heads.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Keep the slopes."""
+        """Compute the slopes."""
         super().__init__()
         heads = torch.arange(1, config.num_heads + 1, dtype=torch.float32)
         self.register_buffer("slopes", 2.0 ** (-8.0 * heads / config.num_heads), persistent=False)
@@ -116,24 +116,24 @@ class ALiBi(Positions):
     slopes: Tensor
 
     def bias(self, time: int, source: int) -> Float[Tensor, "heads time source"]:
-        """The penalties."""
+        """The penalties -m_h |i - j|."""
         return -self.slopes[:, None, None] * distances(time, source, self.slopes.device).abs()
 
 
 class Relative(Positions):
     """One learned number per head and distance, added to the scores (Raffel et al. 2020, §2.1, without buckets).
 
-    Distances beyond the context length share the outermost number.
+    Distances beyond the context length use the outermost number.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Make the table, [heads, 2 context_length - 1], starting at zero."""
+        """Create the table, [heads, 2 context_length - 1], initially zero."""
         super().__init__()
         self.reach = config.context_length - 1
         self.by_distance = nn.Parameter(torch.zeros(config.num_heads, 2 * self.reach + 1))
 
     def bias(self, time: int, source: int) -> Float[Tensor, "heads time source"]:
-        """The table looked up at each query-key distance."""
+        """The table entry of each query-key distance."""
         distance = distances(time, source, self.by_distance.device).clamp(-self.reach, self.reach)
         return self.by_distance[:, distance + self.reach]
 
@@ -144,9 +144,9 @@ def frequencies(width: int) -> Float[Tensor, " half"]:
 
 
 def turns(start: int, end: int, width: int) -> Float[Tensor, "2 time width"]:
-    """The turns of every pair: (cos φ, cos φ) and (-sin φ, sin φ) at positions start … end - 1, in float64.
+    """The rotations of all pairs: (cos φ, cos φ) and (-sin φ, sin φ) at positions start … end - 1, in float64.
 
-    With them (a, b) is turned as (a, b) · (cos, cos) + (b, a) · (-sin, sin).
+    They rotate (a, b) to (a, b) · (cos, cos) + (b, a) · (-sin, sin).
     """
     angles = torch.outer(torch.arange(start, end, dtype=torch.float64), frequencies(width))
     cos, sin = angles.cos(), angles.sin()
@@ -181,5 +181,5 @@ _KINDS = {
 
 
 def build_positions(config: ModelConfig) -> Positions:
-    """The positions that `config.positions` names."""
+    """The configured position encoding."""
     return _KINDS[config.positions](config) if config.positions in _KINDS else Positions()

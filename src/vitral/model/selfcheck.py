@@ -1,4 +1,4 @@
-"""Does this device compute what the CPU computes? Silent wrong numbers are the worst kind."""
+"""Self-check: compare a device's results with the CPU's, to detect silently wrong numbers."""
 
 import copy
 
@@ -9,21 +9,21 @@ from vitral.core.streams import torch_stream
 from vitral.model.transformer import Transformer
 
 TOLERANCE = 1e-2
-"""Largest difference of logits taken for rounding; a device at fault is off by orders of magnitude more."""
+"""Largest difference of logits attributed to rounding; a faulty device differs by orders of magnitude more."""
 
 
 def check_device(model: Transformer, device: torch.device) -> float:
-    """Run one small batch on the CPU and on `device`; gives the largest difference of the logits.
+    """Run one small batch on the CPU and on `device`; return the largest difference of the logits.
 
     Raises:
-        UsageError: the difference is beyond `TOLERANCE` times the logits' size, or not a number.
+        UsageError: the difference exceeds `TOLERANCE` times the size of the logits, or is NaN.
     """
     time = min(model.config.context_length, 16)
     tokens = torch.randint(model.vocab_size, (2, time), generator=torch_stream(0, "self-check"))
     reference = copy.deepcopy(model).eval().cpu()
     with torch.inference_mode():
         expected = reference(tokens)
-        # Some devices have no float64, which the tables of positions are made in.
+        # The position tables are float64, which some devices lack.
         found = reference.to(device=device, dtype=expected.dtype)(tokens.to(device)).cpu()
     difference = float((expected - found).abs().max())
     if not difference <= TOLERANCE * max(1.0, float(expected.abs().max())):

@@ -19,18 +19,18 @@ from vitral.model.positions import build_positions
 
 
 class Transformer(nn.Module):
-    """A decoder-only Transformer: tokens in, a logit for every token of the vocabulary out, at every position.
+    """A decoder-only Transformer: maps tokens to the logits of the next token at every position.
 
     Attributes:
-        config: the parts it is made of.
-        vocab_size: tokens of the vocabulary.
+        config: its configuration.
+        vocab_size: number of tokens in the vocabulary.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int, *, seed: int = 0) -> None:
-        """Make the model with the initial numbers of `seed` (see `vitral.model.initialisation`)."""
+        """Build the model with the initial parameters of `seed` (see `vitral.model.initialisation`)."""
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
-        # Layers draw default numbers from the global generator while being made; leave it as it was.
+        # The layers' constructors draw from the global generator: restore its state afterwards.
         with torch.random.fork_rng(devices=[]):
             self.token_embedding = nn.Embedding(vocab_size, config.d_model)
             self.positions = build_positions(config)
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
 
     @property
     def mask(self) -> Mask | None:
-        """The mask of attention; None where there is no attention, and a position sees only itself."""
+        """The attention mask; None without attention, when each position sees only itself."""
         return None if self.config.attention == "none" else self.config.attention.mask
 
     def forward(
@@ -55,11 +55,11 @@ class Transformer(nn.Module):
 
         Args:
             tokens: ids, 0 … vocab_size - 1.
-            cache: holds what came before `tokens`, and after the call holds them too.
-            tap: is shown every named activation, and may replace it.
+            cache: contains the tokens before `tokens`; `tokens` are added to it.
+            tap: receives every named activation, and may replace it.
 
         Raises:
-            UsageError: more positions than learned positions reach, or a cache without room.
+            UsageError: a position is beyond the learned positions, or the cache is full.
         """
         time = tokens.shape[1]
         start = 0 if cache is None else cache.length
@@ -87,17 +87,19 @@ class Transformer(nn.Module):
         """An empty cache for `batch` sequences of up to `length` tokens (the context length if None).
 
         Raises:
-            UsageError: under the model's mask the past depends on the future, so nothing can be kept.
+            UsageError: under the model's mask the past depends on the future, so no cache is possible.
         """
-        if self.mask is not None and self.mask.settled() is None:
-            raise UsageError("cache: under a bidirectional mask every new token changes the past; use no cache")
+        if self.mask is not None and self.mask.joint_prefix() is None:
+            raise UsageError(
+                "cache: under a bidirectional mask every new token changes the past; run the model without a cache"
+            )
         weight = self.token_embedding.weight
         return KVCache(
             self.config, batch, length or self.config.context_length, dtype=weight.dtype, device=weight.device
         )
 
     def trace(self, tokens: Int[Tensor, "batch time"], names: list[str] | None = None) -> dict[str, Tensor]:
-        """The activations of one forward pass by name (`vitral.core.names`), all or only `names`."""
+        """The activations of one forward pass by name (`vitral.core.names`): all, or only `names`."""
         recorder = Recorder(names)
         with torch.inference_mode():
             self(tokens, tap=recorder)
@@ -105,7 +107,7 @@ class Transformer(nn.Module):
 
     def _check_cache(self, cache: KVCache, batch: int, time: int) -> None:
         cache.reserve(batch, time)
-        together = 0 if self.mask is None else self.mask.settled() or 0
+        together = 0 if self.mask is None else self.mask.joint_prefix() or 0
         if cache.length == 0 and time < together:
             raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
 
@@ -123,7 +125,7 @@ def next_token_loss(
 ) -> Float[Tensor, ""]:
     """Mean cross-entropy of the next tokens, in nats per token (Radford et al. 2019, eq. 1).
 
-    Targets that the mask has already shown to their position do not count (inside a prefix), unless it shows all.
+    Targets already visible to their position (inside a prefix) do not count, unless the mask shows all targets.
     """
     first = first_target(mask)
     scored = logits[:, first:].to(torch.promote_types(logits.dtype, torch.float32))

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.figures.sections import Table
-from vitral.model import Cost, ModelConfig, Row
+from vitral.model import Cost, ModelConfig, ParameterRow
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ModelCount:
     vocab_size: int
     config: ModelConfig
     batch_size: int
-    rows: list[Row]
+    rows: list[ParameterRow]
     cost: Cost
 
     def plain(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _bytes(count: int) -> str:
     return f"{count} bytes"
 
 
-def parameter_section(rows: list[Row]) -> Table:
+def parameter_section(rows: list[ParameterRow]) -> Table:
     """The parameter table with its total."""
     cells = [
         (row.name, row.part, " × ".join(str(size) for size in row.shape), row.formula, f"{row.count:,}") for row in rows

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vitral.evaluation import NgramBaselines, baseline_name, standing
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.curves import Curve, loss_curves
 from vitral.figures.html import page
 from vitral.figures.margin import Reference
@@ -57,7 +57,11 @@ def loss_sections(folder: RunFolder, lines: NgramBaselines | None) -> list[Secti
     references = [Reference(baseline_name(order), lines.orders[order]) for order in orders]
     drawn = loss_curves(curves, references=references, title="Loss while training")
     saved = save(drawn, folder.report, "losses")
-    where = standing(last["test_loss"], lines) if is_causal_lm else "of hidden tokens, which no n-gram line speaks of"
+    where = (
+        rank_among_baselines(last["test_loss"], lines)
+        if is_causal_lm
+        else "of hidden tokens, which no n-gram line speaks of"
+    )
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations

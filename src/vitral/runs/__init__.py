@@ -1,4 +1,4 @@
-"""Runs on disk: the folder's layout, checkpoints, loading."""
+"""Runs on disk: run folders, checkpoints, loading, locking."""
 
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.folder import RunFolder, refuse_existing

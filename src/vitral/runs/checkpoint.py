@@ -1,12 +1,13 @@
-"""Checkpoints: one new folder per step, safetensors and JSON only, a manifest of hashes written last.
+"""Checkpoints: one folder per step with safetensors and JSON files, and a manifest of hashes written last.
 
-A checkpoint is written under a temporary name, flushed, and renamed, so that a folder called `step-…` is always
-whole. Files are read, never mapped: what has been verified is what is parsed. In this order: sizes within what the
-model needs, the manifest's own hash, the files' hashes, the tensors' names, types and shapes, and only then tensors.
-Hashes catch accidents, not attackers; who has changed a file and its hash meets the checks that follow.
+A checkpoint is written under a temporary name, flushed and renamed, so a folder named `step-…` is always complete.
+Files are read, not mapped, so the verified bytes are the parsed bytes. The checks are, in this order: file sizes
+within the model's needs, the manifest's own hash, the files' hashes, the tensors' names, types and shapes; then
+tensors are parsed. Hashes detect accidents, not attackers; the later checks also handle files changed together with
+their hashes.
 
-Beside the checkpoints lie, for a moment or after a kill, folders that `sweep` knows: `.tmp-…`, one being written;
-`.old-step-…`, one whose successor of the same step takes its place; `.gone-…`, one being removed.
+Temporary folders, which remain after a kill and which `sweep` removes: `.tmp-…` is being written, `.old-step-…` is
+being replaced by a new checkpoint of the same step, `.gone-…` is being removed.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.runs.files import as_json, read_capped, sha256, storage, sync_folder, write_durably
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""The tensors a model needs, by name."""
+"""Shapes of a model's tensors by name."""
 
 FORMAT = 1
 DAMAGED = "damaged-"
@@ -37,34 +38,34 @@ MANIFEST = "MANIFEST.json"
 STEP = re.compile(r"step-\d{8,9}")
 
 MOST_BYTES = 1 << 40
-"""Of a file of tensors, where the model is not known."""
+"""Maximum size of a tensor file if the model is unknown."""
 MOST_PLAIN = 1 << 20
-"""Bytes of a JSON file here, and of the description of tensors in front of them."""
+"""Maximum bytes of a JSON file, and of the header of a tensor file."""
 MOST_TENSORS = 10_000
 WIDEST = 8
-"""Bytes of a number."""
+"""Maximum bytes per number."""
 SLOTS = 3
-"""Tensors an optimizer keeps for a parameter, at most."""
+"""Maximum number of optimizer tensors per parameter."""
 DESCRIPTION = 512
-"""Bytes that describe one tensor, at most: its name, type, shape and place."""
+"""Maximum bytes of one tensor's entry in the header: name, type, shape and offset."""
 TYPES = {"F64", "F32", "F16", "BF16"}
 SPARE = 1 << 20
-"""Bytes that a checkpoint leaves free on the disk."""
+"""Bytes that must remain free on the disk after writing a checkpoint."""
 
 
 class OtherModel(UsageError):
-    """A whole checkpoint, of another model than the configuration's: no older one will be right either."""
+    """An intact checkpoint of another model than the configured one; older checkpoints will not match either."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on from a step.
+    """Everything needed to resume a run from a step.
 
     Attributes:
-        step: optimizer steps done.
+        step: number of completed optimizer steps.
         model: the weights by name.
         optimizer: the optimizer's tensors by name.
-        state: plain data: what else must be the same after a resume.
+        state: the remaining state of the trainer, as plain data.
     """
 
     step: int
@@ -82,12 +83,12 @@ def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = Fals
     """Write a checkpoint as a new folder under `steps`.
 
     Args:
-        steps: where checkpoints are.
-        checkpoint: what to keep.
-        replace: whether one of the same step gives way to it; else that one is kept, and nothing is written.
+        steps: the folder of checkpoints.
+        checkpoint: the checkpoint.
+        replace: whether to replace a checkpoint of the same step; otherwise an existing one is kept unchanged.
 
     Raises:
-        StorageError: the disk did not take it; nothing that existed is touched.
+        StorageError: the checkpoint cannot be written; existing files are unchanged.
     """
     target = steps / step_name(checkpoint.step)
     if target.exists() and not replace:
@@ -122,16 +123,16 @@ def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = Fals
 
 
 def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes | None = None) -> Checkpoint:
-    """Read a checkpoint whose every byte agrees with its manifest.
+    """Read a checkpoint after verifying it against its manifest.
 
     Args:
-        folder: the checkpoint's.
-        with_optimizer: whether the optimizer's tensors are wanted.
-        shapes: what the model needs; with it nothing larger is even read.
+        folder: the checkpoint's folder.
+        with_optimizer: whether to load the optimizer's tensors.
+        shapes: the shapes of the model's tensors; larger files are not read.
 
     Raises:
-        UsageError: a file is missing, damaged, of another format or of another model; says which.
-        StorageError: the disk does not give it.
+        UsageError: a file is missing, damaged, of another format or of another model; names it.
+        StorageError: a file cannot be read.
     """
     content = _verified(folder, FILES if with_optimizer else (FILES[0], FILES[2]), shapes)
     try:
@@ -153,15 +154,15 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes
 
 
 def list_checkpoints(steps: Path) -> list[Path]:
-    """The checkpoints' folders, oldest first."""
+    """The folders of checkpoints, oldest first."""
     return sorted(path for path in steps.glob("step-*") if STEP.fullmatch(path.name) and path.is_dir())
 
 
 def set_aside(folder: Path) -> None:
-    """Rename a damaged checkpoint, so that it is listed no more and another can take its place.
+    """Rename a damaged checkpoint, so that it is no longer listed and can be replaced.
 
     Raises:
-        StorageError: the disk did not take it.
+        StorageError: the folder cannot be renamed.
     """
     with storage(folder):
         shutil.rmtree(folder.with_name(DAMAGED + folder.name), ignore_errors=True)
@@ -169,7 +170,7 @@ def set_aside(folder: Path) -> None:
 
 
 def sweep(steps: Path) -> None:
-    """Remove what an interrupted save left behind, and put back what it had not replaced yet."""
+    """Remove the leftovers of an interrupted save, and restore a checkpoint that was not yet replaced."""
     for old in steps.glob(".old-step-*"):
         target = steps / old.name.removeprefix(".old-")
         if not target.exists() and STEP.fullmatch(target.name):
@@ -181,7 +182,7 @@ def sweep(steps: Path) -> None:
 
 
 def prune(steps: Path, *, keep: int, also: set[str]) -> None:
-    """Remove all but the newest `keep` checkpoints and those named in `also`, once the newest verifies."""
+    """Remove all but the newest `keep` checkpoints and those in `also`, provided that the newest is intact."""
     folders = list_checkpoints(steps)
     if len(folders) <= keep:
         return
@@ -189,7 +190,7 @@ def prune(steps: Path, *, keep: int, also: set[str]) -> None:
         _verified(folders[-1], FILES, None)
         for folder in folders[:-keep]:
             if folder.name not in also:
-                # A name that is no checkpoint's first: half a folder must never look like a damaged one.
+                # Rename first: a partly removed folder must not look like a damaged checkpoint.
                 os.rename(folder, gone := folder.with_name(f".gone-{folder.name}"))
                 shutil.rmtree(gone, ignore_errors=True)
 
@@ -199,33 +200,33 @@ def _tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _manifest(content: Mapping[str, bytes]) -> bytes:
-    """Sizes and hashes of the files, and the hash of all that is said about them."""
+    """Sizes and hashes of the files, and the hash of this list."""
     files = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in content.items()}
-    said = {"format": FORMAT, "files": files}
-    return as_json({**said, "sha256": sha256(as_json(said))})
+    listed = {"format": FORMAT, "files": files}
+    return as_json({**listed, "sha256": sha256(as_json(listed))})
 
 
 def _require_room(folder: Path, needed: int) -> None:
-    """Refuse to begin what the disk cannot hold.
+    """Check the free space before writing.
 
     Raises:
-        StorageError: naming what is needed and what is free.
+        StorageError: there is too little space; names the needed and the free size.
     """
     free = shutil.disk_usage(folder).free
     if free < needed + SPARE:
         raise StorageError(
             f"{folder}: a checkpoint needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free on this disk; "
-            "make room; what was saved before is intact"
+            "free some space; earlier checkpoints are intact"
         )
 
 
 def _verified(folder: Path, names: tuple[str, ...], shapes: Shapes | None) -> dict[str, bytes]:
-    """The bytes of the named files, each agreeing with the manifest in size and hash."""
+    """The bytes of the named files, verified against the manifest by size and hash."""
     try:
         present = {entry.name for entry in os.scandir(folder)}
         missing = sorted({*FILES, MANIFEST} - present)
         if missing:
-            raise UsageError(f"{folder}: {missing[0]} is missing, the checkpoint is not whole")
+            raise UsageError(f"{folder}: {missing[0]} is missing, the checkpoint is incomplete")
         strangers = sorted(present - {*FILES, MANIFEST})
         if strangers:
             raise UsageError(f"{folder}: {strangers[0]!a:.80} does not belong to a checkpoint; remove it")
@@ -235,33 +236,33 @@ def _verified(folder: Path, names: tuple[str, ...], shapes: Shapes | None) -> di
     except UsageError:
         raise
     except ValueError as error:
-        raise UsageError(f"{folder}: a file of it cannot be right ({error})") from None
+        raise UsageError(f"{folder}: invalid file ({error})") from None
     except OSError as error:
         raise StorageError(f"{folder}: cannot be read ({error.strerror})") from None
     for name, data in content.items():
         if listed.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
-            raise UsageError(f"{folder}: {name} does not agree with {MANIFEST}, the checkpoint is damaged")
+            raise UsageError(f"{folder}: {name} does not match {MANIFEST}, the checkpoint is damaged")
     return content
 
 
 def _listed(folder: Path, raw: bytes) -> Mapping[str, Any]:
-    """The files a manifest lists, once it has been found to be what was written."""
+    """The files listed in a manifest, after verifying it."""
     try:
         manifest = json.loads(raw)
         format_, files, hashed = manifest["format"], manifest["files"], manifest["sha256"]
-        said = {"format": format_, "files": files}
-        whole = raw == as_json({**said, "sha256": hashed}) and hashed == sha256(as_json(said))
+        listed = {"format": format_, "files": files}
+        intact = raw == as_json({**listed, "sha256": hashed}) and hashed == sha256(as_json(listed))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder}: {MANIFEST} is damaged") from None
     if format_ != FORMAT:
         raise UsageError(f"{folder}: format {format_!a:.40}, this Vitral reads {FORMAT}")
-    if not whole or not isinstance(files, dict):
+    if not intact or not isinstance(files, dict):
         raise UsageError(f"{folder}: {MANIFEST} is damaged")
     return files
 
 
 def _most_bytes(name: str, shapes: Shapes | None) -> int:
-    """What a file may have at most, before anything of it is read."""
+    """The maximum size of a file, checked before reading it."""
     if name == FILES[2]:
         return MOST_PLAIN
     if shapes is None:
@@ -271,40 +272,40 @@ def _most_bytes(name: str, shapes: Shapes | None) -> int:
 
 
 def _described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:
-    """The tensors that a file says it holds, before any of them is made; `expected`: so many there may well be.
+    """The shapes in the header of a tensor file, checked before loading; `expected` is the plausible number of tensors.
 
     Raises:
-        ValueError: the description is too long, or speaks of something else than floating-point numbers.
+        ValueError: the header is too long, or a tensor is not floating-point.
     """
     length = int.from_bytes(data[:8], "little")
     if length > min(MOST_PLAIN + DESCRIPTION * expected, len(data) - 8):
-        raise ValueError("the description of its tensors is too long")
+        raise ValueError("the header of its tensors is too long")
     tensors = json.loads(data[8 : 8 + length])
     tensors.pop("__metadata__", None)
     if len(tensors) > max(MOST_TENSORS, expected):
         raise ValueError(f"{len(tensors):,} tensors")
     for name, tensor in tensors.items():
         if tensor["dtype"] not in TYPES:
-            raise ValueError(f"{name!a:.60} holds {tensor['dtype']!a:.20}, no floating-point numbers")
+            raise ValueError(f"{name!a:.60} has type {tensor['dtype']!a:.20}, not floating-point")
     return {name: tuple(tensor["shape"]) for name, tensor in tensors.items()}
 
 
 def _require_shapes(folder: Path, found: Shapes, needed: Shapes) -> None:
-    """Refuse tensors that are not those of the model.
+    """Check the tensors against those of the model.
 
     Raises:
-        OtherModel: naming the first that differs.
+        OtherModel: a tensor differs; names the first one.
     """
     for name in sorted(found.keys() | needed.keys()):
         shown = ascii(name)[1:-1][:80]
         if name not in found:
             raise OtherModel(f"{folder}: {shown} is missing from the weights")
         if name not in needed:
-            raise OtherModel(f"{folder}: {shown} has no place in this model")
+            raise OtherModel(f"{folder}: {shown} does not belong to this model")
         if found[name] != needed[name]:
             raise OtherModel(f"{folder}: {shown} has shape {found[name]!s:.60}, this model needs {needed[name]}")
 
 
 def _one_line(error: Exception) -> str:
-    """What an error says, briefly, with nothing that could steer a terminal."""
+    """The text of an error, shortened, without terminal control characters."""
     return ascii(str(error))[1:-1][:200]

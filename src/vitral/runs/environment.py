@@ -1,4 +1,4 @@
-"""What a run was made with: versions, machine, threads."""
+"""The environment of a run: versions, machine, threads."""
 
 import platform
 from importlib import metadata
@@ -10,7 +10,7 @@ PACKAGES = ("torch", "numpy", "scipy", "safetensors", "tokenizers")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions of Python, Vitral and what the numbers depend on; processor, threads, accelerator."""
+    """Versions of Python, Vitral and the numerical packages; processor, threads, accelerator."""
     return {
         "vitral": _version("vitral"),
         "python": platform.python_version(),

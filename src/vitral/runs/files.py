@@ -1,4 +1,4 @@
-"""Writing files so that what was there before is never lost: written beside, flushed to the disk, then renamed."""
+"""Durable file operations: write a temporary file, flush it to disk, then rename, so that no old content is lost."""
 
 import errno
 import hashlib
@@ -15,10 +15,10 @@ from vitral.core.errors import StorageError
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Turn the disk's errors inside the block into one line that names `path`.
+    """Convert disk errors inside the block to one line that names `path`.
 
     Raises:
-        StorageError: the disk is full, forbids, or fails.
+        StorageError: the disk is full, access is denied, or the disk fails.
     """
     try:
         yield
@@ -31,7 +31,7 @@ def storage(path: Path) -> Iterator[None]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a new file and flush it to the disk."""
+    """Write a new file and flush it to disk."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -39,17 +39,17 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Flush a file that others have written to the disk."""
+    """Flush an existing file to disk."""
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
 
 
 def read_capped(path: Path, most: int) -> bytes:
-    """The bytes of a regular file of at most so many.
+    """The bytes of a regular file of at most `most` bytes.
 
     Raises:
-        ValueError: it has more, or is something else, a pipe for example, that might never end.
-        OSError: it cannot be read.
+        ValueError: the file is larger, or not regular (a pipe might never end).
+        OSError: the file cannot be read.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
@@ -62,8 +62,8 @@ def read_capped(path: Path, most: int) -> bytes:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's list of names to the disk, where the system knows how."""
-    if os.name == "nt":  # Windows has no handle on a folder to flush
+    """Flush a folder's entries to disk, if the system supports it."""
+    if os.name == "nt":  # Windows cannot flush a folder
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -73,7 +73,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_durably(path: Path, content: bytes) -> None:
-    """Put `content` in the place of whatever `path` held, all or nothing."""
+    """Replace the content of `path` atomically."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with storage(path):
         try:
@@ -86,10 +86,10 @@ def replace_durably(path: Path, content: bytes) -> None:
 
 
 def as_json(data: Any) -> bytes:
-    """JSON for people and programs: indented, UTF-8, a newline at the end."""
+    """Indented UTF-8 JSON with a newline at the end."""
     return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def sha256(content: bytes) -> str:
-    """The SHA-256 of some bytes, in hexadecimal."""
+    """SHA-256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()

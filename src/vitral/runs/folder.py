@@ -1,14 +1,14 @@
-"""The run folder: the only place that knows how a run lies on disk.
+"""The run folder: the layout of a run on disk.
 
 config.toml        the whole configuration
 environment.json   versions and machine
 corpus.json        the text: bytes, hash, split
 tokenizer.json     the tokenizer, complete
-metrics.jsonl      one JSON object a line: everything that was measured
+metrics.jsonl      one JSON object per line: every measurement
 steps/step-…/      checkpoints
 best, last         one line each: the name of a checkpoint
-samples/  report/  texts written while training; figures and pages
-.lock              held by the process that trains here
+samples/  report/  samples generated during training; figures and pages
+.lock              locked by the process that writes to the run
 """
 
 import glob
@@ -29,31 +29,31 @@ from vitral.runs.files import as_json, read_capped, replace_durably, storage, sy
 
 MOST_POINTER = 100
 DUE = {"evaluation", "sample"}
-"""Events of what is due at a step."""
+"""Events that are due at a step."""
 ENDS = {"end", "stopped"}
 MOST_DOCUMENT = 1 << 26
-"""Bytes of a JSON file of a run: a tokenizer of a million tokens has less."""
+"""Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
 
 
 class RunFolder:
     """One run on disk."""
 
     def __init__(self, path: Path) -> None:
-        """Stand for the folder at `path`; see `create` and `open`."""
+        """Refer to the folder at `path`; see `create` and `open`."""
         self.path = path
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], documents: Mapping[str, Any]) -> "RunFolder":
-        """Make a new run folder, whole or not at all.
+        """Create a new run folder atomically.
 
         Args:
-            path: where; nothing may be there.
-            config: the whole configuration as plain data.
+            path: the folder; it must not exist.
+            config: the complete configuration as plain data.
             documents: JSON files by name without suffix: "environment", "corpus", "tokenizer".
 
         Raises:
-            UsageError: something is there already.
-            StorageError: the disk did not take it.
+            UsageError: `path` already exists.
+            StorageError: the folder cannot be written.
         """
         refuse_existing(path)
         beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -85,17 +85,17 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole configuration as plain data."""
+        """The complete configuration as plain data."""
         return read_toml(self.path / "config.toml")
 
     @property
     def steps(self) -> Path:
-        """Where the checkpoints are."""
+        """The folder of checkpoints."""
         return self.path / "steps"
 
     @property
     def report(self) -> Path:
-        """Where figures and pages go; made when asked for."""
+        """The folder of figures and pages, created on first use."""
         with storage(self.path):
             (self.path / "report").mkdir(exist_ok=True)
         return self.path / "report"
@@ -104,7 +104,7 @@ class RunFolder:
         """A JSON file of the run: "environment", "corpus", "tokenizer".
 
         Raises:
-            UsageError: it is missing or not JSON.
+            UsageError: the file is missing or not JSON.
         """
         path = self.path / f"{name}.json"
         try:
@@ -117,19 +117,19 @@ class RunFolder:
         return document
 
     def write_document(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a JSON file of the run, all or nothing."""
+        """Write a JSON file of the run atomically."""
         replace_durably(self.path / f"{name}.json", as_json(document))
 
     def append_metric(self, event: Mapping[str, Any]) -> None:
-        """Add one line to metrics.jsonl."""
+        """Append one line to metrics.jsonl."""
         path = self.path / "metrics.jsonl"
         with storage(path), open(path, "a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(event, ensure_ascii=False) + "\n")
 
     def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, all or those of one kind; a torn last line is left out."""
+        """The events of metrics.jsonl, all or of one kind; an incomplete last line is ignored."""
         path = self.path / "metrics.jsonl"
-        # Only "\n" ends a line here: a sample may hold what Python's splitlines takes for an end.
+        # Split at "\n" only: a sample may contain other characters that splitlines treats as line ends.
         lines = path.read_bytes().rstrip(b"\n").split(b"\n") if path.exists() else []
         events = []
         for number, line in enumerate(lines, start=1):
@@ -140,19 +140,19 @@ class RunFolder:
                 events.append(found)
             except (ValueError, RecursionError):
                 if number < len(lines):
-                    raise UsageError(f"{path}: line {number} is not JSON of an event") from None
+                    raise UsageError(f"{path}: line {number} is not an event in JSON") from None
         return [found for found in events if event is None or found["event"] == event]
 
     def rewind(self, step: int, best_step: int | None, *, redo: bool = False) -> None:
-        """Make the folder say what it said at `step`, from where a run is resumed.
+        """Restore the folder to its state at `step`, from which the run is resumed.
 
-        What was measured later is dropped, since it will be measured again. Later checkpoints, which are damaged or
-        they would have been resumed from, are renamed to `damaged-…`, out of the way of those that take their place.
+        Later events are removed, since they will be measured again. Later checkpoints are damaged (otherwise the run
+        would resume from them) and are renamed to `damaged-…`, so that new ones can take their place.
 
         Args:
-            step: the step resumed from.
-            best_step: the step whose validation loss was the lowest then, if one was measured.
-            redo: whether what is due at that step, evaluation and sample, is still to be done.
+            step: the step to resume from.
+            best_step: the step with the lowest validation loss up to then, if any.
+            redo: whether the evaluation and sample due at that step are still to be done.
         """
         for folder in checkpoints.list_checkpoints(self.steps):
             if folder.name > checkpoints.step_name(step):
@@ -171,19 +171,19 @@ class RunFolder:
         replace_durably(self.path / "metrics.jsonl", lines.encode())
 
     def write_sample(self, step: int, text: str) -> None:
-        """Keep a text written at `step`."""
+        """Save a sample generated at `step`."""
         with storage(self.path):
             (self.path / "samples").mkdir(exist_ok=True)
         replace_durably(self.path / "samples" / f"{checkpoints.step_name(step)}.txt", (text + "\n").encode())
 
     def save(self, checkpoint: Checkpoint, *, best: bool, keep: int, replace: bool = False) -> None:
-        """Write a checkpoint, point `last` (and `best`) to it, and let go of old ones.
+        """Write a checkpoint, point `last` (and `best`) to it, and remove old ones.
 
         Raises:
-            StorageError: the disk did not take it; the checkpoints before it are intact.
+            StorageError: the checkpoint cannot be written; earlier checkpoints are intact.
         """
         metrics = self.path / "metrics.jsonl"
-        if metrics.exists():  # what was measured up to here is never younger than the checkpoint
+        if metrics.exists():  # events must reach the disk before the checkpoint that follows them
             with storage(metrics):
                 sync_file(metrics)
         folder = checkpoints.save_checkpoint(self.steps, checkpoint, replace=replace)
@@ -200,16 +200,16 @@ class RunFolder:
         shapes: Shapes | None = None,
         warn: Callable[[str], None],
     ) -> Checkpoint:
-        """The "best" or "last" checkpoint; a damaged newest falls back to the one before, loudly.
+        """The "best" or "last" checkpoint; if it is damaged, an earlier one, with a warning.
 
         Args:
             which: "best" or "last".
-            with_optimizer: whether the optimizer's tensors are wanted.
-            shapes: what the model needs (see `load_checkpoint`).
-            warn: is told, in one line, why a checkpoint was passed over.
+            with_optimizer: whether to load the optimizer's tensors.
+            shapes: the shapes of the model's tensors (see `load_checkpoint`).
+            warn: called with one line for each checkpoint that is skipped.
 
         Raises:
-            UsageError: there is no whole checkpoint.
+            UsageError: there is no intact checkpoint.
         """
         wanted = {"with_optimizer": with_optimizer, "shapes": shapes}
         if which == "best" and self._pointed("best") and (self.steps / self._pointed("best")).is_dir():
@@ -218,15 +218,15 @@ class RunFolder:
             except checkpoints.OtherModel:
                 raise
             except (UsageError, StorageError) as error:
-                warn(f"{error}; taking the last one instead")
+                warn(f"{error}; using the last one instead")
         for folder in reversed(checkpoints.list_checkpoints(self.steps)):
             try:
                 return checkpoints.load_checkpoint(folder, **wanted)
             except checkpoints.OtherModel:
                 raise
             except (UsageError, StorageError) as error:
-                warn(f"{error}; taking the one before")
-        raise UsageError(f"{self.path}: no whole checkpoint (training stopped before the first, or all are damaged)")
+                warn(f"{error}; using the one before")
+        raise UsageError(f"{self.path}: no intact checkpoint (training stopped before the first, or all are damaged)")
 
     def _pointed(self, pointer: str) -> str:
         path = self.path / pointer
@@ -234,12 +234,12 @@ class RunFolder:
             name = read_capped(path, MOST_POINTER).decode("ascii", "replace").strip() if path.is_file() else ""
         except (OSError, ValueError):
             return ""
-        # A pointer is a checkpoint's name, never a path.
+        # A pointer must be a checkpoint's name, not a path.
         return name if checkpoints.STEP.fullmatch(name) else ""
 
 
 def _sweep_beside(path: Path) -> None:
-    """Remove what processes that are no more left behind while they made this folder."""
+    """Remove leftovers of ended processes that were creating this folder."""
     if not path.parent.is_dir():
         return
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
@@ -249,7 +249,7 @@ def _sweep_beside(path: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether there is a process of this number, apart from this one."""
+    """Whether another process with this id is running."""
     if process == os.getpid() or os.name == "nt":
         return False
     try:
@@ -262,7 +262,7 @@ def _is_alive(process: int) -> bool:
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse to write where something is.
+    """Refuse an existing path, except for an empty folder.
 
     Raises:
         UsageError: `path` exists and is not an empty folder.

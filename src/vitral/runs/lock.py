@@ -1,4 +1,4 @@
-"""One run folder, one writer: a lock that the system takes back when its holder dies."""
+"""A lock on a run folder for a single writer, released by the system when the process ends."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from vitral.runs.files import storage
 
 try:
     import fcntl
-except ImportError:  # Windows: whoever opens a run twice there is not stopped
+except ImportError:  # Windows: two writers of one run are not prevented
     fcntl = None
 
 LOCK = ".lock"
@@ -23,11 +23,11 @@ LOCK = ".lock"
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold the lock of a run folder inside the block.
 
-    The file stays behind; what counts is the lock on it, which ends with the process that holds it, however it ends.
+    The lock file remains afterwards; the lock on it ends with the process.
 
     Raises:
-        UsageError: another process holds it; says which.
-        StorageError: the lock's file cannot be made.
+        UsageError: another process holds the lock; names it.
+        StorageError: the lock file cannot be created.
     """
     path = folder / LOCK
     with storage(path):
@@ -39,7 +39,7 @@ def only_writer(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 raise UsageError(f"{folder}: {_holder(file)} is writing to it; wait for it, or stop it") from None
             except OSError:
-                pass  # a file system without locks: better unlocked than not at all
+                pass  # a file system without locks: continue unlocked
         with storage(path):
             os.ftruncate(file.fileno(), 0)
             os.pwrite(file.fileno(), json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
@@ -47,7 +47,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def _holder(file: IO[str]) -> str:
-    """The process that holds the lock, in words."""
+    """A description of the process that holds the lock."""
     try:
         file.seek(0)
         held = json.loads(file.read(1000))

@@ -14,9 +14,8 @@ from typing import Any
 
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import Dataset, prepare
-from vitral.data.batches import Batches
+from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
-from vitral.data.store import Split, thinned
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder
@@ -255,7 +254,7 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             _clear(path)
             dataset = texts.of(job.arm.config.corpus)
             baselines = texts.curve_baselines(job.arm.config)
-            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, lines=baselines)
+            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, baselines=baselines)
     result = read_run(path, job.seed, job.arm)
     if result.test_loss is None and result.stopped is None:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")

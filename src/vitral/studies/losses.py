@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vitral.evaluation import standing
+from vitral.evaluation import rank_among_baselines
 from vitral.figures.text import capital, nats, signed
 from vitral.studies.claims import (
     ENOUGH_SEEDS,
@@ -115,7 +115,11 @@ def _rank(result: StudyResult) -> Note:
     mean, title = mean_loss(base), capital(base.arm.title)
     if mean is None:
         return Note(f"{title} finished from no seed, so nothing is compared with it.", base.arm.name)
-    place = "of another task" if not is_causal_lm(base.config) else standing(mean.mean / base.factor, result.baselines)
+    place = (
+        "of another task"
+        if not is_causal_lm(base.config)
+        else rank_among_baselines(mean.mean / base.factor, result.baselines)
+    )
     return Note(f"{title}: test loss {nats(mean.mean)} {result.study.unit}, {place}.", base.arm.name)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
-from vitral.data.store import Split, thinned
+from vitral.data.batches import Split, thinned
 from vitral.evaluation import evaluate_split
 from vitral.runs import load_run
 from vitral.runs.files import as_json, replace_durably, storage

@@ -16,30 +16,29 @@ Steps = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class TrainingConfig(Config):
-    """How a model is trained. A step is one optimizer step.
+    """Training options. A step is one optimizer step.
 
     Attributes:
-        steps: optimizer steps.
-        batch_size: windows in a batch.
+        steps: number of optimizer steps.
+        batch_size: windows per batch.
         accumulation: batches whose gradients are averaged into one step.
-        objective: "next-token", or {name = "masked", rate = 0.15}: some tokens are hidden and to be told.
-        optimizer: its kind and numbers.
-        schedule: the learning rate's course.
-        clip_norm: gradients are scaled down to this norm; left out: never.
-        evaluate_every: steps between full passes over validation and test; a checkpoint is written each time.
-        evaluation_tokens: of a longer validation or test part so many tokens, evenly spread, are measured while
-            training; left out: all.
-        checkpoint_every: steps between further checkpoints; left out: none.
-        keep_checkpoints: the newest this many are kept, and the best.
+        objective: "next-token", or {name = "masked", rate = 0.15} for masked language modelling.
+        optimizer: its kind and hyperparameters.
+        schedule: the learning rate schedule.
+        clip_norm: maximum gradient norm; default: no clipping.
+        evaluate_every: steps between evaluations on validation and test, each with a checkpoint.
+        evaluation_tokens: maximum number of tokens, evenly spaced, of each split in these evaluations; none: all.
+        checkpoint_every: steps between additional checkpoints; default: none.
+        keep_checkpoints: number of newest checkpoints to keep, besides the best.
         log_every: steps between lines of metrics.jsonl.
-        sample_every: steps between texts written while training; left out: none.
-        sample_tokens: length of those texts.
-        allow_leak: train on the next token although the mask already shows it (for demonstrating what happens).
+        sample_every: steps between generated samples; default: none.
+        sample_tokens: length of those samples.
+        allow_leak: train on the next token although the mask already shows it (to demonstrate the effect).
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32", "bfloat16" (arithmetic only, weights stay float32) or "float64".
-        compile: whether the model is compiled (torch.compile), which takes a minute and pays in long runs.
-        plan: "as-written", or "auto": dtype and compile are chosen by timing a few steps before the first.
-        minutes: steps is what fits this time, found by timing a few; left out: steps is as written.
+        compile: whether to compile the model (torch.compile), which takes about a minute and pays off in long runs.
+        plan: "as-written", or "auto" to choose dtype and compile by timing a few steps before training.
+        minutes: choose steps to fit this time, by timing a few steps; default: steps as configured.
     """
 
     steps: Steps = 1200
@@ -65,11 +64,11 @@ class TrainingConfig(Config):
 
 
 FREE = ("log_every", "sample_every", "sample_tokens", "checkpoint_every", "keep_checkpoints")
-"""Keys of [training] that change no number of a run, so that they may change between two of its sessions."""
+"""Keys of [training] that do not affect the results, so that they may change when a run is resumed."""
 
 
 class RunConfig(Config):
-    """Everything a run depends on."""
+    """The complete configuration of a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     corpus: CorpusConfig = CorpusConfig()
@@ -78,7 +77,7 @@ class RunConfig(Config):
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens that one optimizer step is made from."""
+        """Tokens per optimizer step."""
         return self.training.accumulation * self.training.batch_size * self.model.context_length
 
     @model_validator(mode="after")
@@ -86,15 +85,13 @@ class RunConfig(Config):
         attention = self.model.attention
         if self.training.objective != "next-token":
             if self.training.sample_every is not None:
-                raise ValueError(
-                    "training.sample_every: a model that is trained to fill blanks continues no text; leave it out"
-                )
-            return self  # what is asked for is hidden from every position
+                raise ValueError("training.sample_every: a masked language model cannot continue a text; leave it out")
+            return self  # masked tokens are hidden from every position
         if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
             raise ValueError(
                 "model.attention.mask: under a bidirectional mask each position already sees its next token, so the "
-                'loss means nothing; use mask = "causal", training.objective = "masked" (filling blanks), or '
-                "training.allow_leak = true to see it happen"
+                'loss means nothing; use mask = "causal", training.objective = "masked" (masked language model), or '
+                "training.allow_leak = true to see the effect"
             )
         first = 0 if attention == "none" else attention.mask.first_target() or 0
         if first >= self.model.context_length:
@@ -106,10 +103,10 @@ class RunConfig(Config):
 
 
 def comparable(config: RunConfig) -> dict[str, Any]:
-    """The configuration without what may change while a run goes on, as plain data."""
+    """The configuration without the keys that may change on a resume, as plain data."""
     plain = config.plain()
     for key in FREE:
         plain["training"].pop(key, None)
-    if plain["training"]["objective"] == "next-token":  # as in runs from before there was another
+    if plain["training"]["objective"] == "next-token":  # as in runs made before other objectives existed
         del plain["training"]["objective"]
     return plain

@@ -1,12 +1,14 @@
-"""The training loop: batches to losses to gradients to steps, and what is measured, written and kept on the way."""
+"""The training loop: draw batches, compute gradients, step; evaluate, sample and save on the way.
 
-import hashlib
+`run_steps` is the loop. `one_step` is one optimizer step; `after_step` does everything that is due between two steps.
+A run can be stopped and resumed at any step with bit-identical results, so nothing here depends on the clock or on
+how often the run was interrupted.
+"""
+
 import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,202 +16,65 @@ from torch import Tensor
 from vitral.core.devices import precision
 from vitral.core.errors import TrainingStopped
 from vitral.core.streams import ambient_stream
-from vitral.data import Dataset
-from vitral.data.batches import Batches
-from vitral.data.store import thinned
+from vitral.data.batches import thinned
 from vitral.decoding import Sampling, generate
-from vitral.evaluation import NgramBaselines, evaluate_split, ngram_baselines
-from vitral.model import Transformer, next_token_loss
-from vitral.runs import Checkpoint, RunFolder
-from vitral.training.config import RunConfig, comparable
-from vitral.training.events import Callback, Event
-from vitral.training.objectives import make_inputs, masking_of
-from vitral.training.optimizers import Optimizers, optimizer_tensors
-from vitral.training.plans import compiled
+from vitral.evaluation import evaluate_split
+from vitral.model import next_token_loss
+from vitral.runs import Checkpoint
+from vitral.training.config import comparable
+from vitral.training.objectives import make_inputs
+from vitral.training.optimizers import optimizer_tensors
 from vitral.training.schedules import learning_rate
-from vitral.training.stopping import StopAsked, StopRequest
+from vitral.training.stopping import StopAsked
+from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
 
 SAMPLE_TEMPERATURE = 0.8
 ADVICE = "try a lower learning rate or training.clip_norm = 1.0"
-ANCHOR_EVERY = 1000
-"""Steps after which the chain of batches is remembered anew: so many are drawn again at most to check it."""
-
-
-@dataclass
-class TrainerState:
-    """What a run has come to: all that a resume must put back, besides weights and optimizer.
-
-    Attributes:
-        step: optimizer steps done.
-        loss_sum: sum of the training losses since the last evaluation.
-        loss_count: how many those are.
-        best_loss: lowest validation loss so far.
-        best_step: the step it was measured at.
-        pending: whether what is due at this step, evaluation and sample, is still to be done.
-        chain: SHA-256 of the chain before it and the next batch, in hexadecimal: of every batch so far, in order.
-        anchor_step: a step at most ANCHOR_EVERY back.
-        anchor: the chain there.
-    """
-
-    step: int = 0
-    loss_sum: float = 0.0
-    loss_count: int = 0
-    best_loss: float | None = None
-    best_step: int | None = None
-    pending: bool = False
-    chain: str = ""
-    anchor_step: int = 0
-    anchor: str = ""
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data, for state.json."""
-        return {
-            "loss_sum": self.loss_sum,
-            "loss_count": self.loss_count,
-            "best_loss": self.best_loss,
-            "best_step": self.best_step,
-            "pending": self.pending,
-            "chain": self.chain,
-            "anchor_step": self.anchor_step,
-            "anchor": self.anchor,
-        }
-
-
-@dataclass
-class Trainer:
-    """One process's work on a run."""
-
-    config: RunConfig
-    dataset: Dataset
-    model: Transformer
-    optimizer: Optimizers
-    folder: RunFolder
-    callback: Callback
-    progress: TrainerState = field(default_factory=TrainerState)
-    lines: NgramBaselines | None = None
-    request: StopRequest = field(default_factory=StopRequest)
-    saved: int | None = None
-
-    def __post_init__(self) -> None:
-        """Make the batches, which refuse a text that is too short; find the blank, if the objective needs one."""
-        self.batches = Batches(
-            self.dataset.splits["train"],
-            context_length=self.config.model.context_length,
-            batch_size=self.config.training.batch_size,
-            seed=self.config.seed,
-        )
-        self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
-        self.device = self.model.token_embedding.weight.device
-        self.forward = compiled(self.model, self.warn) if self.config.training.compile else self.model
-
-    def emit(self, event: Event) -> None:
-        """Write an event to metrics.jsonl and show it."""
-        self.folder.append_metric(event)
-        self.callback(event)
-
-    def warn(self, line: str) -> None:
-        """Say in one line that something is not as it should be."""
-        self.callback({"event": "note", "text": line})
-
-    def count_baselines(self) -> None:
-        """Count the text's n-gram lines, unless they are known, and show them.
-
-        Training does not need them: they are counted when there is a first loss to compare with them.
-        """
-        if self.lines is None:
-            parts = self.dataset.splits
-            vocab_size = self.dataset.tokenizer.vocab_size
-            self.lines = ngram_baselines(parts["train"], parts["test"], vocab_size, tick=self.request.check)
-            self.folder.write_document("corpus", describe_corpus(self.dataset, self.lines))
-            self.callback({"event": "lines", "ngrams": self.lines.plain()})
-
-
-def describe_corpus(dataset: Dataset, lines: NgramBaselines | None) -> dict[str, Any]:
-    """The text, and what counting achieves on it where that is known, as plain data for corpus.json."""
-    return dataset.describe() if lines is None else {**dataset.describe(), "ngrams": lines.plain()}
 
 
 def run_steps(trainer: Trainer) -> bool:
-    """Train from where the run is to its last step; gives whether it got there.
+    """Train from the current step to the last; return whether the run is finished.
 
     Raises:
-        TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite; nothing of that step was
-            applied, and what was trained before it is saved.
+        TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
+            applied, and the steps before it are saved.
     """
-    training, progress, began, stepped = trainer.config.training, trainer.progress, time.perf_counter(), time.time()
-    meter = _Meter(trainer.config.tokens_per_step)
+    training, state, clock = trainer.config.training, trainer.state, _Clock(trainer.config.tokens_per_step)
     try:
-        if progress.pending:
+        if state.pending:
             after_step(trainer)
-        while progress.step < training.steps and not trainer.request.asked:
+        while state.step < training.steps and not trainer.request.asked:
             loss, norm, rate = one_step(trainer)
-            progress.step += 1
-            progress.loss_sum, progress.loss_count = progress.loss_sum + loss, progress.loss_count + 1
-            meter.count()
-            first = progress.step - 1 == trainer.saved  # what vitral doctor computes again
-            if progress.step % training.log_every == 0 or progress.step == training.steps or first:
+            state.complete_step(loss)
+            clock.count_step()
+            first = state.step - 1 == trainer.saved  # vitral doctor recomputes this step
+            if state.step % training.log_every == 0 or state.step == training.steps or first:
                 numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
-                speed = round(meter.speed(), 1)
-                trainer.emit({"event": "step", "step": progress.step, **numbers, "tokens_per_second": speed})
-            stepped = time.time()
-            with meter.paused():
+                speed = round(clock.tokens_per_second(), 1)
+                trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
+            with clock.paused():
                 after_step(trainer)
     except StopAsked:
         pass
     except TrainingStopped as stopped:
-        _keep_what_was_trained(trainer, str(stopped))
+        _save_last_good_step(trainer, str(stopped))
         raise
-    finished = progress.step >= training.steps and not progress.pending
-    if not finished:
-        save(trainer, best=False)
-    seconds = round(time.perf_counter() - began, 3)
-    end = {"event": "end", "step": progress.step, "finished": finished, "seconds": seconds}
-    trainer.emit({**end, "stepped": round(stepped, 3)})
-    return finished
-
-
-class _Meter:
-    """Tokens a second, pauses left out."""
-
-    def __init__(self, tokens_per_step: int) -> None:
-        self._tokens, self._steps, self._since = tokens_per_step, 0, time.perf_counter()
-
-    def count(self) -> None:
-        """One more step."""
-        self._steps += 1
-
-    def speed(self) -> float:
-        """Since it was last asked."""
-        now = time.perf_counter()
-        speed = self._steps * self._tokens / max(now - self._since, 1e-9)
-        self._steps, self._since = 0, now
-        return speed
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """What goes on inside is no training: evaluating, writing."""
-        began = time.perf_counter()
-        yield
-        self._since += time.perf_counter() - began
-
-
-def _keep_what_was_trained(trainer: Trainer, reason: str) -> None:
-    """Save the step before the one that failed, if all its numbers are finite, and note why training stopped."""
-    if trainer.saved != trainer.progress.step and not_finite_state(trainer) is None:
-        save(trainer, best=False)
-    trainer.emit({"event": "stopped", "step": trainer.progress.step, "reason": reason.split(";")[0]})
+    return _finish(trainer, clock)
 
 
 def one_step(trainer: Trainer) -> tuple[float, float, float]:
-    """Gradients of one step's batches, checked, clipped and applied; gives loss, gradient norm, learning rate.
+    """One optimizer step: gradients of its batches, checked, clipped and applied.
+
+    Returns:
+        The loss, the gradient norm before clipping, and the learning rate.
 
     Raises:
         TrainingStopped: the loss, a gradient, a weight or the optimizer's state is not finite; nothing was applied.
-        StopAsked: somebody asked to stop between two of the step's batches; nothing was applied.
+        StopAsked: a stop was requested between two of the step's batches; nothing was applied.
     """
-    training, step = trainer.config.training, trainer.progress.step
+    training, step = trainer.config.training, trainer.state.step
     trainer.optimizer.zero_grad()
-    losses, chain = [], trainer.progress.chain
+    losses, chain = [], trainer.state.chain
     for micro in range(training.accumulation):
         if micro:
             trainer.request.check()
@@ -219,87 +84,70 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     loss_value, norm_value = float(loss), float(norm)
-    state = not_finite_state(trainer)
-    if state is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
-        raise TrainingStopped(_what_is_not_finite(trainer, loss_value, norm_value, state))
+    culprit = not_finite_state(trainer)
+    if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
+        raise TrainingStopped(_not_finite_message(trainer, loss_value, norm_value, culprit))
     if training.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(trainer.model.parameters(), training.clip_norm, norm)
     for group in trainer.optimizer.param_groups:
         group["lr"] = learning_rate(training.schedule, group["peak"], step, training.steps)
     trainer.optimizer.step()
-    trainer.progress.chain = chain
+    trainer.state.chain = chain
     if (step + 1) % ANCHOR_EVERY == 0:
-        trainer.progress.anchor_step, trainer.progress.anchor = step + 1, chain
+        trainer.state.anchor_step, trainer.state.anchor = step + 1, chain
     return loss_value, norm_value, trainer.optimizer.param_groups[0]["lr"]
 
 
-def link(chain: str, inputs: Tensor, targets: Tensor) -> str:
-    """The chain of batches with one more: SHA-256 of the chain so far and the batch, in hexadecimal."""
-    digest = hashlib.sha256(chain.encode("ascii"))
-    for part in (inputs, targets):
-        digest.update(part.numpy().data)
-    return digest.hexdigest()
-
-
-def chain_from_anchor(trainer: Trainer) -> str:
-    """The chain of batches at the run's step, from the anchor on, its batches drawn again."""
-    chain = trainer.progress.anchor
-    for step in range(trainer.progress.anchor_step, trainer.progress.step):
-        for micro in range(trainer.config.training.accumulation):
-            chain = link(chain, *trainer.batches.batch(step, micro))
-    return chain
-
-
 def backward(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
-    """Loss of one batch, divided by the batches of a step, and its gradients added to those before; and the chain."""
+    """Add the gradients of one batch; return its loss (see `loss_of`) and the extended batch chain."""
     loss, chain = loss_of(trainer, step, micro, chain)
     loss.backward()
     return loss.detach().cpu(), chain
 
 
 def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
-    """Loss of one batch, divided by the batches of a step; and the chain of batches with this one."""
+    """Loss of one batch divided by the number of batches in a step, and the batch chain extended by this batch."""
     training, batch = trainer.config.training, trainer.batches.batch(step, micro)
     seed, masking = trainer.config.seed, trainer.masking
-    inputs, targets = (part.to(trainer.device) for part in make_inputs(batch, masking, seed, step, micro))
-    shown_by = trainer.model.mask if masking is None else None  # no mask shows what a blank hides
+    inputs, targets = (tensor.to(trainer.device) for tensor in make_inputs(batch, masking, seed, step, micro))
+    shown_by = trainer.model.mask if masking is None else None  # no attention mask reveals a masked token
     with ambient_stream(seed, "dropout", step, micro), precision(trainer.device, training.dtype):
         loss = next_token_loss(trainer.forward(inputs), targets, shown_by) / training.accumulation
     return loss, link(chain, *batch)
 
 
 def after_step(trainer: Trainer) -> None:
-    """What is due after this step: evaluation with a checkpoint, a sample, a further checkpoint.
+    """Do what is due after this step: a sample, an evaluation with a checkpoint, or a checkpoint alone.
 
     Raises:
-        StopAsked: somebody asked to stop meanwhile; all of it is to be done again.
+        StopAsked: a stop was requested meanwhile; all of it is done again after a resume.
     """
-    training, progress = trainer.config.training, trainer.progress
-    again = progress.pending
-    last = progress.step == training.steps
-    evaluating = progress.step % training.evaluate_every == 0 or last
-    progress.pending = evaluating
-    if training.sample_every is not None and (progress.step % training.sample_every == 0 or last):
+    training, state = trainer.config.training, trainer.state
+    again = state.pending
+    last = state.step == training.steps
+    evaluating = state.step % training.evaluate_every == 0 or last
+    state.pending = evaluating
+    if training.sample_every is not None and (state.step % training.sample_every == 0 or last):
         write_sample(trainer)
     if evaluating:
         evaluate(trainer, again=again)
-    elif training.checkpoint_every is not None and progress.step % training.checkpoint_every == 0:
+    elif training.checkpoint_every is not None and state.step % training.checkpoint_every == 0:
         save(trainer, best=False)
 
 
 def evaluate(trainer: Trainer, *, again: bool = False) -> None:
-    """Full passes over validation and test, in the weights' precision; a checkpoint, the best if validation says so.
+    """Measure validation and test loss in the weights' precision, then save a checkpoint.
 
     Raises:
         TrainingStopped: a loss is not finite.
-        StopAsked: somebody asked to stop meanwhile.
+        StopAsked: a stop was requested meanwhile.
     """
-    progress, parts, most = trainer.progress, trainer.dataset.splits, trainer.config.training.evaluation_tokens
+    state, splits, most = trainer.state, trainer.dataset.splits, trainer.config.training.evaluation_tokens
     trainer.count_baselines()
     losses = {
         f"{name}_loss": evaluate_split(
             trainer.model,
-            thinned(parts[name], most),
+            thinned(splits[name], most),
             trainer.dataset.tokenizer,
             masking=trainer.masking,
             tick=trainer.request.check,
@@ -309,16 +157,12 @@ def evaluate(trainer: Trainer, *, again: bool = False) -> None:
     for name, loss in losses.items():
         if not math.isfinite(loss):
             raise TrainingStopped(
-                f"stopped at step {progress.step}: the {name.replace('_', ' ')} is {loss}; the last checkpoint in "
+                f"stopped at step {state.step}: the {name.replace('_', ' ')} is {loss}; the last checkpoint in "
                 f"{trainer.folder.path} is intact; {ADVICE}"
             )
-    train_loss = progress.loss_sum / progress.loss_count if progress.loss_count else None
-    progress.loss_sum, progress.loss_count = 0.0, 0
-    best = progress.best_loss is None or losses["validation_loss"] < progress.best_loss
-    if best:
-        progress.best_loss, progress.best_step = losses["validation_loss"], progress.step
-    trainer.emit({"event": "evaluation", "step": progress.step, "train_loss": train_loss, **losses})
-    progress.pending = False
+    train_loss, best = state.take_mean_loss(), state.note_validation_loss(losses["validation_loss"])
+    trainer.emit({"event": "evaluation", "step": state.step, "train_loss": train_loss, **losses})
+    state.pending = False
     save(trainer, best=best, replace=again)
 
 
@@ -327,30 +171,29 @@ def save(trainer: Trainer, *, best: bool, replace: bool = False) -> None:
 
     Raises:
         TrainingStopped: a weight or the optimizer's state is not finite; nothing was written.
-        StorageError: the disk did not take it.
+        StorageError: the checkpoint could not be written.
     """
-    progress = trainer.progress
-    culprit = not_finite_state(trainer)
+    step, culprit = trainer.state.step, not_finite_state(trainer)
     if culprit is not None:
         raise TrainingStopped(
-            f"stopped after step {progress.step}: {culprit}; no checkpoint of it was written, the last one in "
+            f"stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in "
             f"{trainer.folder.path} is intact; {ADVICE}"
         )
     state = {
-        **progress.plain(),
+        **trainer.state.plain(),
         "config": comparable(trainer.config),
         "seed": trainer.config.seed,
         "corpus": trainer.dataset.fingerprint,
     }
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)
-    checkpoint = Checkpoint(progress.step, trainer.model.state_dict(), tensors, state)
+    checkpoint = Checkpoint(step, trainer.model.state_dict(), tensors, state)
     keep = trainer.config.training.keep_checkpoints
     trainer.folder.save(checkpoint, best=best, keep=keep, replace=replace)
-    trainer.saved = progress.step
+    trainer.saved = step
 
 
 def write_sample(trainer: Trainer) -> None:
-    """Keep a text of the model as it is now; it draws from a stream of its own."""
+    """Generate and save a text with the current weights, from a random stream of its own."""
     sample = generate(
         trainer.model,
         trainer.dataset.tokenizer,
@@ -359,35 +202,82 @@ def write_sample(trainer: Trainer) -> None:
         sampling=Sampling(temperature=SAMPLE_TEMPERATURE),
         seed=trainer.config.seed,
     )[0]
-    trainer.folder.write_sample(trainer.progress.step, sample.text)
-    trainer.emit({"event": "sample", "step": trainer.progress.step, "text": sample.text})
+    trainer.folder.write_sample(trainer.state.step, sample.text)
+    trainer.emit({"event": "sample", "step": trainer.state.step, "text": sample.text})
+
+
+def _finish(trainer: Trainer, clock: "_Clock") -> bool:
+    state = trainer.state
+    finished = state.step >= trainer.config.training.steps and not state.pending
+    if not finished:
+        save(trainer, best=False)
+    end = {"event": "end", "step": state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
+    trainer.emit({**end, "stepped": round(clock.stepped, 3)})
+    return finished
+
+
+def _save_last_good_step(trainer: Trainer, reason: str) -> None:
+    """Save the step before the failed one, if all its numbers are finite, and record why training stopped."""
+    if trainer.saved != trainer.state.step and not_finite_state(trainer) is None:
+        save(trainer, best=False)
+    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason.split(";")[0]})
+
+
+class _Clock:
+    """Seconds since the start, and tokens per second without the pauses.
+
+    Attributes:
+        stepped: Unix time after the last step, before any evaluation that follows it.
+    """
+
+    def __init__(self, tokens_per_step: int) -> None:
+        self._tokens, self._steps, self._began = tokens_per_step, 0, time.perf_counter()
+        self._since, self.stepped = self._began, time.time()
+
+    def count_step(self) -> None:
+        self._steps += 1
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def tokens_per_second(self) -> float:
+        """The speed since the last call."""
+        now = time.perf_counter()
+        speed = self._steps * self._tokens / max(now - self._since, 1e-9)
+        self._steps, self._since = 0, now
+        return speed
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Exclude the time inside the block (evaluating, writing) from the speed."""
+        began, self.stepped = time.perf_counter(), time.time()
+        yield
+        self._since += time.perf_counter() - began
 
 
 def not_finite_state(trainer: Trainer) -> str | None:
-    """The first weight or number of the optimizer that is not finite, in words, or None."""
-    kept = [value for part in trainer.optimizer.parts for state in part.state.values() for value in state.values()]
+    """The first weight or optimizer tensor that is not finite, in words; None if all are."""
+    kept = [value for one in trainer.optimizer.members for state in one.state.values() for value in state.values()]
     with torch.no_grad():
         if math.isfinite(float(torch.nn.utils.get_total_norm([*trainer.model.parameters(), *kept]))):
             return None
         weights = dict(trainer.model.named_parameters())
         optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
-        # The norm of large numbers may be infinite though they are not.
+        # The norm of large finite numbers can overflow.
         bad = [f"the weight {name}" for name, weight in weights.items() if not weight.isfinite().all()]
         bad += [f"the optimizer's {name}" for name, value in optimizer.items() if not value.isfinite().all()]
     return f"{bad[0]} is not finite" if bad else None
 
 
-def _what_is_not_finite(trainer: Trainer, loss: float, norm: float, state: str | None) -> str:
-    """One line that names the step, its batch, and what to do."""
-    step = trainer.progress.step
-    if state is not None:
-        culprit = state
-    elif not math.isfinite(loss):
+def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:
+    """One line: the step, its batch, what is not finite, and what to try."""
+    step = trainer.state.step
+    if culprit is None and not math.isfinite(loss):
         culprit = f"the loss is {loss}"
-    else:
+    elif culprit is None:
         names = [n for n, p in trainer.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
         culprit = f"the gradient of {names[0]} is not finite" if names else f"the gradients' norm is {norm}"
     return (
-        f"stopped before step {step + 1}: {culprit} (batch {step} of seed {trainer.config.seed}); what was trained is "
-        f"saved in {trainer.folder.path}; {ADVICE}"
+        f"stopped before step {step + 1}: {culprit} (batch {step} of seed {trainer.config.seed}); the steps before it "
+        f"are saved in {trainer.folder.path}; {ADVICE}"
     )

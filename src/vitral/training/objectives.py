@@ -1,4 +1,4 @@
-"""What a model is asked for while it is trained: the next token, or the tokens that were hidden from it."""
+"""Training objectives: next-token and masked."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,34 +14,34 @@ from vitral.evaluation.masking import Masking, mask_token
 
 NAMES = ("next-token", "masked")
 IGNORED = -100
-"""A target that does not count, as `torch.nn.functional.cross_entropy` has it."""
+"""The target value ignored by `torch.nn.functional.cross_entropy`."""
 
 
 class Masked(Config):
-    """Masked language modelling: the tokens that stood where blanks are (Devlin et al. 2019, section 3.1).
+    """Masked language modelling: predict the tokens at masked positions (Devlin et al. 2019, section 3.1).
 
-    Simplified: see `vitral.evaluation.masking.Masking`. The blank is the tokenizer's first token that stands for no
-    text, `<PAD>` of the character tokenizer.
+    Simplified: see `vitral.evaluation.masking.Masking`. The mask token is the tokenizer's first special token, `<PAD>`
+    of the character tokenizer.
 
     Attributes:
         name: "masked".
-        rate: share of a window's tokens that are hidden; at least one is.
+        rate: share of masked positions in a window; at least one position is masked.
     """
 
     name: Literal["masked"] = "masked"
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
 
     def masking(self, tokenizer: Tokenizer) -> Masking:
-        """The same with the tokenizer's blank.
+        """The masking for this tokenizer.
 
         Raises:
-            UsageError: the tokenizer has no token for it.
+            UsageError: the tokenizer has no mask token.
         """
         return Masking(self.rate, mask_token(tokenizer))
 
 
 def _named(objective: Any) -> Any:
-    """The bare name means the usual rate; another name is refused with the nearest of both."""
+    """A bare name means the default rate; an unknown name is refused with the nearest known one."""
     if isinstance(objective, str) and objective not in NAMES:
         raise ValueError(f"{objective!r} is not one of {', '.join(NAMES)}; {nearest(objective, NAMES)}")
     return {"name": "masked"} if objective == "masked" else objective
@@ -51,26 +51,26 @@ Objective = Annotated[Literal["next-token"] | Masked, BeforeValidator(_named)]
 
 
 def masking_of(objective: Literal["next-token"] | Masked, tokenizer: Tokenizer) -> Masking | None:
-    """How tokens are hidden under an objective; None under one that hides none.
+    """The masking of an objective; None for next-token prediction.
 
     Raises:
-        UsageError: the tokenizer has no token for a blank.
+        UsageError: the tokenizer has no mask token.
     """
     return objective.masking(tokenizer) if isinstance(objective, Masked) else None
 
 
 def make_inputs(batch: Pair, masking: Masking | None, seed: int, step: int, micro: int) -> Pair:
-    """What the model is given, and what it is asked for.
+    """Inputs and targets of the model for an objective.
 
-    Without blanks that is the batch as it is: tokens, and the token after each. With blanks it is the batch's inputs
-    with some hidden, and as targets the tokens that stood there; all other targets are `IGNORED`.
+    For next-token prediction this is the batch itself. With masking, some input tokens are replaced by the mask token,
+    their targets are the original tokens, and all other targets are `IGNORED`.
 
     Args:
         batch: inputs and next tokens.
-        masking: how tokens are hidden.
-        seed: of the run.
+        masking: the masking, or None.
+        seed: seed of the run.
         step: the optimizer step.
-        micro: which of the step's batches; which positions are hidden depends on seed, step and this alone.
+        micro: index of the batch within the step; the masked positions depend only on seed, step and micro.
     """
     if masking is None:
         return batch

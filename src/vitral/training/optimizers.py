@@ -1,17 +1,24 @@
-"""Optimizers: PyTorch's and Muon, with the groups of weight decay stated, and their state as plain named tensors."""
+"""Optimizers: AdamW and Muon, their configuration, and their state as named tensors.
 
-from collections.abc import Mapping, Sequence, Set
+PyTorch's optimizer classes import its compiler when created, which takes as long as a hundred steps of a small model.
+The fused AdamW kernel is therefore called as a function, and the state is kept in dictionaries.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
 
+import torch
+from jaxtyping import Float
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from vitral.attention import MultiHeadAttention
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
-from vitral.training.adamw import AdamW, Part
-from vitral.training.muon import Muon
 
 
 class AdamWConfig(Config):
@@ -20,9 +27,9 @@ class AdamWConfig(Config):
     Attributes:
         name: "adamw".
         learning_rate: the peak rate.
-        weight_decay: for matrices and embeddings; biases, norms and scales are never decayed.
-        beta1: decay of the average of gradients.
-        beta2: decay of the average of their squares.
+        weight_decay: for matrices and embeddings; biases, norms and scales are not decayed.
+        beta1: decay of the mean of gradients.
+        beta2: decay of the mean of squared gradients.
         epsilon: added to the root of the latter.
     """
 
@@ -35,7 +42,7 @@ class AdamWConfig(Config):
 
 
 class MuonConfig(Config):
-    """Muon for the matrices inside the blocks, AdamW for the rest (see `vitral.training.muon`).
+    """Muon for the matrices inside the blocks, AdamW for the rest (see `Muon`).
 
     Attributes:
         name: "muon".
@@ -53,43 +60,194 @@ class MuonConfig(Config):
 
 
 def _named(data: Any) -> Any:
-    """A table that names no optimizer is about AdamW."""
+    """A table without a name configures AdamW."""
     return {"name": "adamw", **data} if isinstance(data, dict) else data
 
 
 OptimizerConfig = Annotated[Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")], BeforeValidator(_named)]
 
 
-class Optimizers:
-    """One or several optimizers, each for parameters of its own, used as one."""
+Group = Mapping[str, Any]
 
-    def __init__(self, *parts: Part) -> None:
-        """Use these as one."""
-        self.parts = parts
+
+class Optimizer(ABC):
+    """Base class: an optimizer of some of the parameters.
+
+    Attributes:
+        param_groups: parameters ("params") with their hyperparameters, among them "lr", the current learning rate, and
+            "peak", the highest.
+        state: the state tensors of each parameter, by name.
+    """
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        """Store the groups; their initial learning rates are the peaks."""
+        self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
+        self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
+
+    def step(self) -> None:
+        """Apply the gradients; parameters without a gradient do not change."""
+        with torch.no_grad():
+            for group in self.param_groups:
+                parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+                if parameters:
+                    self.apply(parameters, group)
+
+    @abstractmethod
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Update these parameters of a group."""
+
+
+class AdamW(Optimizer):
+    """AdamW (Loshchilov & Hutter 2019) by PyTorch's fused kernel; groups need "lr", "weight_decay", "betas", "eps"."""
+
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Update these parameters of a group."""
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter] |= {
+                    "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        kept = {name: [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq")}
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        adamw(
+            list(parameters),
+            gradients,
+            kept["exp_avg"],
+            kept["exp_avg_sq"],
+            [],
+            [self.state[parameter]["step"] for parameter in parameters],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+
+
+POLYNOMIALS = (
+    (8.38367, -24.76591, 18.35708),
+    (4.04342, -3.01141, 0.56951),
+    (3.50557, -2.62665, 0.52572),
+    (2.49012, -1.83428, 0.43683),
+)
+"""(a, b, c) of each iteration, optimal for what the previous ones leave of [0.003, 1] (Amsel et al. 2025)."""
+MARGIN = 1.01
+"""Keeps singular values at most 1 despite rounding: the polynomials are not valid above 1."""
+
+
+def orthogonalise(
+    matrices: Float[Tensor, "count rows columns"],
+) -> Float[Tensor, "count rows columns"]:
+    """Approximately U Vᵀ of every matrix U Σ Vᵀ; no matrix may have more rows than columns.
+
+    For X with n rows, A = X Xᵀ and p(A) = a + b A + c A², one iteration is X ← p(A) X. For wide matrices the n × n
+    factors p are multiplied first, and with X once at the end.
+
+    Args:
+        matrices: matrices of one shape.
+    """
+    x = matrices / (matrices.norm(dim=(1, 2), keepdim=True) * MARGIN + 1e-7)
+    if x.shape[2] == x.shape[1]:
+        for a, b, c in POLYNOMIALS:
+            gram = x @ x.mT
+            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        return x
+    gram = x @ x.mT
+    product: Tensor | None = None
+    for place, (a, b, c) in enumerate(POLYNOMIALS):
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=1, dim2=2).add_(a)
+        product = factor if product is None else factor @ product
+        if place < len(POLYNOMIALS) - 1:
+            gram = factor @ gram @ factor
+    return x if product is None else product @ x
+
+
+class Muon(Optimizer):
+    """Muon: orthogonalised momentum for the matrices inside the blocks (Jordan et al. 2024).
+
+    For a matrix W with gradient G, at every step:
+
+        B ← μ B + (1 - μ) G,   N = (1 - μ) G + μ B          momentum, Nesterov's form
+        O ≈ U Vᵀ of N = U Σ Vᵀ                              all singular values about 1
+        W ← W - η √max(1, rows / columns) O
+
+    Odd polynomials σ ← a σ + b σ³ + c σ⁵ drive the singular values to 1 with matrix products alone. All matrices of one
+    shape are orthogonalised together, so that a model of many small matrices costs a few large products. A parameter
+    contains one matrix or several stacked ones. The group needs "lr", "momentum" and "weight_decay".
+    """
+
+    def __init__(self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], **numbers: float) -> None:
+        """Store the parameters.
+
+        Args:
+            stacked: each parameter, with the numbers of rows of its stacked matrices.
+            numbers: the hyperparameters. A step moves a square matrix by about "lr" in every direction.
+        """
+        self._rows = {parameter: tuple(rows) for parameter, rows in stacked}
+        super().__init__([{"params": list(self._rows), **numbers}])
+
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Update these parameters of a group."""
+        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float]]] = {}
+        for parameter in parameters:
+            update = self._averaged(parameter, group["momentum"])
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            pieces = (whole.split(self._rows[parameter]) for whole in (parameter, update))
+            for weight, piece in zip(*pieces, strict=True):
+                ratio = max(1.0, weight.shape[0] / weight.shape[1])
+                oriented = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
+                by_shape.setdefault(tuple(oriented[0].shape), []).append((*oriented, ratio**0.5))
+        for same in by_shape.values():
+            directions = orthogonalise(torch.stack([piece for _, piece, _ in same]))
+            for (weight, _, factor), direction in zip(same, directions, strict=True):
+                weight.sub_(direction, alpha=group["lr"] * factor)
+
+    def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        """The gradient with Nesterov momentum."""
+        state, gradient = self.state[parameter], parameter.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(average, momentum)
+
+
+class Optimizers:
+    """Several optimizers of disjoint parameters, used as one."""
+
+    def __init__(self, *members: Optimizer) -> None:
+        """Combine these optimizers."""
+        self.members = members
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """All parts' groups."""
-        return [group for part in self.parts for group in part.param_groups]
+        """The groups of all optimizers."""
+        return [group for one in self.members for group in one.param_groups]
 
-    def part_of(self, parameter: nn.Parameter) -> Part:
+    def member_of(self, parameter: nn.Parameter) -> Optimizer:
         """The optimizer of a parameter."""
-        return next(part for part in self.parts for group in part.param_groups if _is_in(parameter, group["params"]))
+        return next(one for one in self.members for group in one.param_groups if _is_in(parameter, group["params"]))
 
     def step(self) -> None:
         """Apply the gradients."""
-        for part in self.parts:
-            part.step()
+        for one in self.members:
+            one.step()
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Remove the gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
 
 
 def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
-    """Names of parameters that are decayed (two axes: matrices, embeddings) and those that are not (the rest)."""
+    """Names of parameters with weight decay (two axes: matrices, embeddings) and without (the rest)."""
     named = list(model.named_parameters())
     return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
 
@@ -113,7 +271,7 @@ def build_optimizer(model: Transformer, config: OptimizerConfig) -> Optimizers:
 
 
 def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
-    """Names of the matrices inside the blocks, with the rows of each where several lie in one parameter."""
+    """Names of the matrices inside the blocks, with the numbers of rows of stacked matrices."""
     found: dict[str, tuple[int, ...]] = {}
     for name, module in model.blocks.named_modules(prefix="blocks"):
         if isinstance(module, MultiHeadAttention):
@@ -124,7 +282,7 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
 
 
 def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> AdamW:
-    """AdamW over all parameters but some, in the two groups of `decay_groups`."""
+    """AdamW for all parameters except some, in the two groups of `decay_groups`."""
     parameters = dict(model.named_parameters())
     decayed, rest = ([parameters[name] for name in names if name not in without] for names in decay_groups(model))
     numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
@@ -141,15 +299,15 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tens
     return {
         f"{name}/{quantity}": value
         for name, parameter in model.named_parameters()
-        for quantity, value in optimizer.part_of(parameter).state[parameter].items()
+        for quantity, value in optimizer.member_of(parameter).state[parameter].items()
     }
 
 
 def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Put back what `optimizer_tensors` gave.
+    """Restore the state from `optimizer_tensors`.
 
     Raises:
-        UsageError: a tensor for a parameter the model lacks, or of another shape.
+        UsageError: a tensor belongs to no parameter of the model, or has another shape.
     """
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
@@ -161,4 +319,4 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
             raise UsageError(
                 f"{where}: optimizer state {key} has shape {tuple(value.shape)}, not {tuple(parameter.shape)}"
             )
-        optimizer.part_of(parameter).state[parameter][quantity] = value.to(parameter.device)
+        optimizer.member_of(parameter).state[parameter][quantity] = value.to(parameter.device)

@@ -1,7 +1,7 @@
-"""The execution plan: in which precision, compiled or not, and how many steps fit a time; measured once, then written.
+"""The execution plan: precision, compilation, and the number of steps for a time limit.
 
-A run is a pure function of its configuration. So what a measurement decides is decided before the first step and
-becomes part of the configuration: resumes, and all arms of a study, share it.
+A run is a pure function of its configuration. The plan is therefore measured once before the first step and becomes
+part of the configuration, shared by resumes and by all arms of a study.
 """
 
 import math
@@ -20,28 +20,28 @@ from vitral.training.config import RunConfig
 from vitral.training.optimizers import build_optimizer
 
 TRIALS = 4
-"""Steps that are timed for each plan at least, after one that is not."""
+"""Minimum number of timed steps per plan, after one warm-up step."""
 TRIAL_SECONDS, TRIAL_SHARE = 2.0, 0.03
-"""Where steps are to fill a time, they are timed so long, or for this share of it: a processor that was idle is faster
-in its first second than it will be."""
+"""With a time limit, steps are timed for this long or this share of the limit: an idle processor is faster in its first
+second."""
 WORTH_COMPILING = 600.0
-"""Seconds of training from which the compiler's own time is likely to come back."""
+"""Seconds of training above which compiling is likely to pay off."""
 MOST_EPOCHS = 8
-"""Seen more often, a text is learned by heart; time allowed beyond that is not used."""
+"""Maximum number of passes over the text with a time limit; more passes would only memorize it."""
 EVALUATIONS = 5
-"""Of a run whose steps follow from a time: so many evaluations at most, spread evenly."""
+"""Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1
-"""The share of a time that evaluations before the last may take; the last comes when it is over."""
+"""Maximum share of the time limit for evaluations before the last; the last runs after the limit."""
 FORWARD = 1 / 3
-"""What a forward pass takes of a training step."""
+"""Time of a forward pass as a share of a training step."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How steps are computed.
+class ExecutionPlan:
+    """Precision and compilation of training steps.
 
     Attributes:
-        dtype: of the arithmetic.
+        dtype: dtype of the arithmetic.
         compile: whether the model is compiled.
     """
 
@@ -49,17 +49,17 @@ class Plan:
     compile: bool
 
     def __str__(self) -> str:
-        """As people say it."""
+        """A short description for notes."""
         return f"{self.dtype}, {'compiled' if self.compile else 'not compiled'}"
 
 
 @dataclass(frozen=True)
 class ResolvedPlan:
-    """A configuration in which nothing is left to be measured.
+    """A configuration with its execution plan resolved.
 
     Attributes:
         config: the configuration.
-        notes: what was measured and decided, a line each.
+        notes: measurements and decisions, one line each.
     """
 
     config: RunConfig
@@ -69,16 +69,16 @@ class ResolvedPlan:
 def resolve_plan(
     config: RunConfig, build: Callable[[RunConfig], Transformer], num_tokens: int, num_held_out: int = 0
 ) -> ResolvedPlan:
-    """Measure what the configuration leaves to measurement: `training.plan = "auto"` and `training.minutes`.
+    """Resolve `training.plan = "auto"` and `training.minutes` by timing training steps.
 
     Args:
-        config: of the run.
-        build: makes its model, on its device.
-        num_tokens: of the text's training part.
-        num_held_out: tokens that an evaluation measures.
+        config: configuration of the run.
+        build: builds its model on its device.
+        num_tokens: tokens of the training split.
+        num_held_out: tokens scored by one evaluation.
 
     Raises:
-        UsageError: not even a handful of steps fits the time.
+        UsageError: the time limit allows only a handful of steps.
     """
     training = config.training
     if training.plan != "auto" and training.minutes is None:
@@ -93,36 +93,38 @@ def resolve_plan(
     return ResolvedPlan(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
 
 
-def _first_plan(config: RunConfig, build: Callable[[RunConfig], Transformer], notes: list[str]) -> tuple[Plan, float]:
-    """The plan as written and its time; without the compiler where that fails."""
-    plan = Plan(config.training.dtype, config.training.compile)
+def _first_plan(
+    config: RunConfig, build: Callable[[RunConfig], Transformer], notes: list[str]
+) -> tuple[ExecutionPlan, float]:
+    """The configured plan and its time per step; without compilation if that fails."""
+    plan = ExecutionPlan(config.training.dtype, config.training.compile)
     try:
         return plan, seconds_per_step(config, build, plan)
-    except Exception as error:  # whatever the compiler or its own compilers raise
+    except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
-        notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
-    plan = Plan(config.training.dtype, compile=False)
+        notes.append(f"plan: cannot compile here ({type(error).__name__}); continuing without it")
+    plan = ExecutionPlan(config.training.dtype, compile=False)
     return plan, seconds_per_step(config, build, plan)
 
 
 def _fastest(
-    config: RunConfig, build: Callable[[RunConfig], Transformer], timed: dict[Plan, float], notes: list[str]
-) -> tuple[Plan, float]:
-    """The plan whose steps take least time, of those worth trying."""
+    config: RunConfig, build: Callable[[RunConfig], Transformer], timed: dict[ExecutionPlan, float], notes: list[str]
+) -> tuple[ExecutionPlan, float]:
+    """The fastest plan among those worth timing."""
     training = config.training
     for dtype in ("float32", "bfloat16"):
-        other = Plan(dtype, compile=False)
+        other = ExecutionPlan(dtype, compile=False)
         if other not in timed and training.dtype != "float64":
             timed[other] = seconds_per_step(config, build, other)
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING and not plan.compile:
-        compiled = Plan(plan.dtype, compile=True)
+        compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
             timed[compiled] = seconds_per_step(config, build, compiled)
-        except Exception as error:  # whatever the compiler or its own compilers raise
-            notes.append(f"plan: cannot compile here ({type(error).__name__}); going on without")
+        except Exception as error:  # the compiler and its backends raise many types
+            notes.append(f"plan: cannot compile here ({type(error).__name__}); continuing without it")
         plan = min(timed, key=lambda each: timed[each])
     listed = ", ".join(f"{each} {1000 * took:.1f} ms" for each, took in timed.items())
     notes.append(f"plan: {plan} (a step: {listed})")
@@ -132,7 +134,7 @@ def _fastest(
 def _steps_in(
     config: RunConfig, seconds: float, num_tokens: int, num_held_out: int, notes: list[str]
 ) -> dict[str, Any]:
-    """What follows from a time: steps, evaluations, and a warm-up that is not most of them."""
+    """The keys that follow from a time limit: steps, evaluations, and a warm-up of at most a tenth of the steps."""
     training, allowed = config.training, 60 * (config.training.minutes or 0)
     minutes, tokens_per_step = allowed / 60, config.tokens_per_step
     an_evaluation = FORWARD * seconds * num_held_out / tokens_per_step
@@ -140,7 +142,8 @@ def _steps_in(
     steps = math.floor((allowed - (evaluations - 1) * an_evaluation) / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
-            f"training.minutes: {minutes:g} are {steps} steps of {seconds:.2f} s; allow more time, or a smaller model"
+            f"training.minutes: {minutes:g} allow only {steps} steps of {seconds:.2f} s; allow more time or "
+            "use a smaller model"
         )
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
     enough = max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / tokens_per_step))
@@ -156,8 +159,8 @@ def _steps_in(
     }
 
 
-def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: Plan) -> float:
-    """The median time of a step with random tokens, optimizer included, on a model that is then thrown away."""
+def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: ExecutionPlan) -> float:
+    """The median time of a training step with random tokens, measured on a temporary model."""
     training = config.training
     model = build(config).train()
     optimizer = build_optimizer(model, training.optimizer)
@@ -174,26 +177,26 @@ def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer
                 with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
                     loss = next_token_loss(forward(tokens[:, :-1]), tokens[:, 1:], model.mask)
                 loss.backward()
-                loss.item()  # waits until an accelerator is done
+                loss.item()  # waits for the accelerator
             optimizer.step()
             optimizer.zero_grad()
             times.append(time.perf_counter() - began)
-    settled = sorted(times[1 + (len(times) - 1 - TRIALS) // 2 :])
-    return settled[len(settled) // 2]
+    steady = sorted(times[1 + (len(times) - 1 - TRIALS) // 2 :])
+    return steady[len(steady) // 2]
 
 
 def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:
-    """The model's forward, compiled; where that turns out not to work, the model itself, after one line."""
+    """The compiled forward pass; if compiling fails, the model itself, with a warning."""
     forward: Callable[[Tensor], Tensor] = torch.compile(model)
 
     def run(tokens: Tensor) -> Tensor:
         nonlocal forward
         try:
             return forward(tokens)
-        except Exception as error:  # whatever the compiler or its own compilers raise
+        except Exception as error:  # the compiler and its backends raise many types
             if forward is model:
                 raise
-            warn(f"plan: cannot compile here ({type(error).__name__}); going on without")
+            warn(f"plan: cannot compile here ({type(error).__name__}); continuing without it")
             forward = model
             return model(tokens)
 

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the step: nothing to save, nothing to get out of step with."""
+"""Learning rate schedules as pure functions of the step, so that there is no state to save."""
 
 import math
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from vitral.core.config import Config
 
 
 class ScheduleConfig(Config):
-    """The course of the learning rate.
+    """The learning rate schedule.
 
     Attributes:
         name: "constant"; "cosine" (Loshchilov & Hutter 2017); "linear"; "trapezoidal": constant, then linear down
             (Zhai et al. 2022).
-        warmup_steps: steps in which the rate first rises linearly from near zero.
-        final_fraction: share of the peak rate at the end (not for constant).
-        decay_fraction: share of all steps in which a trapezoidal rate falls.
+        warmup_steps: initial steps with a linearly increasing rate.
+        final_fraction: final rate as a share of the peak rate (not for constant).
+        decay_fraction: share of the steps after warm-up in which a trapezoidal rate decreases.
     """
 
     name: Literal["constant", "cosine", "linear", "trapezoidal"] = "constant"
@@ -48,14 +48,14 @@ SHAPES: dict[str, Callable[[float, float], float]] = {
     "linear": _linear,
     "trapezoidal": _trapezoidal,
 }
-"""Share of the way between final and peak rate, by progress 0 … 1 after the warm-up."""
+"""Position between final rate (0) and peak rate (1), as a function of progress 0 … 1 after the warm-up."""
 
 
 def learning_rate(schedule: ScheduleConfig, peak: float, step: int, steps: int) -> float:
-    """The rate of the step numbered `step`, 0 … steps - 1.
+    """The learning rate of step number `step`, 0 … steps - 1.
 
-    Warm-up: peak · (step + 1) / warmup_steps. Then final + (peak - final) · shape(progress), progress running from 0
-    at the first step after the warm-up to 1 just past the last.
+    Warm-up: peak · (step + 1) / warmup_steps. Then final + (peak - final) · shape(progress), where progress
+    is 0 at the first step after the warm-up and 1 just after the last step.
 
     >>> learning_rate(ScheduleConfig(name="linear"), 1.0, 5, 10)
     0.5

@@ -1,4 +1,4 @@
-"""Stopping at the end of a step when asked to: Ctrl-C, or SIGTERM from a batch system."""
+"""Stop at the end of a step on request: Ctrl-C, or SIGTERM from a batch system."""
 
 import signal
 import threading
@@ -8,27 +8,27 @@ from types import FrameType
 
 
 class StopAsked(Exception):
-    """Somebody asked to stop while something was going on that can be done again later."""
+    """A stop was requested during work that can be repeated after a resume."""
 
 
 class StopRequest:
-    """Whether somebody asked to stop; a second Ctrl-C does not wait for the step's end."""
+    """A possible request to stop; a second Ctrl-C stops without waiting for the end of the step."""
 
     def __init__(self) -> None:
-        """Nobody has asked."""
+        """Start without a request."""
         self.asked = False
 
     def check(self) -> None:
-        """Stop what is going on, if somebody asked.
+        """Raise if a stop was requested.
 
         Raises:
-            StopAsked: somebody did.
+            StopAsked: a stop was requested.
         """
         if self.asked:
             raise StopAsked
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        """Note a signal."""
+        """Handle a signal."""
         if self.asked and signum == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
@@ -36,7 +36,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Listen for SIGINT and SIGTERM inside the block, if this is the main thread."""
+    """Handle SIGINT and SIGTERM inside the block, if this is the main thread."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request

@@ -12,8 +12,7 @@ from vitral.attention import Causal, Mask
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.data import Split, windows
-from vitral.data.batches import too_short
-from vitral.data.store import thinned
+from vitral.data.batches import thinned, too_short
 from vitral.model import Transformer, next_token_loss
 from vitral.studies.probes import saturation_shown
 from vitral.studies.probes.protocol import BudgetName, ByRun, Exhibit, Plain, RunProbe, Trained, require_next_tokens

@@ -1,45 +1,148 @@
-r"""From bytes to text, by one stated policy.
+r"""Reading texts: bytes to characters, and texts too long for memory.
 
-Text is UTF-8, decoded strictly: a byte that is not UTF-8 is refused with the file and the byte's offset. A byte order
-mark at the beginning is dropped, newlines become `\n` unless they are to be kept, and Project Gutenberg's licence is
-stripped. Nothing else changes, and whatever did change is noted. NUL and other control characters are left in place.
+Text is decoded strictly as UTF-8: an invalid byte is refused, with the file and the byte's offset. A leading byte order
+mark is dropped, newlines become `\n` unless configured otherwise, and Project Gutenberg's licence is stripped. Nothing
+else changes, and every change is recorded in a note. NUL and other control characters are kept.
 
-A file of more than LONG bytes stays on the disk and is read piece by piece; a licence is not looked for in it.
+A file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped.
 """
 
 import hashlib
 import os
 import re
 import stat
+from bisect import bisect_right
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vitral.core.errors import UsageError
-from vitral.data.longtext import PIECE, LongText, Text, in_lines, stamp_of
+from vitral.data.alphabet import utf8
 
 LONG = 1 << 28
-"""Bytes of the longest file that is held in memory."""
+"""Maximum size in bytes of a file that is read into memory."""
 
-# The 32-bit marks come first: the little-endian one begins with the 16-bit one.
+# The 32-bit marks come first, since the little-endian one starts with the 16-bit one.
 _FOREIGN_MARKS = {BOM_UTF32_LE: "UTF-32", BOM_UTF32_BE: "UTF-32", BOM_UTF16_LE: "UTF-16", BOM_UTF16_BE: "UTF-16"}
 _LICENCE_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
 _LICENCE_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
 
 
+PIECE = 1 << 20
+"""Bytes read at once."""
+
+_KEPT = 2
+
+
+class LongText:
+    r"""The text of a long UTF-8 file, without byte order mark and with newlines normalised, sliced like a str.
+
+    `read_document` creates it after one pass over the file, which finds piece borders that split no character and no
+    `\r\n`. It supports `len(text)` and `text[begin:end]`; each access reads from the file, which must not change.
+    """
+
+    def __init__(self, path: Path, marks: list[tuple[int, int]], *, newlines: str, stamp: tuple[int, int]) -> None:
+        """Use the piece borders found by a pass over the file.
+
+        Args:
+            path: the file.
+            marks: (byte, character) offsets at which each piece begins, and at which the last ends.
+            newlines: `"lf"` or `"keep"`.
+            stamp: size and modification time of the file during that pass.
+        """
+        self._path, self._newlines, self._stamp = path, newlines, stamp
+        self._bytes, self._characters = [byte for byte, _ in marks], [character for _, character in marks]
+        self._recent: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        """Number of characters."""
+        return self._characters[-1]
+
+    def __getitem__(self, where: slice) -> str:
+        """A slice of characters, with step 1.
+
+        Raises:
+            UsageError: the file has changed, or can no longer be read.
+        """
+        begin, end, step = where.indices(len(self))
+        if step != 1:
+            raise TypeError("a slice of a long text must have step 1")
+        if begin >= end:
+            return ""
+        first, last = (bisect_right(self._characters, place) - 1 for place in (begin, end - 1))
+        together = "".join(self._piece(number) for number in range(first, last + 1))
+        return together[begin - self._characters[first] : end - self._characters[first]]
+
+    def pieces(self) -> Iterator[str]:
+        """The whole text in order, about a million characters at a time."""
+        return (self._piece(number) for number in range(len(self._bytes) - 1))
+
+    def _piece(self, number: int) -> str:
+        if number not in self._recent:
+            while len(self._recent) >= _KEPT:
+                del self._recent[next(iter(self._recent))]
+            self._recent[number] = in_lines(self._read(number).decode("utf-8"), self._newlines)
+        return self._recent[number]
+
+    def _read(self, number: int) -> bytes:
+        begin, end = self._bytes[number], self._bytes[number + 1]
+        try:
+            with self._path.open("rb") as file:
+                if stamp_of(file.fileno()) != self._stamp:
+                    raise UsageError(
+                        f"{self._path}: has changed while it was read; try again when nothing writes to it"
+                    )
+                file.seek(begin)
+                return file.read(end - begin)
+        except OSError as error:
+            raise UsageError(f"{self._path}: can no longer be read ({error.strerror})") from None
+
+
+Text = str | LongText
+"""The text of a corpus."""
+
+
+def pieces(text: Text) -> Iterable[str]:
+    r"""The whole text in pieces (a str in one); no piece border splits a `\r\n`."""
+    return [text] if isinstance(text, str) else text.pieces()
+
+
+def in_lines(text: str, newlines: str) -> str:
+    r"""The text with `\n` for `\r\n` and a lone `\r`, if `newlines` is `"lf"`."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if newlines == "lf" and "\r" in text else text
+
+
+def stamp_of(descriptor: int) -> tuple[int, int]:
+    """Size and modification time of an open file."""
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns
+
+
+def hash_text(text: Text) -> str:
+    """SHA-256 of the text's UTF-8, in hexadecimal.
+
+    >>> hash_text("") == hashlib.sha256().hexdigest()
+    True
+    """
+    digest = hashlib.sha256()
+    for piece in pieces(text):
+        digest.update(utf8(piece))
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class Document:
-    r"""One file as text, and what reading it did.
+    r"""One file as text, and the changes made while reading it.
 
     Attributes:
         text: the text.
-        num_bytes: bytes of the file, before anything was changed.
+        num_bytes: size of the file in bytes.
         sha256: SHA-256 of these bytes, in hexadecimal.
         had_mark: whether a UTF-8 byte order mark was dropped.
-        num_crlf: `\r\n` that became `\n`.
-        num_cr: lone `\r` that became `\n`.
-        num_licence: characters of Project Gutenberg's licence that were stripped.
+        num_crlf: number of `\r\n` changed to `\n`.
+        num_cr: number of lone `\r` changed to `\n`.
+        num_licence: number of characters of Project Gutenberg's licence stripped.
     """
 
     text: Text
@@ -58,10 +161,10 @@ def shown(path: str | os.PathLike[str]) -> str:
 
 
 def read_document(path: Path, newlines: str = "lf") -> Document:
-    """Read one file by the policy of this module.
+    """Read one file, applying the rules of this module.
 
     Raises:
-        UsageError: it cannot be read, is not a regular file, or is not UTF-8.
+        UsageError: the file cannot be read, is not a regular file, or is not UTF-8.
     """
     if _size(path) > LONG:
         return _survey(path, newlines)
@@ -69,7 +172,7 @@ def read_document(path: Path, newlines: str = "lf") -> Document:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a regular file, 0 where there is none; `read_bytes` says what is wrong with it."""
+    """Size of a regular file in bytes, 0 for anything else (`read_bytes` reports the error)."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -78,7 +181,7 @@ def _size(path: Path) -> int:
 
 
 def _survey(path: Path, newlines: str) -> Document:
-    """Read a long file once from beginning to end, and remember where its pieces begin."""
+    """Read a long file once, and record where its pieces begin."""
     digest, marks, num_lines, num_crlf, num_cr = hashlib.sha256(), [(0, 0)], 0, 0, 0
     try:
         with path.open("rb") as file:
@@ -106,14 +209,14 @@ def _survey(path: Path, newlines: str) -> Document:
     except OSError as error:
         raise UsageError(f"{shown(path)}: cannot be read ({error.strerror})") from None
     if marks[-1][0] != stamp[0]:
-        raise UsageError(f"{shown(path)}: has changed while it was read; try again when it is at rest")
+        raise UsageError(f"{shown(path)}: has changed while it was read; try again when nothing writes to it")
     changed = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
     text = LongText(path, marks, newlines=newlines, stamp=stamp)
     return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *changed)
 
 
 def _end_of_whole_characters(raw: bytes) -> int:
-    r"""Where to cut so that no character and no `\r\n` is cut in two: before the last character, or the two last."""
+    r"""The last offset that splits no character and no `\r\n`."""
     end = len(raw) - 1
     while end > 0 and raw[end] & 0b1100_0000 == 0b1000_0000 and len(raw) - end < 4:
         end -= 1
@@ -124,7 +227,7 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file.
 
     Raises:
-        UsageError: it cannot be read, is not a regular file (a pipe would block), or does not fit into memory.
+        UsageError: the file cannot be read, is not regular (a pipe would block), or does not fit into memory.
     """
     try:
         if stat.S_ISREG(path.stat().st_mode):
@@ -134,23 +237,23 @@ def read_bytes(path: Path) -> bytes:
     except ValueError as error:
         raise UsageError(f"{shown(path)}: cannot be read ({error})") from None
     except MemoryError:
-        raise UsageError(f"{shown(path)}: too large for this machine's memory; give a part of it") from None
+        raise UsageError(f"{shown(path)}: too large for this machine's memory; use a smaller file") from None
     raise UsageError(f"{shown(path)}: not a regular file; give a text file or a folder of text files")
 
 
 def decode_document(raw: bytes, where: str, newlines: str = "lf") -> Document:
-    r"""Turn the bytes of a file into text.
+    r"""Decode the bytes of a file.
 
     Args:
         raw: the bytes.
-        where: what to call them in an error.
+        where: their name in error messages.
         newlines: `"lf"` or `"keep"`, see `CorpusConfig`.
 
     >>> decode_document(b"\xef\xbb\xbfone\r\ntwo", "here").text
     'one\ntwo'
 
     Raises:
-        UsageError: the bytes are not UTF-8; the first offset that is not is named.
+        UsageError: the bytes are not UTF-8; names the first invalid offset.
     """
     _refuse_other_encodings(raw, where)
     text = _decoded(raw, where)
@@ -180,7 +283,7 @@ def _refuse_other_encodings(raw: bytes, where: str) -> None:
 
 
 def _decoded(raw: bytes, where: str, *, offset: int = 0, line: int = 1) -> str:
-    """These bytes of a file, which begin at `offset` and in `line`, as text."""
+    """Decode bytes that start at `offset` and `line` of a file."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -192,10 +295,10 @@ def _decoded(raw: bytes, where: str, *, offset: int = 0, line: int = 1) -> str:
 
 
 def strip_licence(text: str) -> str:
-    r"""The part of a Project Gutenberg text between its two markers; a text without both is returned whole.
+    r"""The text between Project Gutenberg's two markers; a text without both markers is returned unchanged.
 
-    The text begins after the line that starts with `*** START OF TH` and ends before the line that starts with
-    `*** END OF TH`; nothing else is stripped.
+    The result begins after the line that starts with `*** START OF TH` and ends before the line that starts with
+    `*** END OF TH`.
 
     >>> strip_licence("licence\n*** START OF THE EBOOK ***\nthe work\n*** END OF THE EBOOK ***\nmore")
     'the work\n'
@@ -206,7 +309,7 @@ def strip_licence(text: str) -> str:
 
 
 def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
-    """What reading these documents changed, one sentence for each kind of change, nothing where nothing changed."""
+    """One sentence for each kind of change made while reading these documents."""
     num_marks = sum(document.had_mark for document in documents)
     num_crlf = sum(document.num_crlf for document in documents)
     num_cr = sum(document.num_cr for document in documents)
