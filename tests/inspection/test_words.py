@@ -29,7 +29,6 @@ from vitral.inspection import (
     spearman,
     subject_scores,
     whole_words,
-    wilson,
     word_lists,
     word_measures,
     words,
@@ -274,18 +273,3 @@ def test_the_passage_before_a_sentence_ends_a_line() -> None:
     assert bytes(passage(tokenizer, part, 4).tolist()) == b"bcd\n"
     assert bytes(passage(tokenizer, part, 6).tolist()) == b"cd\nef\n"
     assert torch.equal(passage(tokenizer, part, 11), torch.full((11,), 10))
-
-
-def test_wilsons_interval_is_that_of_the_tables() -> None:
-    low, high = wilson(0.0, 10)
-    assert (low, high) == (pytest.approx(0.0, abs=1e-12), pytest.approx(0.2775, abs=1e-4))
-    assert wilson(15 / 20, 20) == (pytest.approx(0.5313, abs=1e-4), pytest.approx(0.8881, abs=1e-4))
-    assert wilson(0.5, 10, 0.99)[0] < wilson(0.5, 10)[0]
-    with pytest.raises(UsageError, match="0 trials"):
-        wilson(0.5, 0)
-
-
-def test_wilsons_interval_holds_the_truth_as_often_as_it_says() -> None:
-    draws = np.random.default_rng(2).binomial(60, 0.3, size=2000)
-    held = [low <= 0.3 <= high for low, high in (wilson(count / 60, 60) for count in draws.tolist())]
-    assert 0.93 <= np.mean(held) <= 0.97

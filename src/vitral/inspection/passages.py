@@ -126,7 +126,7 @@ def _passages(
     return np.concatenate(rows)
 
 
-def _balanced(cut: Sequence[Int[np.ndarray, "passages time"]], most: int) -> Passages:
+def _balanced(cut: Sequence[Int[np.ndarray, "_ time"]], most: int) -> Passages:
     """Equally many passages from each work, evenly spread."""
     count = min(most, *(len(rows) for rows in cut)) if cut else 0
     rows = [rows[np.linspace(0, len(rows), count, endpoint=False).astype(int)] for rows in cut]

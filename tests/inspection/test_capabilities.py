@@ -1,0 +1,162 @@
+"""Leakage, infilling and continuation, each against what can be worked out."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.data import CharTokenizer, Split
+from vitral.evaluation import Masking
+from vitral.inspection import Predictor, capabilities, continuation, infilling, leakage, scores
+from vitral.model import ModelConfig, Transformer
+
+VOCAB, TIME = 7, 13
+TOKENIZER = CharTokenizer("abcdef")
+"""Of 7 tokens, the first of which represents no text."""
+MASKING = Masking(0.15, 0)
+BIDIRECTIONAL = {"attention": {"mask": "bidirectional"}}
+
+
+def model_with(mask: Any = "causal", seed: int = 1, **changes: Any) -> Transformer:
+    """A fresh small model whose numbers are large enough to distinguish tokens."""
+    config = {"context_length": TIME, "d_model": 12, "num_heads": 3, "num_layers": 2, "attention": {"mask": mask}}
+    return Transformer(ModelConfig.parse({**config, "initialisation": "pytorch"} | changes), VOCAB, seed=seed).eval()
+
+
+def some_windows(rows: int = 5, time: int = TIME) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(1).integers(1, VOCAB, size=(rows, time)))
+
+
+def some_split(num: int) -> Split:
+    return Split(np.random.default_rng(2).integers(1, VOCAB, size=num).astype(np.uint8), np.array([[0, num]]))
+
+
+def predictor(mask: Any, mask_token: int | None = None) -> Predictor:
+    return Predictor(model_with(mask), mask_token, (0,))
+
+
+class TestLeakage:
+    @pytest.mark.parametrize("mask", ["causal", {"name": "window", "size": 3}])
+    def test_nothing_moves_where_the_future_is_hidden(self, mask: Any) -> None:
+        found = leakage(predictor(mask), some_windows(31), 5)
+        assert found["moved"] < 1e-6
+        assert not found["visible"]
+
+    def test_a_bidirectional_prediction_moves_with_the_next_token(self) -> None:
+        found = leakage(predictor("bidirectional"), some_windows(31), 5)
+        assert found["moved"] > 1e-3
+        assert found["visible"]
+
+    def test_a_prefix_leaks_inside_itself_and_not_behind(self) -> None:
+        prefix = predictor({"name": "prefix", "length": 6})
+        inside, last, behind = (leakage(prefix, some_windows(31), place) for place in (2, 5, 9))
+        assert (inside["visible"], last["visible"], behind["visible"]) == (True, False, False)
+        assert inside["moved"] > 1e-3 > 1e-6 > max(last["moved"], behind["moved"])
+
+    def test_a_single_window_has_no_other_token_to_take(self) -> None:
+        with pytest.raises(UsageError, match="there are 1 windows"):
+            leakage(predictor("bidirectional"), some_windows(1), 4)
+
+    def test_windows_whose_token_stays_the_same_do_not_count(self) -> None:
+        same = torch.ones(3, TIME, dtype=torch.int64)
+        assert leakage(predictor("bidirectional"), same, 4)["moved"] == 0.0
+
+
+class TestInfilling:
+    @pytest.mark.parametrize("mask", ["causal", {"name": "prefix", "length": 6}])
+    def test_the_chain_rule_is_bayes_over_whole_windows(self, mask: Any) -> None:
+        """Each candidate put into the window, the whole window scored from the gap on, and normalised."""
+        given, windows, gap = predictor(mask), some_windows(), 7
+        joint = torch.full((len(windows), VOCAB), -math.inf, dtype=torch.float64)
+        for token in range(1, VOCAB):
+            candidate = windows.clone()
+            candidate[:, gap] = token
+            with torch.inference_mode():
+                logs = given.model(candidate[:, :-1]).double().log_softmax(-1)
+            each = logs.gather(2, candidate[:, 1:, None])[:, :, 0]
+            joint[:, token] = each[:, gap - 1 :].sum(dim=1)
+        found = infilling(given, windows, gap)
+        assert found is not None
+        assert torch.allclose(found.exp(), joint.softmax(dim=1), atol=1e-5)
+        assert torch.allclose(found.exp().sum(dim=1), torch.ones(len(windows), dtype=torch.float64))
+
+    def test_a_mask_token_is_answered_at_its_position_whatever_it_hides(self) -> None:
+        given, windows = predictor("bidirectional", mask_token=0), some_windows()
+        other = windows.clone()
+        other[:, 7] = 1 + windows[:, 7] % (VOCAB - 1)
+        one, two = infilling(given, windows, 7), infilling(given, other, 7)
+        assert one is not None
+        assert two is not None
+        assert torch.equal(one, two)
+        hidden = windows.clone()
+        hidden[:, 7] = 0
+        assert torch.allclose(one, given.log_probabilities(hidden, 7))
+
+    def test_a_model_that_sees_its_target_cannot(self) -> None:
+        assert infilling(predictor("bidirectional"), some_windows(), 7) is None
+
+    def test_no_window_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="no window"):
+            infilling(predictor("causal"), some_windows(0), 7)
+
+
+def test_continuation_reads_the_last_position_or_a_mask_token_after_it() -> None:
+    contexts = some_windows()[:, :6]
+    causal, masked = predictor("causal"), predictor("bidirectional", mask_token=0)
+    with_mask = torch.cat([contexts, torch.zeros(5, 1, dtype=torch.int64)], dim=1)
+    assert torch.equal(continuation(causal, contexts), causal.log_probabilities(contexts, 5))
+    assert torch.equal(continuation(masked, contexts), masked.log_probabilities(with_mask, 6))
+    assert (continuation(causal, contexts)[:, 0] == -torch.inf).all()  # a special token is no answer
+
+
+def test_scores_by_hand() -> None:
+    found = scores(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log(), torch.tensor([1, 1]))
+    assert found["nats"] == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
+    assert found["accuracy"] == 0.5  # of equals the first is taken
+
+
+class TestCapabilities:
+    @pytest.mark.parametrize(
+        ("mask", "masking", "targets", "visible", "fills"),
+        [
+            ("causal", None, 13, False, True),
+            ({"name": "prefix", "length": 5}, None, 9, False, True),  # all but the prefix's first four
+            ("bidirectional", MASKING, 2, True, True),  # 15% to the nearest whole number
+            ("bidirectional", None, 13, True, False),
+        ],
+    )
+    def test_every_mask_is_measured_and_the_result_is_plain(
+        self, mask: Any, masking: Masking | None, targets: int, visible: bool, fills: bool
+    ) -> None:
+        def measured() -> dict[str, Any]:
+            return capabilities(model_with(mask), TOKENIZER, some_split(500), 30, 8, masking=masking)
+
+        found = measured()
+        assert json.loads(json.dumps(found, allow_nan=False)) == found == measured()
+        assert (found["context"], found["gap"], found["right"], found["targets"]) == (13, 6, 1, targets)
+        assert (found["filling"]["both"] is not None) is fills
+        assert found["leak"]["late"]["visible"] is visible
+        assert (found["leak"]["late"]["moved"] > 1e-6) is visible
+        assert (found["filling"]["left"]["num"], found["continuing"]["num"]) == (8, 30)
+
+    def test_the_gap_lies_after_what_a_prefix_shows(self) -> None:
+        model = model_with({"name": "prefix", "length": 10})
+        found = capabilities(model, TOKENIZER, some_split(500), 30, 8, masking=None)
+        assert (found["gap"], found["right"]) == (10, 1)
+
+    @pytest.mark.parametrize(
+        ("changes", "tokens", "why"),
+        [
+            ({"context_length": 4}, 300, "a context of 4 tokens"),
+            ({"attention": {"mask": {"name": "prefix", "length": 12}}}, 300, "leaves no room for a gap"),
+            ({"context_length": 11}, 10, "has 0 whole windows of 11 tokens"),
+            ({"context_length": 11}, 21, "has 1 whole windows of 11 tokens"),
+        ],
+    )
+    def test_a_model_or_text_without_room_is_refused(self, changes: dict[str, Any], tokens: int, why: str) -> None:
+        with pytest.raises(UsageError, match=why):
+            capabilities(model_with(**changes), TOKENIZER, some_split(tokens), 30, 8, masking=None)

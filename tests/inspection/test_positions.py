@@ -1,0 +1,112 @@
+"""Loss by position: each number is the loss of its own target, inside and beyond the context length."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.data import ByteTokenizer, Split, windows
+from vitral.evaluation import evaluate_split
+from vitral.inspection import loss_beyond, loss_by_position, loss_inside, window_starts
+from vitral.inspection.positions import same_targets, window_nats
+from vitral.model import ModelConfig, Transformer
+
+Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
+CONTEXT = 8
+
+
+def model_with(vocab: int = 7, **changes: Any) -> Transformer:
+    config = {"context_length": CONTEXT, "d_model": 12, "num_heads": 2, "num_layers": 3, "initialisation": "pytorch"}
+    return Transformer(ModelConfig.parse(config | changes), vocab, seed=3).eval()
+
+
+def part(num: int, vocab: int = 7) -> Split:
+    tokens = np.random.default_rng(num).integers(vocab, size=num).astype(np.uint8)
+    return Split(tokens, np.array([[0, num]]))
+
+
+class TestInside:
+    def test_the_mean_over_positions_is_the_loss_of_a_full_pass(self) -> None:
+        model, text = model_with(256), part(1 + 5 * CONTEXT, 256)
+        found = loss_inside(model, text, most_tokens=1000)
+        assert (found["windows"], len(found["nats"])) == (5, CONTEXT)
+        assert np.mean(found["nats"]) == pytest.approx(evaluate_split(model, text, ByteTokenizer()).loss, rel=1e-6)
+
+    def test_each_number_is_the_loss_of_its_own_target(self) -> None:
+        model, text = model_with(), part(3 * CONTEXT)
+        nats = window_nats(model, text, np.array([2, 5]), CONTEXT)
+        inputs, targets = next(windows(Split(text.tokens, np.array([[5, 6 + CONTEXT]])), CONTEXT, 1))
+        logs = model(inputs).detach().log_softmax(-1)
+        assert nats[1, 3] == pytest.approx(-float(logs[0, 3, targets[0, 3]]), rel=1e-5)
+
+    def test_targets_that_a_prefix_shows_are_not_scored(self) -> None:
+        found = loss_inside(model_with(attention={"mask": {"name": "prefix", "length": 4}}), part(500), most_tokens=80)
+        assert found["windows"] == 10
+        assert [loss is None for loss in found["nats"]] == [True] * 3 + [False] * 5
+
+    def test_a_text_without_a_whole_window_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="no 9 tokens in a row"):
+            loss_by_position(model_with(), part(CONTEXT), most_tokens=100, multiple=2)
+
+
+class TestBeyond:
+    def test_places_score_the_same_targets(self) -> None:
+        """Each number is the target's own index, so equal means show equal targets."""
+        width, places, num = 3, 4, 9
+        targets = width * np.arange(num)[:, None] + np.arange(width * places)
+        means = same_targets(targets.astype(np.float64), width, places)
+        assert means.tolist() == [means[0]] * places
+        shorter = same_targets(targets[:, : 2 * width].astype(np.float64), width, places)
+        assert shorter.tolist() == [means[0]] * 2
+
+    @pytest.mark.parametrize("kind", ["sinusoidal", "rotary", "alibi", "relative", "none"])
+    def test_a_longer_window_changes_nothing_inside(self, kind: Positions) -> None:
+        model, text = model_with(positions=kind), part(500)
+        beyond = loss_beyond(model, text, 2, most_tokens=10_000)
+        starts = window_starts(text, 2 * CONTEXT + 1, 1, stride=2 * CONTEXT)
+        short, long = (window_nats(model, text, starts, size) for size in (CONTEXT, 2 * CONTEXT))
+        assert np.allclose(short[0], long[0, :CONTEXT], atol=1e-5)
+        assert (len(beyond["nats"]), beyond["length"]) == (8, 2 * CONTEXT)
+        assert all(math.isfinite(value) for value in beyond["nats"])
+
+    def test_learned_positions_end_at_the_context_length(self) -> None:
+        found = loss_by_position(model_with(positions="learned"), part(500), most_tokens=10_000, multiple=2)
+        assert found["context_length"] == CONTEXT
+        assert [value is None for value in found["beyond"]["nats"]] == [False] * 4 + [True] * 4
+        assert "learned positions end at context_length = 8" in found["beyond"]["why"]
+
+    def test_what_a_model_reads_so_far_is_the_same_if_it_cannot_read_on(self) -> None:
+        """The quarters of its own length are scored on the same targets either way."""
+        model = model_with(positions="rotary")
+        whole = loss_beyond(model, part(500), 2, most_tokens=10_000)
+        starts = np.arange(32) * 2
+        short = same_targets(window_nats(model, part(500), starts, CONTEXT), 2, 8)
+        long = same_targets(window_nats(model, part(500), starts, 2 * CONTEXT), 2, 8)
+        assert np.allclose(short, long[:4], atol=1e-5)
+        assert whole["targets"] % 2 == 0
+
+    def test_a_text_too_short_for_longer_windows_has_a_reason(self) -> None:
+        beyond = loss_beyond(model_with(positions="none"), part(30), 2, most_tokens=1000)
+        assert beyond["nats"] is None
+        assert beyond["why"] == "it takes 31 test tokens in a row, and there are 30"
+        assert loss_beyond(model_with(positions="none"), part(31), 2, most_tokens=1000)["nats"] is not None
+
+    def test_a_context_length_without_quarters_has_a_reason(self) -> None:
+        beyond = loss_beyond(model_with(context_length=7), part(300), 2, most_tokens=1000)
+        assert (beyond["nats"], beyond["targets"]) == (None, 0)
+        assert "7" in beyond["why"]
+
+    def test_quarters_whose_targets_a_prefix_shows_are_not_scored(self) -> None:
+        """A prefix of 4 leaves the target at position 3, in the second of four quarters of 2, as the first to score."""
+        model = model_with(positions="none", attention={"mask": {"name": "prefix", "length": 4}})
+        beyond = loss_beyond(model, part(500), 2, most_tokens=10_000)
+        assert [value is None for value in beyond["nats"]] == [True] * 2 + [False] * 6
+
+    def test_no_gradient_is_kept(self) -> None:
+        model = model_with()
+        loss_by_position(model, part(300), most_tokens=500, multiple=2)
+        assert all(parameter.grad is None for parameter in model.parameters())
+        assert torch.is_grad_enabled()

@@ -1,0 +1,198 @@
+"""The probe of capabilities: what it measures of a run, and the numbers its view compares, checks and tabulates."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.config import merge
+from vitral.core.errors import UsageError
+from vitral.data import prepare
+from vitral.figures.sections import Table
+from vitral.runs import load_run
+from vitral.studies import study_named
+from vitral.studies.claims import judge
+from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probes import uses
+from vitral.training import RunConfig, train
+
+MASK = study_named("mask")
+RESULT: Any = None
+"""The view reads nothing of the study's result."""
+
+
+def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
+    """Measures of three arms: losses and accuracies that differ by arm by a shift, with some spread over seeds."""
+
+    def one(seed: int, shift: float, visible: bool, moved: float) -> dict[str, Any]:
+        noise = 0.01 * math.sin(7 * seed + 50 * shift)
+
+        def answer(nats: float) -> dict[str, Any]:
+            return {"accuracy": 0.5 - shift / 4 + noise, "nats": nats + shift + noise, "num": 96}
+
+        spot = {"position": 16, "visible": visible, **answer(2.0), "moved": moved, "follows": 0.0}
+        result = {"accuracy": 0.4 + noise, "low": 0.35, "high": 0.45, "majority": 0.25, "num": 96, "penalty": 0.01}
+        return {
+            "context": 64,
+            "gap": 32,
+            "right": 8,
+            "targets": 10 if visible else 64,
+            "leak": {"early": spot, "late": {**spot, "position": 48}},
+            "filling": {"both": answer(1.0), "left": answer(2.0 + noise)},
+            "continuing": answer(2.0),
+            "classifying": {
+                "titles": ["one", "two", "three", "four"],
+                "works": True,
+                "passages": {"train": 100, "validation": 50, "test": 96},
+                "activations": result,
+                "frequencies": {**result, "accuracy": 0.5},
+            },
+        }
+
+    made = {"causal": (0.0, False, 0.0), "bidirectional": (-0.5, True, 0.3), "prefix": (0.001, False, 0.0)}
+    made |= {name: (each["shift"], each["visible"], each["moved"]) for name, each in changes.items()}
+    return [
+        ArmMeasures(name, f"title of {name}", {}, {seed: one(seed, *numbers) for seed in range(1, 1 + seeds)})
+        for name, numbers in made.items()
+    ]
+
+
+def tables(view: View) -> list[Table]:
+    return [section for section in view.sections if isinstance(section, Table)]
+
+
+def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
+    claims = judge(uses.view(RESULT, arms(4)).comparisons)
+    by_quantity = {(claim.comparison.arm, claim.comparison.quantity.name): claim for claim in claims[:6]}
+    both = by_quantity["bidirectional", "loss (infilling, both sides)"]
+    assert (both.verdict, both.difference) == ("better", pytest.approx(-0.5, abs=0.02))
+    assert by_quantity["prefix", "loss (infilling, both sides)"].verdict == "undecided"
+    right_side = claims[6:9]
+    assert [claim.comparison.arm for claim in right_side] == ["causal", "bidirectional", "prefix"]
+    assert all(claim.verdict == "better" for claim in right_side)
+    assert all(claim.difference == pytest.approx(-1.0, abs=0.01) for claim in right_side)
+    counts = claims[9:]
+    assert all(
+        (claim.verdict, claim.comparison.quantity.name) == ("worse", "accuracy (probe on activations)")
+        for claim in counts
+    )
+    assert {claim.family for claim in claims} == {12}
+
+
+@pytest.mark.parametrize(
+    ("visible", "moved", "shown"),
+    [(False, 0.0, True), (False, 1e-7, True), (False, 0.2, False), (True, 0.2, True), (True, 1e-5, False)],
+)
+def test_a_prediction_moves_with_the_next_token_exactly_where_the_mask_shows_it(
+    visible: bool, moved: float, shown: bool
+) -> None:
+    view = uses.view(RESULT, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
+    leaks = [check for check in view.checks if check.arm == "causal" and check.value == moved]
+    assert [check.shown for check in leaks] == [shown, shown]
+
+
+def test_a_leak_of_a_single_seed_is_found() -> None:
+    made = arms(3)
+    made[0].runs[2]["leak"]["late"] = {**made[0].runs[2]["leak"]["late"], "moved": 0.01}
+    checks = [check for check in uses.view(RESULT, made).checks if check.arm == "causal"]
+    assert [check.shown for check in checks[:2]] == [True, False]
+
+
+def test_classification_is_checked_against_the_largest_class() -> None:
+    made = arms(3)
+    for run in made[1].runs.values():
+        run["classifying"]["activations"] |= {"low": 0.2}
+    checks = {check.arm: check for check in uses.view(RESULT, made).checks if check.interval}
+    assert (checks["causal"].low, checks["causal"].interval) == (0.25, (pytest.approx(0.35), pytest.approx(0.45)))
+    assert {arm: check.shown for arm, check in checks.items()} == {
+        "causal": True,
+        "bidirectional": None,
+        "prefix": True,
+    }
+
+
+def test_two_seeds_decide_nothing() -> None:
+    assert all(claim.shown is None for claim in judge(uses.view(RESULT, arms(2)).comparisons))
+
+
+def test_a_model_that_cannot_fill_a_gap_is_named_and_not_compared_there() -> None:
+    made = arms(3)
+    for run in made[1].runs.values():
+        run["filling"]["both"] = None
+    view = uses.view(RESULT, made)
+    assert [note.arm for note in view.notes] == ["bidirectional"]
+    subjects = [one for one in view.comparisons if one.quantity.name == "loss (infilling, both sides)"]
+    assert "bidirectional" not in {one.arm for one in subjects}
+    assert tables(view)[0].rows[1][1] == "\N{EN DASH}"
+
+
+def test_passages_without_classes_leave_out_their_columns() -> None:
+    made = arms(3)
+    for arm in made:
+        for run in arm.runs.values():
+            run["classifying"] = None
+    view = uses.view(RESULT, made)
+    assert len(tables(view)[0].columns) == 4
+    assert not any(check.interval for check in view.checks)
+
+
+def test_every_number_has_a_table_and_the_figure_its_name() -> None:
+    view = uses.view(RESULT, arms(3))
+    assert [len(table.columns) for table in tables(view)] == [7, 5, 6, 6]
+    accuracy, loss, early, late = tables(view)
+    assert [row[-1] for row in loss.rows] == ["64", "10", "64"]
+    assert [row[1] for row in early.rows] == ["0", "1", "0"]
+    assert ("16" in early.caption, "48" in late.caption) == (True, True)
+    assert accuracy.rows[0][-1] == "0.250"
+    assert [section.name for section in view.sections if isinstance(section, Plot)] == ["uses-by-mask"]
+
+
+def test_the_words_of_segments_are_not_those_of_works() -> None:
+    made = arms(3)
+    for arm in made:
+        for run in arm.runs.values():
+            run["classifying"]["works"] = False
+    assert "work" not in str([section for section in uses.view(RESULT, made).sections if not isinstance(section, Plot)])
+
+
+def test_the_longer_arm_is_as_long_as_its_title_says() -> None:
+    longer = next(arm for arm in MASK.arms if arm.name == "bidirectional-long")
+    assert longer.changes["training"]["steps"] == 1600
+    assert "1,600 steps" in longer.title
+    assert all(budget.changes["model"] == {"positions": "rotary"} for budget in MASK.budgets.values())
+    assert MASK.budgets["full"].changes["training"] == {"steps": 1000, "evaluate_every": 500}
+
+
+@pytest.mark.parametrize("name", [arm.name for arm in MASK.arms])
+def test_every_arm_is_measured_and_the_measure_is_plain(
+    name: str, tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uses, "PASSAGES", {"quick": (12, 6, 6)})
+    monkeypatch.setattr(uses, "WINDOWS", {"quick": (30, 8)})
+    changes: dict[str, Any] = merge(
+        next(arm.changes for arm in MASK.arms if arm.name == name), {"training": {"steps": tiny.training.steps}}
+    )
+    if name == "prefix":
+        changes = {"model": {"attention": {"mask": {"name": "prefix", "length": 5}}}}
+    config = RunConfig.parse(merge(tiny.plain(), changes))
+    dataset = prepare(config.corpus)
+    folder = train(config, tmp_path / "run", dataset=dataset)
+    trained = Trained(name, 1, load_run(folder.path, "last"), dataset, "quick")
+    found = uses.measure(trained)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found == uses.measure(trained)
+    assert (found["filling"]["both"] is None) is (name == "leak")
+    # Of 11 tokens: all but the prefix's first four; 15% to the nearest whole number.
+    assert found["targets"] == (7 if name == "prefix" else 2 if name.startswith("bidirectional") else 11)
+    assert found["leak"]["late"]["visible"] is (name not in ("causal", "prefix"))
+    assert (found["leak"]["late"]["moved"] > 1e-6) is (name not in ("causal", "prefix"))
+    assert found["classifying"] is None  # the last tenth of a text is no segment that was trained on
+    assert uses.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks
+
+
+def test_a_context_without_room_is_refused(tiny: RunConfig, tmp_path: Path) -> None:
+    config = RunConfig.parse(merge(tiny.plain(), {"model": {"context_length": 4}}))
+    folder = train(config, tmp_path / "run")
+    with pytest.raises(UsageError, match="a context of 4 tokens"):
+        uses.measure(Trained("base", 1, load_run(folder.path, "last"), prepare(config.corpus), "quick"))
