@@ -1,6 +1,7 @@
 """Looking inside a trained model: what heads attend to, what each is worth, what its vectors know of words."""
 
 from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
+from vitral.inspection.contributions import ablation, mean_activations, replace_activations
 from vitral.inspection.knockout import (
     MOST_BYTES,
     Effect,
@@ -10,6 +11,16 @@ from vitral.inspection.knockout import (
     mean_of_z,
     remove_heads,
 )
+from vitral.inspection.lens import (
+    contribution_points,
+    lens_logits,
+    logit_lens,
+    predicted,
+    residual_norms,
+    stream_points,
+    token_norms,
+)
+from vitral.inspection.maps import attention_maps, head_kinds
 from vitral.inspection.neighbours import Neighbour, cosines, nearest
 from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference, wilson
 from vitral.inspection.patterns import (
@@ -29,6 +40,8 @@ from vitral.inspection.patterns import (
     seeing_queries,
     uniform_weights,
 )
+from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
+from vitral.inspection.text import inspect_text
 
 __all__ = [
     "BROAD",
@@ -36,23 +49,34 @@ __all__ = [
     "LEAST_KEYS",
     "MOST_BYTES",
     "NAMED_FROM",
+    "UNSCORED",
     "Effect",
     "Forms",
     "Landmarks",
     "MinimalPair",
     "Neighbour",
     "RunningMean",
+    "Scored",
+    "ablation",
     "attended_distance",
     "attended_share",
+    "attention_maps",
     "co_occurrences",
+    "contribution_points",
     "cosines",
     "entropy_share",
     "fill",
+    "head_kinds",
+    "inspect_text",
     "kind_masks",
     "landmarks",
+    "lens_logits",
     "log_probability",
+    "logit_lens",
+    "loss_by_row",
     "loss_by_window",
     "loss_increase",
+    "mean_activations",
     "mean_of_z",
     "name_of",
     "nearest",
@@ -60,11 +84,19 @@ __all__ = [
     "patient_queries",
     "place_of",
     "positive_pmi",
+    "predicted",
     "preference",
     "remove_heads",
+    "replace_activations",
+    "residual_norms",
     "seeing_queries",
     "spearman",
+    "stream_points",
+    "text_targets",
+    "text_tokens",
+    "token_norms",
     "uniform_weights",
     "whole_words",
     "wilson",
+    "window_targets",
 ]
