@@ -133,10 +133,11 @@ def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[
 def rows_at_once(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:
     """Slices of the rows, each small enough that a pass over it takes less than about `MOST_BYTES`.
 
-    Counted per position: logits, their logarithms and float copies (three vocabularies), sixteen widths, and four rows
-    of weights for each head, which exist where an inner step of attention is recorded or edited.
+    Counted per position: logits, their logarithms and float copies (three vocabularies), sixteen widths, and the
+    weights of every head and layer with four copies of one layer's.
     """
     time, config = inputs.shape[1], model.config
-    each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + 4 * config.num_heads * time)
+    weights = 0 if model.mask is None else config.num_heads * time * (config.num_layers + 4)
+    each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + weights)
     count = max(1, MOST_BYTES // each)
     return (slice(begin, begin + count) for begin in range(0, len(inputs), count))
