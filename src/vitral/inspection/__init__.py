@@ -40,6 +40,7 @@ from vitral.inspection.patterns import (
     seeing_queries,
     uniform_weights,
 )
+from vitral.inspection.sinks import attention_sinks
 from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
 
@@ -61,6 +62,7 @@ __all__ = [
     "attended_distance",
     "attended_share",
     "attention_maps",
+    "attention_sinks",
     "co_occurrences",
     "contribution_points",
     "cosines",
