@@ -123,8 +123,10 @@ def _lens(found: dict[str, Any]) -> Any:
     ]
     mean = ("loss", *("–" if point["loss"] is None else f"{point['loss']:.3f}" for point in shown))
     title = "Logit lens: most probable token, its probability, ✓ where it is the true one"
-    if first or step > 1:
-        title += f" (the last {len(rows)} positions, {len(shown)} of {len(points)} points; --format json has all)"
+    cut = [f"the last {len(rows)} of {len(tokens)} positions"] * (first > 0)
+    cut += [f"{len(shown)} of {len(points)} points"] * (step > 1)
+    if cut:
+        title += f" ({', '.join(cut)}; --out page.html has all)"
     return table(title, ("position", *(point_label(point["point"]) for point in shown)), [*rows, mean])
 
 

@@ -58,7 +58,7 @@ def _replaced(value: Tensor, *, by: Tensor | None, heads: Sequence[int] | None) 
 def mean_activations(
     model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
 ) -> dict[str, Float[Tensor, "..."]]:
-    """The mean of each activation over batch and time, both kept as axes of size 1, in float64.
+    """The mean of each activation over batch and time, both kept as axes of size 1, in float64 on the CPU.
 
     `[batch, time, width]` gives `[1, 1, width]`; `[batch, heads, time, d_head]` gives `[1, heads, 1, d_head]`.
 
@@ -72,7 +72,7 @@ def mean_activations(
         with torch.inference_mode():
             model(inputs[rows], tap=recorder)
         for name, seen in recorder.kept.items():
-            means[name].add(seen.double().mean(dim=(0, -2), keepdim=True), len(seen))
+            means[name].add(seen.cpu().double().mean(dim=(0, -2), keepdim=True), len(seen))
     return {name: mean.value for name, mean in means.items() if mean.weight}
 
 

@@ -105,7 +105,7 @@ def logit_lens(
     """
     tokens = text_tokens(model, tokenizer, text)
     scored = text_targets(model, tokens, masking)
-    targets = scored.targets[0] if masking is None else tokens[0]
+    targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
     streams = _streams_at_targets(model, scored) if masking is not None else model.trace(tokens, _points(model))
 
     def named(token: int) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def logit_lens(
 
     points = []
     for point in _points(model):
-        logits = lens_logits(model, streams[point])[0]
+        logits = lens_logits(model, streams[point])[0].cpu()  # not every device has float64
         likely, found = _most_probable(logits, top), predicted(logits, targets)
         positions = []
         for place, (log, rank) in enumerate(zip(found.log_probability.tolist(), found.rank.tolist(), strict=True)):
@@ -172,7 +172,7 @@ def residual_norms(model: Transformer, tokenizer: Tokenizer, text: str) -> dict[
     tokens = text_tokens(model, tokenizer, text)
     names = {"stream": [*_points(model), "final_norm"], "added": contribution_points(model.config)}
     seen = model.trace(tokens, [*names["stream"], *names["added"]])
-    norms = {name: token_norms(value)[0] for name, value in seen.items()}
+    norms = {name: token_norms(value.cpu())[0] for name, value in seen.items()}
     return {
         kind: [
             {"point": name, "mean": number(norms[name].mean()), "positions": numbers(norms[name])} for name in points

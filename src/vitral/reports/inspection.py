@@ -20,7 +20,8 @@ NONE = "–"
 RIGHT = "✓"
 MOST_GRID_ROWS = 64
 """More heads are not drawn as one grid."""
-EFFECT_COLUMNS = ("zeroed", "mean")
+WAYS = ("zero", "mean")
+"""What the output of a part is replaced by."""
 
 WORTH = (
     "The increase of the loss in nats per token when the output of a part is replaced at every position by zeros, or "
@@ -35,7 +36,7 @@ MAPS = "A row is a query and sums to 1; a column is a key. Cells without weight 
 LENS = (
     "The stream after the embedding and after every sublayer, read as if it were the last: final norm, then head. "
     "Each cell has the most probable token, shaded by its probability; a tick marks the true one. Choose a cell for "
-    "the probabilities. The last column is the model's own prediction."
+    "the probabilities. The last point is the model's own prediction."
 )
 NORMS = (
     "Euclidean norm of the stream after every sublayer, and of what each sublayer adds to it; means over the positions."
@@ -53,7 +54,7 @@ def inspection_page(found: Found) -> str:
 def summary(found: Found) -> str:
     """The text, the run, and the loss, in two or three sentences."""
     count, measured = len(found["tokens"]), found["measured_on"]
-    parts = [f"{found['text']!r}, {count} token{'s' * (count != 1)}, read by {found['run']} at step {found['step']:,}."]
+    parts = [f"{found['text']!r} ({count} token{'s' * (count != 1)}), run {found['run']}, step {found['step']:,}."]
     final = found["lens"]["points"][-1]["loss"]
     if final is not None:
         parts.append(f"Loss on the text: {final:.3f} nats per token.")
@@ -66,17 +67,16 @@ def summary(found: Found) -> str:
 
 
 def sublayer_table(found: Found) -> Table | None:
-    """What each sublayer and each block is worth; None where nothing was ablated."""
-    if not found["ablation"]:
+    """What each sublayer and each block is worth, a row for each block; None where nothing was ablated."""
+    blocks = (found["ablation"] or {}).get("blocks")
+    if not blocks:
         return None
-    rows = [
-        (f"block {block['layer']}, {name}", *_effects(block[key]))
-        for block in found["ablation"]["blocks"]
-        for key, name in (("attention", "attention"), ("feed_forward", "feed-forward"), ("block", "both"))
-        if block[key] is not None and not (key == "block" and None in (block["attention"], block["feed_forward"]))
-    ]
-    columns = ("removed", *EFFECT_COLUMNS)
-    return Table("Loss increase without a sublayer or block (nats per token)", columns, tuple(rows)) if rows else None
+    there = [key for key in ("attention", "feed_forward") if blocks[0][key] is not None]
+    shown = [*there, "block"] if len(there) == 2 else there
+    names = {"attention": "attention", "feed_forward": "feed-forward", "block": "both"}
+    columns = ("block", *(f"{names[key]}, {way}" for key in shown for way in WAYS))
+    rows = [(str(block["layer"]), *(cell for key in shown for cell in _effects(block[key]))) for block in blocks]
+    return Table("Loss increase without a sublayer, or both (nats per token)", columns, tuple(rows)) if shown else None
 
 
 def head_table(found: Found) -> Table | None:
@@ -89,7 +89,7 @@ def head_table(found: Found) -> Table | None:
             worth = _effects(blocks[layer]["heads"][head]) if blocks else (NONE, NONE)
             weights = (_fixed(own, 2), _fixed(even, 2), _fixed(seen["distance"], 1))
             rows.append((f"{layer}.{head}", seen["kind"], *weights, *worth))
-    columns = ("block.head", "kind", "weight on it", "if uniform", "distance", *EFFECT_COLUMNS)
+    columns = ("block.head", "kind", "weight on it", "if uniform", "distance", *WAYS)
     caption = "Heads: kind of key attended to, and loss increase without the head (nats per token)"
     return Table(caption, columns, tuple(rows), prose=(1,)) if rows else None
 
@@ -203,25 +203,26 @@ def _lens(found: Found) -> Iterator[Section]:
     lens = found["lens"]
     points, targets = lens["points"], lens["targets"]
     tokens, what = token_names(found), "next" if found["objective"] == "next-token" else "masked"
-    losses = [(point["point"], _fixed(point["loss"])) for point in points]
     cells = [
         (tokens[place], *(best_token(point["positions"][place], target) for point in points), _label(target))
         for place, target in enumerate(targets)
     ]
-    workings = [
+    workings: list[tuple[Formula | None, ...]] = [
         (*(_working(point, place, tokens[place], target, what) for point in points), None)
         for place, target in enumerate(targets)
     ]
-    heat = [
+    heat: list[tuple[float, ...]] = [
         (*(point["positions"][place]["top"][0]["probability"] or 0.0 for point in points), 0.0)
         for place in range(len(targets))
     ]
     columns = ("position", *(point_label(point["point"]) for point in points), f"true {what}")
     chosen = (max((place for place, target in enumerate(targets) if target), default=0), len(points) - 1)
+    if any(targets):
+        cells.append(("loss (nats per token)", *(_fixed(point["loss"]) for point in points), ""))
+        workings.append((None,) * (len(points) + 1))
+        heat.append((0.0,) * (len(points) + 1))
     yield Heading("Logit lens")
     yield Paragraph(LENS)
-    if points[0]["loss"] is not None:
-        yield Table("Loss read off the stream at each point (nats per token)", ("point", "loss"), tuple(losses))
     yield CellTable("Most probable token", columns, tuple(cells), tuple(workings), chosen, tuple(heat))
 
 
