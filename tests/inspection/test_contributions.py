@@ -15,7 +15,7 @@ from vitral.evaluation import Masking
 from vitral.inspection import (
     UNSCORED,
     Scored,
-    ablation,
+    ablations,
     contribution_points,
     loss_by_row,
     loss_by_window,
@@ -88,7 +88,7 @@ def test_without_all_contributions_the_model_is_one_without_blocks(norm: str, ro
 
 @pytest.mark.parametrize(("variant", "key"), [("no attention", "feed_forward"), ("no feed-forward", "attention")])
 def test_a_block_of_one_sublayer_is_that_sublayer(variant: str, key: str, rows: Scored) -> None:
-    found = ablation(made(variant), rows)
+    found = ablations(made(variant), rows)
     assert found is not None
     other = {"feed_forward": "attention", "attention": "feed_forward"}[key]
     for block in found["blocks"]:
@@ -101,7 +101,7 @@ def test_a_head_whose_output_goes_nowhere_is_worth_nothing(rows: Scored) -> None
     model = made("pre")
     with torch.no_grad():
         model.get_parameter("blocks.1.attn.out_proj.weight")[:, 5:10] = 0
-    found = ablation(model, rows)
+    found = ablations(model, rows)
     assert found is not None
     effects = found["blocks"][1]["heads"][1]
     assert effects == {way: {"increase": 0.0, "error": 0.0} for way in ("zero", "mean")}
@@ -112,7 +112,7 @@ def test_what_is_the_same_at_every_position_costs_nothing_by_its_mean(rows: Scor
     model = made("pre")
     with torch.no_grad():
         model.get_parameter("blocks.0.mlp.down.weight").zero_()
-    found = ablation(model, rows)
+    found = ablations(model, rows)
     assert found is not None
     by_zero, by_mean = (found["blocks"][0]["feed_forward"][way]["increase"] for way in ("zero", "mean"))
     assert by_mean == pytest.approx(0.0, abs=1e-6)
@@ -159,7 +159,7 @@ def test_means_are_over_rows_and_positions(name: str, rows: Scored, monkeypatch:
 def test_every_part_of_every_variant_has_a_worth_or_none(variant: str, rows: Scored) -> None:
     model = made(variant)
     tokens = text_tokens(model, TOKENIZER, TEXT)
-    of_text, of_rows = ablation(model, text_targets(model, tokens)), ablation(model, rows)
+    of_text, of_rows = ablations(model, text_targets(model, tokens)), ablations(model, rows)
     assert of_rows is not None
     assert of_rows["loss"] == pytest.approx(float(loss_by_row(model, rows).mean()), rel=1e-5)
     assert (of_text is None) == (variant == "long prefix")
@@ -198,5 +198,5 @@ def test_a_masked_model_is_scored_on_its_masked_tokens() -> None:
 def test_an_ablated_model_is_left_as_it_was(rows: Scored) -> None:
     model = Transformer(ModelConfig(context_length=7, d_model=6, num_heads=2), 11, seed=5).eval()
     before = loss_by_row(model, rows)
-    ablation(model, rows)
+    ablations(model, rows)
     assert torch.equal(before, loss_by_row(model, rows))

@@ -14,7 +14,7 @@ from vitral.evaluation import Masking
 from vitral.inspection import (
     BROAD,
     KINDS,
-    ablation,
+    ablations,
     attended_share,
     attention_maps,
     head_kinds,
@@ -109,7 +109,7 @@ def test_every_variant_is_inspected_into_finite_json(variant: str, text: str) ->
     found = inspect_text(model, TOKENIZER, text)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [token["id"] for token in found["tokens"]] == TOKENIZER.encode(text).tolist()
-    assert found["ablation"] == ablation(model, text_targets(model, text_tokens(model, TOKENIZER, text)))
+    assert found["ablation"] == ablations(model, text_targets(model, text_tokens(model, TOKENIZER, text)))
     if len(text) == 1:
         assert found["ablation"] is None
         assert all(point["loss"] is None for point in found["lens"]["points"])
@@ -123,7 +123,7 @@ def test_windows_measure_heads_and_ablations_on_the_split(masking: Masking | Non
     model = made("pre" if masking is None else "bidirectional")
     found = inspect_text(model, TOKENIZER, "a", part=PART, windows=7, masking=masking)
     drawn = window_targets(model, PART, 7, masking)
-    assert found["ablation"] == ablation(model, drawn)
+    assert found["ablation"] == ablations(model, drawn)
     assert found["ablation"]["blocks"][0]["block"]["zero"]["error"] > 0
     assert found["kinds"] == head_kinds(model, TOKENIZER, drawn.inputs)
     assert found["measured_on"] == {"what": "windows", "rows": 7, "length": 13}

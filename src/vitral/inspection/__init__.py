@@ -1,16 +1,36 @@
-"""Looking inside a trained model: what heads attend to, what each is worth, what its vectors know of words."""
+"""Looking inside a model: attention, ablation, lens, saturation, gradients, and what its vectors know of words."""
 
-from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
-from vitral.inspection.contributions import ablation, mean_activations, replace_activations
-from vitral.inspection.knockout import (
+from vitral.inspection.ablation import (
     MOST_BYTES,
     Effect,
     RunningMean,
+    head_ablations,
     loss_by_window,
     loss_increase,
     mean_of_z,
     remove_heads,
 )
+from vitral.inspection.attention import (
+    BROAD,
+    KINDS,
+    LEAST_KEYS,
+    NAMED_FROM,
+    Landmarks,
+    attended_distance,
+    attended_share,
+    head_patterns,
+    kind_masks,
+    landmarks,
+    mean_entropy_share,
+    name_of,
+    overlap,
+    patient_queries,
+    seeing_queries,
+    uniform_weights,
+)
+from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
+from vitral.inspection.contributions import ablations, mean_activations, replace_activations
+from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
 from vitral.inspection.lens import (
     contribution_points,
     lens_logits,
@@ -23,33 +43,34 @@ from vitral.inspection.lens import (
 from vitral.inspection.maps import attention_maps, head_kinds
 from vitral.inspection.neighbours import Neighbour, cosines, nearest
 from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference, wilson
-from vitral.inspection.patterns import (
-    BROAD,
-    KINDS,
-    LEAST_KEYS,
-    NAMED_FROM,
-    Landmarks,
-    attended_distance,
-    attended_share,
-    entropy_share,
-    kind_masks,
-    landmarks,
-    name_of,
-    overlap,
-    patient_queries,
-    seeing_queries,
-    uniform_weights,
+from vitral.inspection.saturation import (
+    BY_HEAD,
+    attention_saturation,
+    independent_variance,
+    uniform_mutual_information,
+    whole_windows,
 )
+from vitral.inspection.scores import head_costs, score_statistics
 from vitral.inspection.sinks import attention_sinks
+from vitral.inspection.softmax import (
+    SATURATED,
+    entropy_share,
+    jacobian_norm,
+    mutual_information,
+    query_sensitivity,
+    saturated,
+)
 from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
 
 __all__ = [
     "BROAD",
+    "BY_HEAD",
     "KINDS",
     "LEAST_KEYS",
     "MOST_BYTES",
     "NAMED_FROM",
+    "SATURATED",
     "UNSCORED",
     "Effect",
     "Forms",
@@ -58,28 +79,39 @@ __all__ = [
     "Neighbour",
     "RunningMean",
     "Scored",
-    "ablation",
+    "ablations",
     "attended_distance",
     "attended_share",
     "attention_maps",
+    "attention_saturation",
     "attention_sinks",
     "co_occurrences",
     "contribution_points",
     "cosines",
     "entropy_share",
     "fill",
+    "first_over_last",
+    "gradients_by_block",
+    "head_ablations",
+    "head_costs",
     "head_kinds",
+    "head_patterns",
+    "independent_variance",
     "inspect_text",
+    "jacobian_norm",
     "kind_masks",
     "landmarks",
     "lens_logits",
     "log_probability",
+    "logged_gradient_norms",
     "logit_lens",
     "loss_by_row",
     "loss_by_window",
     "loss_increase",
     "mean_activations",
+    "mean_entropy_share",
     "mean_of_z",
+    "mutual_information",
     "name_of",
     "nearest",
     "overlap",
@@ -88,16 +120,22 @@ __all__ = [
     "positive_pmi",
     "predicted",
     "preference",
+    "query_sensitivity",
     "remove_heads",
     "replace_activations",
     "residual_norms",
+    "saturated",
+    "score_statistics",
     "seeing_queries",
     "spearman",
     "stream_points",
     "text_targets",
     "text_tokens",
     "token_norms",
+    "uniform_mutual_information",
     "uniform_weights",
+    "untrained",
+    "whole_windows",
     "whole_words",
     "wilson",
     "window_targets",

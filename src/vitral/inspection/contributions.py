@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vitral.core.names import require_known
 from vitral.core.taps import Editor, Recorder
-from vitral.inspection.knockout import RunningMean, loss_increase
+from vitral.inspection.ablation import RunningMean, loss_increase
 from vitral.inspection.numbers import number
 from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
 from vitral.model import Transformer
@@ -76,7 +76,7 @@ def mean_activations(
     return {name: mean.value for name, mean in means.items() if mean.weight}
 
 
-def ablation(model: Transformer, scored: Scored) -> dict[str, Any] | None:
+def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
     """How much the loss rises without each head, attention sublayer, feed-forward and block.
 
     A head is its z (`attn.z`), so that the bias of W_O stays; a sublayer is everything it adds (`attn.out`, `mlp.out`);

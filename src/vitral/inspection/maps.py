@@ -10,20 +10,20 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vitral.data import Tokenizer
-from vitral.inspection.knockout import RunningMean
-from vitral.inspection.numbers import number, numbers
-from vitral.inspection.patterns import (
+from vitral.inspection.ablation import RunningMean
+from vitral.inspection.attention import (
     KINDS,
     attended_distance,
     attended_share,
-    entropy_share,
     kind_masks,
     landmarks,
+    mean_entropy_share,
     name_of,
     patient_queries,
     seeing_queries,
     uniform_weights,
 )
+from vitral.inspection.numbers import number, numbers
 from vitral.inspection.targets import rows_at_once, text_tokens
 from vitral.model import Transformer
 
@@ -97,7 +97,7 @@ def _add(
         if share is not None:
             means[kind].add(share, seeing_queries(where, queries))
     means["distance"].add(attended_distance(weights, queries), len(weights))
-    means["entropy"].add(entropy_share(weights, visible, queries), len(weights))
+    means["entropy"].add(mean_entropy_share(weights, visible, queries), len(weights))
 
 
 def _head(means: dict[str, RunningMean], head: int, uniform: dict[str, float | None]) -> dict[str, Any]:

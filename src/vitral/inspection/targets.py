@@ -16,7 +16,7 @@ from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Batches, Split, Tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection.knockout import MOST_BYTES
+from vitral.inspection.ablation import MOST_BYTES
 from vitral.model import Transformer
 
 UNSCORED = -100

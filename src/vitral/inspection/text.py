@@ -5,7 +5,7 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection.contributions import ablation
+from vitral.inspection.contributions import ablations
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.maps import attention_maps, head_kinds
 from vitral.inspection.targets import text_targets, text_tokens, window_targets
@@ -71,7 +71,7 @@ def inspect_text(
         "measured_on": {"what": "text" if drawn is None else "windows", "rows": len(read), "length": read.shape[1]},
         "attention": attention_maps(model, tokenizer, text),
         "kinds": head_kinds(model, tokenizer, read),
-        "ablation": ablation(model, scored),
+        "ablation": ablations(model, scored),
         "lens": logit_lens(model, tokenizer, text, top=top, masking=masking),
         "norms": residual_norms(model, tokenizer, text),
         "notes": notes(model, masking, has_targets=scored.count > 0),

@@ -11,7 +11,7 @@ PROBES: dict[str, str] = {
     "by-position": "by_position",
     "copying": "copying_distance",
     "cost-by-length": "cost_by_length",
-    "gradients": "gradient_by_layer",
+    "gradients": "gradients",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
     "saturation": "saturation",
