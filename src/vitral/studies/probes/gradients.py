@@ -68,15 +68,16 @@ def view(result: StudyResult, arms: Arms) -> View:
 def _plot(arms: list[ArmMeasures], kind: str, state: str) -> tuple[Plot, ...]:
     """Norms by block, geometric mean over seeds; arms with equal models are one line before the first step."""
     lines: dict[str, Line] = {}
+    number = len(arms[0].first[state][kind])
     for arm in arms:
-        blocks = list(zip(*(run[state][kind] for run in arm.runs.values()), strict=True))
+        blocks = zip(*(run[state][kind] for run in arm.runs.values()), strict=True)
         y = [geometric_mean(seeds) if all(seeds) else None for seeds in blocks]
         key = str(arm.config["model"]) if state == "fresh" else arm.name
         if any(y):
-            lines.setdefault(key, Line(arm.title, range(1, len(y) + 1), y))
+            lines.setdefault(key, Line(arm.title, range(1, number + 1), y))
     if not lines:
         return ()
-    shown, (number, what, when) = list(lines.values()), (len(blocks), KINDS[kind], STATES[state])
+    shown, what, when = list(lines.values()), KINDS[kind], STATES[state]
     ticks = range(1, number + 1, max(1, number // 12))
     axes = Axis("block", ticks=ticks), Axis(f"{what} (nats per unit)", log=True)
     figure = line_plot(shown[:MOST_LINES], *axes, title=f"{number} blocks, {when}")

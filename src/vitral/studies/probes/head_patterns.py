@@ -40,11 +40,11 @@ DISTANCE = Quantity("distance", mean_of(*HEADS, "distance"), "tokens", digits=1)
 UNIFORM = Quantity("distance under uniform attention", at("uniform_distance"), "tokens", digits=1)
 ENTROPY = Quantity("entropy as a share of its maximum", mean_of(*HEADS, "entropy"), digits=2)
 OVERLAP = Quantity("overlap of the heads of a layer", mean_of("layers", "*", "overlap"))
-ZERO = Quantity("without one head (zeros)", mean_of(*RISE), NATS)
-MEAN = Quantity("without one head (its mean)", mean_of(*HEADS, "mean", "increase"), NATS)
-MOST = Quantity("without the most important head", lambda run: max(every(run, *RISE)), NATS)
-ADDED = Quantity("sum over the heads of a layer", lambda run: sum(every(run, *RISE)) / len(run["layers"]), NATS)
-TOGETHER = Quantity("without all heads of a layer", mean_of("layers", "*", "all", "zero", "increase"), NATS)
+ZERO = Quantity("loss increase without one head (zeros)", mean_of(*RISE), NATS)
+MEAN = Quantity("loss increase without one head (its mean)", mean_of(*HEADS, "mean", "increase"), NATS)
+MOST = Quantity("loss increase without the most important head", lambda run: max(every(run, *RISE)), NATS)
+ADDED = Quantity("sum over its heads one by one", lambda run: sum(every(run, *RISE)) / len(run["layers"]), NATS)
+TOGETHER = Quantity("loss increase without a layer's heads", mean_of("layers", "*", "all", "zero", "increase"), NATS)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -60,13 +60,10 @@ def view(result: StudyResult, arms: Arms) -> View:
         f"kind; the first {drawn} of {len(every(base.first, *HEADS))} heads. Kinds overlap. A head is named after the "
         f"kind with the largest excess over uniform attention, if that is at least {NAMED_FROM}; else it is {BROAD}."
     )
-    alike = (
-        "Overlap of two heads: 1 - JSD / ln 2 of their weights, with JSD the Jensen-Shannon divergence (Lin 1991): 1 "
-        "for equal weights, 0 without a common key; mean over pairs of heads, positions and layers."
-    )
+    alike = "1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991), mean over pairs."
     rise = (
-        "Loss increase when a head's output z is replaced by zeros or by its mean; zeros where nothing is said. A sum "
-        "smaller than the increase without the whole layer means that heads compensate for one another."
+        "A head's output z is replaced by zeros, or by its mean; by zeros where nothing is said. If the sum over the "
+        "heads of a layer is below the increase without the layer, heads compensate for one another."
     )
     kinds = [f"{arm.title} {arm.mean(DISTINCT):.1f}" for arm in arms]
     sections = (
@@ -79,7 +76,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         Heading("Ablation of heads", 3),
         Paragraph(rise),
         *probe.interval_plot("heads-knock-out", "Loss increase without one head", arms, ZERO, "Zeros for z."),
-        probe.mean_table("Loss increase, means over seeds.", arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
+        probe.mean_table("Ablation, means over seeds.", arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
     )
     largest = probe.against_base((several[0], several[-1]), OVERLAP) if len(several) > 1 else ()
     largest += probe.against_base((arms[0], arms[-1]), ZERO) if len(arms) > 1 else ()

@@ -15,32 +15,32 @@ def measure(trained: Trained) -> Plain:
     """Statistics of attention before the first step and after training, and the gradient norms in between."""
     probe.require_causal_lm(trained)
     model, run = trained.run.model, trained.run
-    time = model.config.context_length
+    time, log_every = model.config.context_length, run.config["training"]["log_every"]
     batch = inspection.whole_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
-    norms = inspection.logged_gradient_norms(run.folder.metrics("step"), run.config["training"]["log_every"])
     return {
         "d_head": model.config.d_head,
         "windows": len(batch[0]),
         "fresh": inspection.attention_saturation(inspection.untrained(model, trained.seed), *batch),
         "trained": inspection.attention_saturation(model, *batch),
         "uniform_mutual_information": inspection.uniform_mutual_information(time),
-        "gradient_norms": norms,
+        "gradient_norms": inspection.logged_gradient_norms(run.folder.metrics("step"), log_every),
     }
 
 
-def _of(state: str, key: str, name: str = "") -> Quantity:
-    """A statistic of one state, mean over layers and heads."""
-    return Quantity(name or key.replace("_", " "), mean_of(state, "layers", "*", key, "*"), digits=6)
+def _of(state: str, key: str) -> Quantity:
+    name = "learned scale in units of 1/√d_k" if key == "factors" else key.replace("_", " ")
+    digits = 6 if key.endswith(("variance", "gradient", "square")) else 4
+    return Quantity(name, mean_of(state, "layers", "*", key, "*"), digits=digits)
 
 
 NORMS = [Quantity(f"{which} gradient norm", at("gradient_norms", which)) for which in ("mean", "median", "largest")]
-SHARPNESS = [_of("trained", key) for key in ("entropy_share", "saturated", "query_gradient")]
-LEARNED = _of("trained", "factors", "learned scale in units of 1/√d_k")
+ENTROPY, SATURATED, LEARNED = (_of("trained", key) for key in ("entropy_share", "saturated", "factors"))
+COMPARED = (ENTROPY, SATURATED, _of("trained", "query_gradient"), NORMS[0])
 MEANING = (
-    "Means over layers, heads and seeds; fresh: before the first step. Variances are over the pairs the mask allows "
-    "(row: within a row); entropy share, saturated rows (largest weight above {}) and norm of the softmax Jacobian over "
-    "rows that see two keys or more. Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. "
-    "Squares: mean squares of components. Mutual information, of query and attended position, in bits; uniform: {:.3f}."
+    "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy share, "
+    "saturated rows (largest weight above {}) and norm of the softmax Jacobian over rows that see several keys. "
+    "Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. Mutual "
+    "information of query and attended position in bits; uniform attention: {:.3f}."
 )
 
 
@@ -55,17 +55,16 @@ def view(result: StudyResult, arms: Arms) -> View:
     """Attention in fresh and trained models, learned scales, and every arm against the same model with 1/√d_k."""
     layers = probe.by_layer(arms, *STATES)
     learned = [layer for layer in layers if layer.values(LEARNED)]
-    path = ("trained", "layers", "*", "factors", "*")
     factors = tuple(
-        (layer.title, str(seed), ", ".join(f"{factor:.3f}" for factor in every(run, *path)))
-        for layer in learned
-        for seed, run in layer.runs.items()
+        (one.title, str(seed), ", ".join(f"{f:.3f}" for f in every(run, "trained", "layers", 0, "factors", "*")))
+        for one in learned
+        for seed, run in one.runs.items()
     )
     sections = (
         Heading("Attention in the models, fresh and trained"),
         Paragraph(MEANING.format(inspection.SATURATED, arms[0].first["uniform_mutual_information"])),
         *(_table(state, arms) for state in STATES),
-        *probe.interval_plot("trained-entropy", "Entropy after training", arms, SHARPNESS[0], "1: uniform weights."),
+        *probe.interval_plot("trained-entropy", "Entropy after training", arms, ENTROPY, "1: uniform weights."),
         *probe.interval_plot("gradient-norms", "Gradient in training", arms, NORMS[0], "Before clipping."),
         probe.mean_table("Norm of the whole gradient at the logged steps, before clipping.", arms, *NORMS),
         Details("Layer by layer", tuple(_table(state, layers) for state in STATES)),
@@ -73,19 +72,18 @@ def view(result: StudyResult, arms: Arms) -> View:
         *([Table("Learned scales by head.", ("arm", "seed", LEARNED.name), factors, prose=(2,))] if factors else ()),
     )
     scale = {arm.name: arm.config["model"]["attention"]["scale"] for arm in arms}
+    base = _shape(arms[0], num_heads=0)
     others, usual = ([arm for arm in arms if (scale[arm.name] == "sqrt") == which] for which in (False, True))
     pairs = [(one, arm) for arm in others for one in usual if _shape(arm) == _shape(one)]
-    bare = [
-        arm for arm in others if scale[arm.name] == "none" and _shape(arm, num_heads=0) == _shape(arms[0], num_heads=0)
-    ]
+    bare = [arm for arm in others if scale[arm.name] == "none" and _shape(arm, num_heads=0) == base]
     bare.sort(key=lambda arm: arm.first["d_head"])
-    comparisons = [one for pair in pairs for one in probe.against_base(pair, *SHARPNESS, NORMS[0])]
-    comparisons += probe.against_base((bare[0], bare[-1]), SHARPNESS[1]) if len(bare) > 1 else ()
-    ends = [(arm, arm.values(LEARNED)) for arm in arms if arm.values(LEARNED)]
-    comparisons += [to_fixed(arm.title, 1.0, "its initial value", LEARNED, values) for arm, values in ends]
+    comparisons = [one for pair in pairs for one in probe.against_base(pair, *COMPARED)]
+    comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
+    ends = {arm.title: arm.values(LEARNED) for arm in arms if arm.values(LEARNED)}
+    comparisons += [to_fixed(title, 1.0, "its initial value", LEARNED, values) for title, values in ends.items()]
     d_k, variance = arms[0].first["d_head"], arms[0].mean(_of("fresh", "score_variance")) or 0.0
-    expected = f"d_k = {d_k} within a factor of 2"
-    check = Check(f"{arms[0].title}, fresh", "score variance", variance, d_k / 2, 2 * d_k, expected, arm=arms[0].name)
+    limits = (d_k / 2, 2 * d_k, f"d_k = {d_k} within a factor of 2")
+    check = Check(f"{arms[0].title}, fresh", "score variance", variance, *limits, arm=arms[0].name)
     return View(sections, tuple(comparisons), (check,))
 
 
