@@ -241,7 +241,7 @@ def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
 def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
     """Two quantities of the same runs, in each arm that has both; unit, direction and digits are those of the first."""
     return tuple(
-        Comparison(f"{arm.title}, {one.name}", other.name, one, arm.values(one), arm.values(other), arm.name)
+        Comparison(arm.title, other.name, one, arm.values(one), arm.values(other), arm.name)
         for arm in arms
         if arm.values(one) and arm.values(other)
     )

@@ -8,6 +8,7 @@ from vitral.studies.probe import Probe
 
 PROBES: dict[str, str] = {
     "amounts": "amounts",
+    "attention-sinks": "attention_sinks",
     "by-position": "by_position",
     "copying": "copying_distance",
     "cost-by-length": "cost_by_length",

@@ -37,8 +37,8 @@ NORMS = [Quantity(f"{which} gradient norm", at("gradient_norms", which)) for whi
 ENTROPY, SATURATED, LEARNED = (_of("trained", key) for key in ("entropy_share", "saturated", "factors"))
 COMPARED = (ENTROPY, SATURATED, _of("trained", "query_gradient"), NORMS[0])
 MEANING = (
-    "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy share, "
-    "saturated rows (largest weight above {}) and norm of the softmax Jacobian over rows that see several keys. "
+    "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy "
+    "share, saturated rows (largest weight above {}) and norm of the softmax Jacobian over rows of several keys. "
     "Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. Mutual "
     "information of query and attended position in bits; uniform attention: {:.3f}."
 )

@@ -11,7 +11,6 @@ from vitral.studies.probe import Plot, Setting, StudyProbe, View
 from vitral.studies.results import StudyResult
 
 SIZES = {"quick": (200_000, 1_000), "standard": (500_000, 4_000), "full": (2_000_000, 20_000)}
-"""Pairs and rows at each d_k."""
 TITLES = {"none": "no scale", "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": "adaptive"}
 THEORY = {"none": "d_k", "sqrt": "1", "linear": "1/d_k"}
 NAMES = ("variance", *BY_ROW, "sensitivity_median")
@@ -47,7 +46,8 @@ def view(result: StudyResult, measured: Plain) -> View:
     )
     least = least_changed(measured)
     each = [f"{TITLES[one]} ×{change(measured['scales'][one]['sensitivity_median']):.2g}" for one in FIXED]
-    text = f"The median sensitivity changes with d_k by: {', '.join(each)}; least: {', '.join(TITLES[one] for one in least)}."
+    named = ", ".join(TITLES[one] for one in least)
+    text = f"The median sensitivity changes with d_k by: {', '.join(each)}; least with {named}."
     shown = None if len(least) > 1 and "sqrt" in least else "sqrt" in least
     saturation = (_saturation(measured, "none", rises=True), _saturation(measured, "sqrt", rises=False))
     return View(sections, (), (*(_variance(measured, one) for one in FIXED), *saturation), (Note(text, shown=shown),))
