@@ -16,10 +16,10 @@ from vitral.inspection import (
     UNSCORED,
     Scored,
     ablations,
+    activation_means,
     contribution_points,
     loss_by_row,
     loss_by_window,
-    mean_activations,
     replace_activations,
     text_targets,
     text_tokens,
@@ -147,12 +147,12 @@ def test_means_are_over_rows_and_positions(name: str, rows: Scored, monkeypatch:
         model(rows.inputs, tap=recorder)
     seen = recorder.kept[name].double()
     expected = seen.mean(dim=(0, seen.dim() - 2), keepdim=True)
-    torch.testing.assert_close(mean_activations(model, rows.inputs, [name])[name], expected)
+    torch.testing.assert_close(activation_means(model, rows.inputs, [name])[name], expected)
     monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
-    torch.testing.assert_close(mean_activations(model, rows.inputs, [name])[name], expected)
+    torch.testing.assert_close(activation_means(model, rows.inputs, [name])[name], expected)
     torch.testing.assert_close(loss_by_row(model, rows), loss_by_window(model, rows.inputs, rows.targets))
     with pytest.raises(UsageError, match="no activation"):
-        mean_activations(model, rows.inputs, ["blocks.2.attn.z"])
+        activation_means(model, rows.inputs, ["blocks.2.attn.z"])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -9,8 +9,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.core.taps import Editor
-from vitral.data import Split
-from vitral.inspection import attention_saturation, independent_variance, uniform_mutual_information, whole_windows
+from vitral.inspection import attention_saturation, independent_variance, uniform_mutual_information
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
 MODEL = {"context_length": 7, "d_model": 12, "num_layers": 2, "num_heads": 3, "positions": "alibi"}
@@ -102,17 +101,6 @@ def test_a_model_without_attention_is_refused() -> None:
     ids = tokens(2, 13)
     with pytest.raises(UsageError, match="no position attends"):
         attention_saturation(model, ids[:, :-1], ids[:, 1:])
-
-
-def test_windows_are_whole_and_within_a_stretch() -> None:
-    part = Split(np.arange(100, dtype=np.uint8), np.array([[0, 9], [9, 60], [60, 100]]))
-    inputs, targets = whole_windows(part, 7, 5)
-    assert inputs.shape == (5, 7)
-    assert torch.equal(inputs + 1, targets)
-    borders = torch.tensor([8, 59])
-    assert not torch.isin(inputs, borders).any()
-    with pytest.raises(UsageError, match="of the test part, a window of context_length = 53 needs 54"):
-        whole_windows(part, 53, 5)
 
 
 def test_a_model_without_blocks_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.figures.sections import Details, Table
-from vitral.inspection import attention_saturation, head_costs, score_statistics, whole_windows
+from vitral.inspection import attention_saturation, head_costs, score_statistics, scored_windows
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
 from vitral.studies import study_named
@@ -51,7 +51,7 @@ def test_fresh_is_the_model_before_its_first_step(
     measured: Mapping[str, Mapping[int, Plain]], tiny: RunConfig, dataset: Dataset
 ) -> None:
     model = Transformer(tiny.model, dataset.tokenizer.vocab_size, seed=5).eval()
-    pairs = whole_windows(dataset.splits["test"], 11, WINDOWS["quick"])
+    pairs = scored_windows(dataset.splits["test"], 11, WINDOWS["quick"])
     assert measured["sqrt"][5]["fresh"] == attention_saturation(model, *pairs)
     assert measured["sqrt"][5]["trained"]["loss"] < measured["sqrt"][5]["fresh"]["loss"]
 

@@ -17,7 +17,7 @@ from vitral.data.batches import windows
 from vitral.data.store import Split
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
-from vitral.model.transformer import Transformer
+from vitral.model.transformer import Transformer, first_target
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _pass(
     model: Transformer, part: Split, batch_tokens: int, tick: Callable[[], None]
 ) -> tuple[float, Int[np.ndarray, " vocab"]]:
     """The sum of all targets' losses, and how often each token was a target."""
-    first = (0 if model.mask is None else model.mask.first_target()) or 0
+    first = first_target(model.mask)
     context_length = model.config.context_length
     device = model.token_embedding.weight.device
     nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Looking inside a model: attention, ablation, lens, saturation, gradients, and what its vectors know of words."""
+"""Looking inside a model: attention, ablation, lens, saturation, gradients, capabilities, positions and words."""
 
 from vitral.inspection.ablation import (
     MOST_BYTES,
@@ -28,8 +28,17 @@ from vitral.inspection.attention import (
     seeing_queries,
     uniform_weights,
 )
+from vitral.inspection.capabilities import Predictor, capabilities, continuation, infilling, leakage, scores
+from vitral.inspection.classification import (
+    Examples,
+    ProbeScore,
+    classify_passages,
+    linear_probe,
+    mean_activations,
+    token_frequencies,
+)
 from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
-from vitral.inspection.contributions import ablations, mean_activations, replace_activations
+from vitral.inspection.contributions import ablations, activation_means, replace_activations
 from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
 from vitral.inspection.lens import (
     contribution_points,
@@ -42,15 +51,11 @@ from vitral.inspection.lens import (
 )
 from vitral.inspection.maps import attention_maps, head_kinds
 from vitral.inspection.neighbours import Neighbour, cosines, nearest
-from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference, wilson
-from vitral.inspection.saturation import (
-    BY_HEAD,
-    attention_saturation,
-    independent_variance,
-    uniform_mutual_information,
-    whole_windows,
-)
-from vitral.inspection.scores import head_costs, score_statistics
+from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference
+from vitral.inspection.positions import loss_beyond, loss_by_position, loss_inside
+from vitral.inspection.proportions import wilson
+from vitral.inspection.random_scores import head_costs, score_statistics
+from vitral.inspection.saturation import BY_HEAD, attention_saturation, independent_variance, uniform_mutual_information
 from vitral.inspection.sinks import attention_sinks
 from vitral.inspection.softmax import (
     SATURATED,
@@ -62,6 +67,7 @@ from vitral.inspection.softmax import (
 )
 from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
+from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
 
 __all__ = [
     "BROAD",
@@ -73,19 +79,26 @@ __all__ = [
     "SATURATED",
     "UNSCORED",
     "Effect",
+    "Examples",
     "Forms",
     "Landmarks",
     "MinimalPair",
     "Neighbour",
+    "Predictor",
+    "ProbeScore",
     "RunningMean",
     "Scored",
     "ablations",
+    "activation_means",
     "attended_distance",
     "attended_share",
     "attention_maps",
     "attention_saturation",
     "attention_sinks",
+    "capabilities",
+    "classify_passages",
     "co_occurrences",
+    "continuation",
     "contribution_points",
     "cosines",
     "entropy_share",
@@ -97,17 +110,23 @@ __all__ = [
     "head_kinds",
     "head_patterns",
     "independent_variance",
+    "infilling",
     "inspect_text",
     "jacobian_norm",
     "kind_masks",
     "landmarks",
+    "leakage",
     "lens_logits",
+    "linear_probe",
     "log_probability",
     "logged_gradient_norms",
     "logit_lens",
+    "loss_beyond",
+    "loss_by_position",
     "loss_by_row",
     "loss_by_window",
     "loss_increase",
+    "loss_inside",
     "mean_activations",
     "mean_entropy_share",
     "mean_of_z",
@@ -121,22 +140,27 @@ __all__ = [
     "predicted",
     "preference",
     "query_sensitivity",
+    "read_windows",
     "remove_heads",
     "replace_activations",
     "residual_norms",
     "saturated",
     "score_statistics",
+    "scored_windows",
+    "scores",
     "seeing_queries",
     "spearman",
+    "spread_windows",
     "stream_points",
     "text_targets",
     "text_tokens",
+    "token_frequencies",
     "token_norms",
     "uniform_mutual_information",
     "uniform_weights",
     "untrained",
-    "whole_windows",
     "whole_words",
     "wilson",
+    "window_starts",
     "window_targets",
 ]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.taps import SILENT, Editor, Recorder, Tap
-from vitral.model import Transformer
+from vitral.model import Transformer, first_target
 
 MOST_BYTES = 200_000_000
 """A forward pass that would take more memory than this is split into several."""
@@ -39,7 +39,7 @@ def loss_by_window(
     model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"], tap: Tap = SILENT
 ) -> Float[Tensor, " batch"]:
     """Mean loss of each window in nats per token, in float64; targets that the mask shows do not count."""
-    first = (0 if model.mask is None else model.mask.first_target()) or 0
+    first = first_target(model.mask)
     each = []
     for rows in _few(model, inputs):
         with torch.inference_mode():

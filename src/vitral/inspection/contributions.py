@@ -35,7 +35,7 @@ def replace_activations(
 
     Args:
         names: of activations, as in `vitral.core.names`.
-        means: the value of each name, broadcast over batch and time, as `mean_activations` returns it; zeros if None.
+        means: the value of each name, broadcast over batch and time, as `activation_means` returns it; zeros if None.
         heads: the only heads to replace, counted from 0, where the activations are `[batch, heads, time, d_head]`;
             everything if None.
     """
@@ -55,7 +55,7 @@ def _replaced(value: Tensor, *, by: Tensor | None, heads: Sequence[int] | None) 
     return changed
 
 
-def mean_activations(
+def activation_means(
     model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
 ) -> dict[str, Float[Tensor, "..."]]:
     """The mean of each activation over batch and time, both kept as axes of size 1, in float64 on the CPU.
@@ -98,7 +98,7 @@ def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
     layers, heads = range(model.config.num_layers), range(model.config.num_heads)
     sublayers = ["attn.out"] * has_attention + ["mlp.out"] * has_mlp
     replaced = [*sublayers, *["attn.z"] * has_attention]
-    means = mean_activations(model, scored.inputs, [f"blocks.{layer}.{step}" for layer in layers for step in replaced])
+    means = activation_means(model, scored.inputs, [f"blocks.{layer}.{step}" for layer in layers for step in replaced])
     before = loss_by_row(model, scored)
 
     def without(layer: int, *steps: str, head: int | None = None) -> dict[str, Any]:

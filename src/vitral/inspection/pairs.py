@@ -5,7 +5,6 @@ A model that gives the right one more probability, more often than chance, knows
 word, and where a tokenizer cuts its two forms into different numbers of tokens, that is part of what it makes of them.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -116,23 +115,3 @@ def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor
 def _is_word_at(spaced: str, word: str, place: int) -> bool:
     around = spaced[place - 1], spaced[place + len(word) : place + len(word) + 1]
     return spaced.startswith(word, place) and not any(character.isalpha() for character in around)
-
-
-def wilson(share: float, num: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The score interval of a share (Wilson 1927): (p + z²/2n ± z √(p(1-p)/n + z²/4n²)) / (1 + z²/n).
-
-    >>> [round(end, 3) for end in wilson(0.5, 100)]
-    [0.404, 0.596]
-
-    Raises:
-        UsageError: no trials, or a share or confidence that is none.
-    """
-    if num < 1 or not 0 <= share <= 1 or not 0 < confidence < 1:
-        raise UsageError(f"no interval for a share of {share} from {num} trials at confidence {confidence}")
-    from scipy import stats
-
-    z = float(stats.norm.ppf((1 + confidence) / 2))
-    middle = share + z * z / (2 * num)
-    half = z * math.sqrt(share * (1 - share) / num + (z / (2 * num)) ** 2)
-    scale = 1 + z * z / num
-    return (middle - half) / scale, (middle + half) / scale

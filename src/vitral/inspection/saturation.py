@@ -12,11 +12,8 @@ from torch import Tensor
 from vitral.attention import Causal, Mask
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
-from vitral.data import Split, windows
-from vitral.data.batches import too_short
-from vitral.data.store import thinned
 from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
-from vitral.model import Transformer, next_token_loss
+from vitral.model import Transformer, first_target, next_token_loss
 
 STEPS = ("q", "k", "scores", "scaled", "weights")
 BATCH_NUMBERS = 1 << 22
@@ -33,23 +30,6 @@ BY_HEAD = (
     "key_square",
     "mutual_information",
 )
-
-
-def whole_windows(
-    part: Split, context_length: int, most: int
-) -> tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]:
-    """At most so many windows of the full length, spread evenly over a split, and their targets.
-
-    Raises:
-        UsageError: the split has no window of that length.
-    """
-    spread = thinned(part, 16 * most * (context_length + 1))
-    pairs = [pair for pair in windows(spread, context_length, 1024) if pair[0].shape[1] == context_length]
-    if not pairs:
-        raise UsageError(f"of the test part, {too_short(part, context_length)}")
-    inputs, targets = (torch.cat(side) for side in zip(*pairs, strict=True))
-    chosen = torch.linspace(0, len(inputs) - 1, min(most, len(inputs)), dtype=torch.float64).round().long()
-    return inputs[chosen], targets[chosen]
 
 
 def attention_saturation(
@@ -86,7 +66,7 @@ def attention_saturation(
     mask, allowed = _mask_of(model, time)
     names = {layer: [f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(layers)}
     sums: list[dict[str, Tensor]] = [{} for _ in range(layers)]
-    nats, num_targets = 0.0, targets[:, mask.first_target() or 0 :].numel()
+    nats, num_targets = 0.0, targets[:, first_target(mask) :].numel()
     for some, following in _batches(model, inputs, targets, batch_numbers):
         recorder = Recorder(name for steps in names.values() for name in steps)
         with torch.enable_grad():

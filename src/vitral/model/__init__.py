@@ -3,7 +3,7 @@
 from vitral.model.cache import KVCache
 from vitral.model.config import AttentionConfig, ModelConfig
 from vitral.model.counts import Cost, Row, cost, count_parameters, parameter_table
-from vitral.model.transformer import Transformer, next_token_loss
+from vitral.model.transformer import Transformer, first_target, next_token_loss
 
 __all__ = [
     "AttentionConfig",
@@ -14,6 +14,7 @@ __all__ = [
     "Transformer",
     "cost",
     "count_parameters",
+    "first_target",
     "next_token_loss",
     "parameter_table",
 ]

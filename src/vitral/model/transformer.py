@@ -110,6 +110,14 @@ class Transformer(nn.Module):
             raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
 
 
+def first_target(mask: Mask | None) -> int:
+    """First position of a window whose target counts in a next-token loss.
+
+    The first that the mask has not shown to its position; 0 without attention, or where the mask shows every target.
+    """
+    return (0 if mask is None else mask.first_target()) or 0
+
+
 def next_token_loss(
     logits: Float[Tensor, "batch time vocab"], targets: Int[Tensor, "batch time"], mask: Mask | None
 ) -> Float[Tensor, ""]:
@@ -117,6 +125,6 @@ def next_token_loss(
 
     Targets that the mask has already shown to their position do not count (inside a prefix), unless it shows all.
     """
-    first = (0 if mask is None else mask.first_target()) or 0
+    first = first_target(mask)
     scored = logits[:, first:].to(torch.promote_types(logits.dtype, torch.float32))
     return functional.cross_entropy(scored.flatten(0, 1), targets[:, first:].flatten())

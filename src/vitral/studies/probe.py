@@ -15,13 +15,25 @@ from vitral.core.errors import UsageError
 from vitral.data import Dataset
 from vitral.figures.sections import Section, Table
 from vitral.runs import LoadedRun
-from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, Read, mean_interval, series
+from vitral.studies.claims import (
+    ENOUGH_SEEDS,
+    LEVEL,
+    Check,
+    Comparison,
+    Note,
+    Plain,
+    Quantity,
+    Read,
+    mean_interval,
+    series,
+)
 from vitral.studies.design import BudgetName
 from vitral.training import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from vitral.figures.lines import Axis
     from vitral.studies.results import StudyResult
 
 
@@ -272,3 +284,55 @@ def interval_plot(name: str, title: str, arms: Arms, quantity: Quantity, caption
     ends = "; ".join(f"{row.label} {quantity.show(row.mean)}" for row in rows)
     caption = f"{caption} Small dots are seeds; the large mark is their mean with its 95% t interval."
     return (Plot(figure, name, caption, f"{title}: {ends}."),)
+
+
+def difference(name: str, one: Quantity, other: Quantity) -> Quantity:
+    """One quantity less another of the same run, without a better direction; None where the run lacks either."""
+
+    def read(run: Mapping[str, Any]) -> float | None:
+        value, less = one.read(run), other.read(run)
+        return None if value is None or less is None else value - less
+
+    return Quantity(name, read, one.unit, digits=one.digits)
+
+
+def in_range(
+    arms: Arms, quantity: Quantity, *, low: float | None = None, high: float | None = None, expected: str = ""
+) -> tuple[Check, ...]:
+    """The mean of a quantity beside a range, in each arm of enough seeds; intervals hold for all arms together."""
+    tested = [arm for arm in arms if len(arm.values(quantity)) >= ENOUGH_SEEDS]
+    checks = []
+    for arm in tested:
+        found = mean_interval(list(arm.values(quantity).values()), 1 - LEVEL / len(tested))
+        span = None if found.low is None or found.high is None else (found.low, found.high)
+        what, unit, digits = quantity.name, quantity.unit, quantity.digits
+        checks.append(Check(arm.title, what, found.mean, low, high, expected, unit, digits, span, arm.name))
+    return tuple(checks)
+
+
+def mean_lines(
+    name: str, title: str, arms: Arms, points: Mapping[float, Quantity], x: "Axis", caption: str
+) -> tuple[Plot, ...]:
+    """A line for each arm that has them through the means over seeds of quantities, by their place on the x axis.
+
+    Args:
+        name: of the figure's files.
+        title: of the figure.
+        arms: of which at most `vitral.figures.lines.MOST_LINES` are drawn; the caption names the others.
+        points: by place; name and unit of the first describe the y axis.
+        x: the horizontal axis.
+        caption: its content and how to read it.
+    """
+    from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
+
+    means = {arm.title: [arm.mean(quantity) for quantity in points.values()] for arm in arms}
+    known = {label: [value for value in values if value is not None] for label, values in means.items()}
+    lines = [Line(label, list(points), values) for label, values in means.items() if known[label]]
+    if not lines:
+        return ()
+    one = next(iter(points.values()))
+    y = Axis(f"{one.name} ({one.unit})" if one.unit else one.name)
+    figure = line_plot(lines[:MOST_LINES], x, y, title=title)
+    names = [line.label for line in lines]
+    ends = "; ".join(f"{label} {one.show(known[label][0])} to {one.show(known[label][-1])}" for label in names)
+    return (Plot(figure, name, f"{caption}{left_out(names)}", f"{title}: {ends}."),)

@@ -1,171 +1,86 @@
-"""The loss at every position of the window, and of windows longer than those a model was trained on.
+"""Loss by position in the window, and on the same targets beyond the trained context length."""
 
-Inside: consecutive windows of the test part; the loss at position p is the mean over windows of -log p(target at p).
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
 
-Beyond: a model with context length L reads windows of mL tokens. Were each position scored on targets of its own, easy
-and hard passages would pass for near and far positions. So the windows follow one another at a quarter of L, and only
-the targets that stand in every quarter of the long window are scored: what differs between two quarters is how much
-text lies before a target, and nothing else.
-"""
-
-import math
-
-import numpy as np
-import torch
-from jaxtyping import Float, Int
-from torch.nn import functional
-
-from vitral.core.errors import UsageError
-from vitral.data import Split
-from vitral.model import Transformer
-from vitral.studies.probes.by_position_shown import show
-from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
+from vitral.figures.lines import Axis
+from vitral.figures.sections import Heading
+from vitral.figures.text import capital
+from vitral.inspection import loss_by_position
+from vitral.studies import probe
+from vitral.studies.claims import Note, Plain, Quantity
+from vitral.studies.results import StudyResult
 
 TOKENS = {"quick": 60_000, "standard": 160_000, "full": 400_000}
-"""Tokens read inside, and as many beyond."""
-LONGER = {"quick": 2, "standard": 4, "full": 4}
-"""The longest window, in context lengths."""
-QUARTERS = 4
-"""Places in a context length at which the same targets are scored."""
-RUN = 4
-"""Long windows of a run, in places: of RUN · places windows all but places - 1 blocks of targets are used."""
-BATCH_TOKENS = 4096
+LONGER = {"quick": 2, "standard": 4, "full": 4}  # context lengths in the longest window
+KEEPS = 0.05
+"""Nats by which the loss may be higher beyond the trained length and still count as kept."""
+INSIDE = "Mean over seeds of the loss at groups of positions, two to each doubling."
+BEYOND = "Mean over seeds of the loss on the same targets at every quarter of a context length; trained up to 1."
 
 
-def measure(trained: Trained) -> Plain:
-    """The losses by position.
-
-    Returns:
-        `context_length`; `inside`: `nats` for every position (None where the mask has shown the target) and `windows`;
-        `beyond`: `length` of the long windows, `nats` for every quarter of a context length (None where the mask has
-        shown a target), `targets` scored at each;
-        where the model cannot read so far, None for the quarters beyond its own length, and `why`; where the text or
-        the context length is too short, no `nats` at all, and `why`.
-
-    Raises:
-        UsageError: the run is not trained to tell next tokens, or the test part has no whole window.
-    """
-    require_next_tokens(trained)
-    model, part = trained.run.model, trained.dataset.splits["test"]
-    context_length = model.config.context_length
-    starts = window_starts(part, context_length, TOKENS[trained.budget] // context_length)
-    if not len(starts):
-        raise UsageError(f"the test part has no {context_length + 1} tokens in a row")
-    inside = window_nats(model, part, starts, context_length).mean(axis=0)
-    return {
-        "context_length": context_length,
-        "inside": {
-            "windows": len(starts),
-            "nats": _scored(inside, first_target(model), 1),
-        },
-        "beyond": _beyond(model, part, LONGER[trained.budget], TOKENS[trained.budget]),
-    }
+def measure(trained: probe.Trained) -> Plain:
+    """Losses on the test split at every position of the context and at every quarter of longer windows."""
+    probe.require_causal_lm(trained)
+    tokens, multiple = TOKENS[trained.budget], LONGER[trained.budget]
+    return loss_by_position(trained.run.model, trained.dataset.splits["test"], most_tokens=tokens, multiple=multiple)
 
 
-def first_target(model: Transformer) -> int:
-    """The first position of a window whose target the model has not already seen."""
-    return (0 if model.mask is None else model.mask.first_target()) or 0
-
-
-def window_starts(part: Split, length: int, most: int, stride: int | None = None) -> Int[np.ndarray, " windows"]:
-    """Where windows of `length` inputs begin, one after the other in every stretch; at most `most`, spread evenly.
-
-    Args:
-        part: the tokens.
-        length: inputs of a window; the token after the last is a target too.
-        most: windows wanted.
-        stride: tokens from one beginning to the next; left out: the length.
-    """
-    step = stride or length
-    starts = np.concatenate(
-        [np.arange(begin, end - length, step) for begin, end in part.segments.tolist()] or [np.empty(0, np.int64)]
+def view(result: StudyResult, arms: probe.Arms) -> probe.View:
+    """The loss along the window against the base's; the loss beyond the trained length against that at its end."""
+    base, length = arms[0], max(arm.first["context_length"] for arm in arms)
+    multiple = max(arm.first["beyond"]["length"] // arm.first["context_length"] for arm in arms)
+    fourfold = sorted({0, length, *(4**n for n in range(10) if 4**n < length)})
+    halves = sorted({0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)})
+    groups = (*pairwise(fourfold), (0, length // 4), (3 * length // 4, length))
+    columns = [_loss(f"{begin + 1}\N{EN DASH}{end}", "inside", range(begin, end)) for begin, end in groups]
+    middles = {(begin + 1 + end) / 2: _loss("loss", "inside", range(begin, end)) for begin, end in pairwise(halves)}
+    quarters = {(place + 0.5) / 4: _loss("loss", "beyond", [place]) for place in range(4 * multiple)}
+    last, near, far, past = (
+        _loss(f"loss at {begin / 4:g}\N{EN DASH}{end // 4} trained lengths", "beyond", range(begin, end), whole=True)
+        for begin, end in ((3, 4), (4, 8), (8, 4 * multiple), (4, 4 * multiple))
     )
-    if len(starts) <= most:
-        return starts
-    return starts[np.linspace(0, len(starts), max(1, most), endpoint=False).astype(np.int64)]
+    contrasts = [*probe.within(arms, near, last), *probe.within(arms, far, last)]
+    for arm in arms[1:]:
+        curves = [run["inside"]["nats"] for one in (base, arm) for run in one.runs.values()]
+        shared = [place for place, losses in enumerate(zip(*curves, strict=False)) if None not in losses]
+        quarter = shared[3 * len(shared) // 4 :], shared[: max(1, len(shared) // 4)]
+        change = probe.difference("loss in the last less the first quarter", *(_loss("", "inside", q) for q in quarter))
+        contrasts += probe.against_base((base, arm), change)
+    rise = probe.difference(f"rise of the loss from 1 to {multiple} trained lengths", past, last)
+    x = Axis("position in the window", log=True, ticks=[1 << n for n in range(length.bit_length())])
+    lengths = Axis("position in a longer window, in trained lengths", ticks=range(multiple + 1))
+    title = "Beyond the trained length"
+    return probe.View(
+        (
+            Heading("Loss by position in the window"),
+            *probe.mean_lines("loss-by-position", "Loss by position", arms, middles, x, INSIDE),
+            probe.mean_table("Test loss by positions in the window, means over seeds", arms, *columns),
+            Heading(title),
+            *probe.mean_lines("loss-beyond-the-trained-length", title, arms, quarters, lengths, BEYOND),
+            probe.mean_table("Test loss on the same targets, means over seeds", arms, last, near, far),
+        ),
+        tuple(contrasts),
+        probe.in_range(arms, rise, high=KEEPS, expected=f"at most {KEEPS}"),
+        tuple(_unread(arm) for arm in arms if not arm.values(rise)),
+    )
 
 
-def window_nats(
-    model: Transformer, part: Split, starts: Int[np.ndarray, " windows"], length: int
-) -> Float[np.ndarray, "windows time"]:
-    """-log p of the target at every position of every window, in float64."""
-    tokens, offsets = np.asarray(part.tokens), np.arange(length + 1)
-    device = model.token_embedding.weight.device
-    rows, batch = [], max(1, BATCH_TOKENS // length)
-    with torch.inference_mode():
-        for begin in range(0, len(starts), batch):
-            window = tokens[starts[begin : begin + batch, None] + offsets].astype(np.int64)
-            ids = torch.from_numpy(window).to(device)
-            logits = model(ids[:, :-1]).float()
-            nats = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-            rows.append(nats.view(len(window), length).cpu().double().numpy())
-    return np.concatenate(rows)
+def _loss(name: str, key: str, places: Sequence[int], *, whole: bool = False) -> Quantity:
+    """The mean loss at those of these places that are scored; None where none is, or, if `whole`, not all are."""
+
+    def read(run: Mapping[str, Any]) -> float | None:
+        known = [nats for place, nats in enumerate(run[key]["nats"] or ()) if place in places and nats is not None]
+        return fmean(known) if known and not (whole and len(known) < len(places)) else None
+
+    return Quantity(name, read, "nats", "lower")
 
 
-def same_targets(nats: Float[np.ndarray, "windows time"], width: int, places: int) -> Float[np.ndarray, " shown"]:
-    """The mean loss at each place of `width` positions, over targets that stand at all of `places` places.
-
-    Window k begins k places after the first, so that place g of window j - g holds the same targets for every g.
-
-    Args:
-        nats: of windows of `places` places, or of shorter ones, whose fewer places are scored on the same targets.
-        width: positions of a place.
-        places: of the longest windows.
-
-    >>> same_targets(np.array([[9.0, 1.0], [2.0, 3.0], [4.0, 9.0]]), 1, 2).tolist()  # 1 and 2, 3 and 4 share a target
-    [3.0, 2.0]
-    """
-    windows = len(nats)
-    blocks = nats.reshape(windows, -1, width)
-    return np.array([blocks[places - 1 - g : windows - g, g].mean() for g in range(blocks.shape[1])])
+def _unread(arm: probe.ArmMeasures) -> Note:
+    why = next((run["beyond"]["why"] for run in arm.runs.values() if "why" in run["beyond"]), "not all of it is scored")
+    return Note(f"{capital(arm.title)}: no loss beyond {arm.first['context_length']} tokens ({why}).", arm.name)
 
 
-def _beyond(model: Transformer, part: Split, multiple: int, most_tokens: int) -> Plain:
-    """The loss at every quarter of a context length in windows `multiple` times as long.
-
-    A model that cannot read so far is scored on the same targets in the quarters of its own length.
-    """
-    context_length = model.config.context_length
-    length = multiple * context_length
-    nothing = {"length": length, "nats": None, "targets": 0}
-    if context_length % QUARTERS:
-        return nothing | {"why": f"a context length of {context_length} has no whole quarters"}
-    width, places = context_length // QUARTERS, multiple * QUARTERS
-    longest = int((part.segments[:, 1] - part.segments[:, 0]).max(initial=0))
-    windows = min(RUN * places, (longest - 1 - length) // width + 1)
-    if windows < places:
-        needed = length + 1 + width * (places - 1)
-        return nothing | {"why": f"it takes {needed} test tokens in a row, and there are {longest}"}
-    why = _refusal(model, length)
-    read = context_length if why else length
-    runs = window_starts(part, length + width * (windows - 1), max(1, most_tokens // (windows * length)))
-    losses = [
-        same_targets(window_nats(model, part, run + width * np.arange(windows), read), width, places) for run in runs
-    ]
-    nats = _scored(np.mean(losses, axis=0), first_target(model), width)
-    return {
-        "length": length,
-        "nats": nats + [None] * (places - len(nats)),
-        "targets": len(runs) * (windows - places + 1) * width,
-        **({"why": why} if why else {}),
-    }
-
-
-def _scored(nats: Float[np.ndarray, " places"], first: int, width: int) -> list[float | None]:
-    """The losses of places of `width` positions; None where one lies before the first target, or it is not finite."""
-    return [
-        float(value) if place * width >= first and math.isfinite(value) else None for place, value in enumerate(nats)
-    ]
-
-
-def _refusal(model: Transformer, length: int) -> str:
-    """Why the model cannot read so many tokens at once; empty where it can."""
-    try:
-        with torch.inference_mode():
-            model(torch.zeros(1, length, dtype=torch.int64, device=model.token_embedding.weight.device))
-    except UsageError as error:
-        return str(error).removeprefix("model: ")
-    return ""
-
-
-BY_POSITION = RunProbe("by-position", measure, show, seconds={"quick": 3, "standard": 8, "full": 10})
+BY_POSITION = probe.RunProbe("by-position", measure, view, seconds={"quick": 3, "standard": 8, "full": 10})

@@ -25,8 +25,8 @@ from vitral.core.streams import numpy_stream
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.inspection import wilson
 from vitral.model import ModelConfig, Transformer
-from vitral.studies.probes.linear import wilson
 from vitral.studies.probes.protocol import BudgetName, Exhibit, Plain, Plot, Setting, StudyProbe
 from vitral.studies.verdict import Finding
 
@@ -182,7 +182,7 @@ def show(result: "StudyResult", measured: Plain) -> Exhibit:
 
 
 def _interval(share: float, measured: Plain) -> tuple[float, float]:
-    return wilson(round(share * measured["answers"]), measured["answers"])
+    return wilson(share, measured["answers"])
 
 
 def _finding(mask: str, measured: Plain) -> "Finding":

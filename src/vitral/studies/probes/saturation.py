@@ -16,7 +16,7 @@ def measure(trained: Trained) -> Plain:
     probe.require_causal_lm(trained)
     model, run = trained.run.model, trained.run
     time, log_every = model.config.context_length, run.config["training"]["log_every"]
-    batch = inspection.whole_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
+    batch = inspection.scored_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
     return {
         "d_head": model.config.d_head,
         "windows": len(batch[0]),

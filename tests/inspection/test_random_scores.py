@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.streams import torch_stream
-from vitral.inspection import head_costs, score_statistics, scores
+from vitral.inspection import head_costs, random_scores, score_statistics
 from vitral.model import ModelConfig, count_parameters
 
 BASE = ModelConfig.parse({"context_length": 7, "d_model": 64, "num_heads": 4, "num_kv_heads": 2})
@@ -24,24 +24,24 @@ def few() -> dict[str, Any]:
 def test_variances_are_within_five_standard_errors(few: dict[str, Any]) -> None:
     for index, d_k in enumerate(few["d_ks"]):
         usual = math.sqrt((2 + 6 / d_k) / few["pairs"])
-        for scale in scores.FIXED:
-            numbers, expected = few["scales"][scale], scores.expected_variance(scale, d_k)
+        for scale in random_scores.FIXED:
+            numbers, expected = few["scales"][scale], random_scores.expected_variance(scale, d_k)
             assert abs(numbers["variance"][index] / expected - 1) < 5 * usual
             assert numbers["variance_error"][index] / expected == pytest.approx(usual, rel=0.2)
 
 
 def test_a_hundred_thousand_pairs_are_within_two_per_cent() -> None:
-    found = scores.pair_variances(16, 100_003, seed=5)
-    for scale in scores.FIXED:
-        assert abs(found[scale]["variance"] / scores.expected_variance(scale, 16) - 1) < 0.02
+    found = random_scores.pair_variances(16, 100_003, seed=5)
+    for scale in random_scores.FIXED:
+        assert abs(found[scale]["variance"] / random_scores.expected_variance(scale, 16) - 1) < 0.02
 
 
 def test_every_pair_is_drawn_once_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "CHUNK", 16 * 101)
+    monkeypatch.setattr(random_scores, "CHUNK", 16 * 101)
     drawn: list[int] = []
     randn = torch.randn
     monkeypatch.setattr(torch, "randn", lambda *size, **named: drawn.append(size[0]) or randn(*size, **named))
-    scores.pair_variances(16, 1009, seed=1)
+    random_scores.pair_variances(16, 1009, seed=1)
     assert sum(drawn) == 2 * 1009
     assert max(drawn) == 101
 
@@ -59,8 +59,8 @@ def test_saturation_grows_without_a_scale_only(few: dict[str, Any]) -> None:
 
 
 def test_the_same_numbers_twice() -> None:
-    assert scores.row_statistics(16, 31, seed=3) == scores.row_statistics(16, 31, seed=3)
-    assert scores.row_statistics(16, 31, seed=3) != scores.row_statistics(16, 31, seed=4)
+    assert random_scores.row_statistics(16, 31, seed=3) == random_scores.row_statistics(16, 31, seed=3)
+    assert random_scores.row_statistics(16, 31, seed=3) != random_scores.row_statistics(16, 31, seed=4)
 
 
 def test_costs_are_those_of_the_models(few: dict[str, Any]) -> None:
@@ -92,32 +92,32 @@ def test_the_least_change_is_named_only_where_it_is_told_from_the_next(
             "sensitivity_median": [1.0, 1.0, 1.0, ratio],
             "sensitivity_median_error": [0.0, 0.0, 0.0, ratio * error],
         }
-    assert scores.least_changed(other) == named
+    assert random_scores.least_changed(other) == named
 
 
 def test_a_measurement_without_errors_of_medians_is_judged_by_those_of_means(few: dict[str, Any]) -> None:
     other = json.loads(json.dumps(few))
-    for scale in scores.FIXED:
+    for scale in random_scores.FIXED:
         del other["scales"][scale]["sensitivity_median_error"]
-    assert scores.least_changed(other) == ["sqrt", "none"]
+    assert random_scores.least_changed(other) == ["sqrt", "none"]
     other["scales"]["none"]["sensitivity_error"] = [0.1 * e for e in few["scales"]["none"]["sensitivity_error"]]
-    assert scores.least_changed(other) == ["sqrt"]
+    assert random_scores.least_changed(other) == ["sqrt"]
     other["scales"]["sqrt"]["sensitivity_error"] = list(other["scales"]["sqrt"]["sensitivity"])
-    assert scores.least_changed(other) == ["sqrt", "none", "linear"]
+    assert random_scores.least_changed(other) == ["sqrt", "none", "linear"]
 
 
 def test_the_range_of_a_change_by_hand() -> None:
     """From 2 ± 3 · 0.1 to 1 ± 3 · 0.1 it is between 1.3 / 1.7 and 0.7 / 2.3."""
-    low, high = scores.change_range([2.0, 9.0, 1.0], [0.1, 9.0, 0.1])
+    low, high = random_scores.change_range([2.0, 9.0, 1.0], [0.1, 9.0, 0.1])
     assert (low, high) == pytest.approx((math.log(1.7 / 1.3), math.log(2.3 / 0.7)))
-    assert scores.change_range([2.0, 1.5], [0.1, 0.1])[0] == 0.0
-    assert scores.change_range([2.0, 0.001], [0.1, 0.01])[0] == pytest.approx(math.log(1.7 / 0.031))
+    assert random_scores.change_range([2.0, 1.5], [0.1, 0.1])[0] == 0.0
+    assert random_scores.change_range([2.0, 0.001], [0.1, 0.01])[0] == pytest.approx(math.log(1.7 / 0.031))
 
 
 def test_a_median_and_its_error_by_hand() -> None:
     """Of 0 … 24 the ranks 12 ± 2.5, widened to whole ones, are 9 and 15."""
     values = torch.arange(25.0)[torch.randperm(25, generator=torch_stream(1, "order"))]
-    assert scores.median_of(values) == (12.0, 3.0)
+    assert random_scores.median_of(values) == (12.0, 3.0)
     normal = torch.randn(40_001, dtype=torch.float64, generator=torch_stream(1, "normal"))
     usual = math.sqrt(math.pi / 2) * float(normal.std()) / math.sqrt(len(normal))
-    assert scores.median_of(normal)[1] == pytest.approx(usual, rel=0.2)
+    assert random_scores.median_of(normal)[1] == pytest.approx(usual, rel=0.2)

@@ -1,14 +1,13 @@
-"""Which work of a collection a passage is from: found by the collection's own table of contents.
+"""Passages of a collection, labelled with the work they are from by the collection's own table of contents.
 
-A table of contents is a line `Contents` and the lines after it, up to where the first of them comes again. A work goes
+A table of contents is a line `Contents` and the lines after it, up to where the first of them occurs again. A work goes
 from the first later line that is its title to the first later line that is the next title. Where the next title does
-not come again word for word, nobody can tell where the work ends, and it is left out.
+not occur again word for word, the end of the work is unknown, and it is omitted.
 
-A text without such a table, or one that tells fewer than `FEWEST` works, is cut into `PIECES` equal stretches instead:
-then the question is which stretch of the text a passage is from.
+A text without such a table, or with fewer than `FEWEST` works in it, is cut into `MOST_CLASSES` equal segments instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,10 +19,9 @@ from torch import Tensor
 from vitral.data import Dataset, Tokenizer, load_corpus, split_text
 
 CONTENTS = "contents"
-PIECES = 8
-"""Classes at most."""
+MOST_CLASSES = 8
 FEWEST = 4
-"""Works below which a text is cut into stretches."""
+"""Works below which a text is cut into equal segments."""
 HEAD = 200_000
 """Characters in which a table of contents is looked for."""
 
@@ -38,8 +36,8 @@ class Work:
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """Passages and the works they are from.
+class Passages:
+    """Passages of equal length and their works.
 
     Attributes:
         tokens: of every passage.
@@ -51,7 +49,7 @@ class Labelled:
 
 
 def works_of(text: str) -> list[Work]:
-    r"""The works that a table of contents tells, in the order of the text; none where there is no table.
+    r"""The works of a table of contents, in the order of the text; none where there is no table.
 
     >>> [work.title for work in works_of("Contents\nHAMLET\nLEAR\n\nHAMLET\nto be\nLEAR\nnothing\n")]
     ['HAMLET', 'LEAR']
@@ -81,36 +79,38 @@ def works_of(text: str) -> list[Work]:
     return found if all(one.end <= other.begin for one, other in pairwise(found)) else []
 
 
-def stretches_of(text: str) -> list[Work]:
-    """The text in `PIECES` equal stretches."""
-    borders = np.linspace(0, len(text), PIECES + 1).astype(int).tolist()
+def equal_segments(text: str) -> list[Work]:
+    """The text in `MOST_CLASSES` equal segments."""
+    borders = np.linspace(0, len(text), MOST_CLASSES + 1).astype(int).tolist()
     return [Work(f"stretch {number}", *pair) for number, pair in enumerate(pairwise(borders), start=1)]
 
 
-def labelled(dataset: Dataset, time: int, counts: dict[str, int]) -> tuple[tuple[str, ...], bool, dict[str, Labelled]]:
-    """Passages of the works with most of them, as many from each, evenly spread over it.
+def passages_by_work(
+    dataset: Dataset, time: int, counts: Mapping[str, int]
+) -> tuple[tuple[str, ...], bool, dict[str, Passages]]:
+    """Passages of the works that have most of them, equally many from each, evenly spread over it.
 
     Args:
-        dataset: the text; passages are cut from its blocks, so none crosses from one part into another.
+        dataset: the text; passages are cut from its blocks, so none crosses from one split into another.
         time: tokens of a passage.
-        counts: part -> passages of each work, fewer where the smallest of the chosen works has fewer.
+        counts: split -> passages of each work; fewer where the smallest of the chosen works has fewer.
 
     Returns:
-        Titles of the works; whether they are works rather than stretches; part -> its passages.
+        Titles of the works; whether they are works rather than equal segments; split -> its passages.
     """
     text = str(load_corpus(dataset.config).text)
     blocks = split_text(len(text), dataset.config.split)
-    for works, are_works in ((works_of(text), True), (stretches_of(text), False)):
+    for works, are_works in ((works_of(text), True), (equal_segments(text), False)):
         cut = {
-            part: [_passages(text, work, blocks[part], dataset.tokenizer, time) for work in works] for part in counts
+            split: [_passages(text, work, blocks[split], dataset.tokenizer, time) for work in works] for split in counts
         }
-        sizes = [min(len(cut[part][index]) / counts[part] for part in counts) for index in range(len(works))]
-        chosen = [index for index in np.argsort(sizes, kind="stable")[::-1].tolist() if sizes[index]][:PIECES]
+        sizes = [min(len(cut[split][index]) / counts[split] for split in counts) for index in range(len(works))]
+        chosen = [index for index in np.argsort(sizes, kind="stable")[::-1].tolist() if sizes[index]][:MOST_CLASSES]
         if len(chosen) >= (FEWEST if are_works else 2) or not are_works:
             break
     chosen = sorted(chosen)
-    parts = {part: _balanced([cut[part][index] for index in chosen], most) for part, most in counts.items()}
-    return tuple(works[index].title for index in chosen), are_works, parts
+    balanced = {split: _balanced([cut[split][index] for index in chosen], most) for split, most in counts.items()}
+    return tuple(works[index].title for index in chosen), are_works, balanced
 
 
 def _passages(
@@ -126,9 +126,9 @@ def _passages(
     return np.concatenate(rows)
 
 
-def _balanced(cut: Sequence[Int[np.ndarray, "passages time"]], most: int) -> Labelled:
-    """As many passages from each work, evenly spread."""
+def _balanced(cut: Sequence[Int[np.ndarray, "passages time"]], most: int) -> Passages:
+    """Equally many passages from each work, evenly spread."""
     count = min(most, *(len(rows) for rows in cut)) if cut else 0
     rows = [rows[np.linspace(0, len(rows), count, endpoint=False).astype(int)] for rows in cut]
     tokens = torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, 1, dtype=torch.int64)
-    return Labelled(tokens, np.repeat(np.arange(len(rows)), count))
+    return Passages(tokens, np.repeat(np.arange(len(rows)), count))

@@ -1,0 +1,219 @@
+"""Capabilities under a mask: next-token leakage, infilling and continuation.
+
+Each is measured on one trained model and windows of tokens, and depends on the model's mask and training objective
+alone. A masked language model answers at a mask token; any other model answers at the position before.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.errors import UsageError
+from vitral.data import Split, Tokenizer
+from vitral.evaluation import Masking
+from vitral.inspection.windows import spread_windows
+from vitral.model import Transformer, first_target
+
+CHUNK = 256
+"""Windows computed side by side."""
+LEAST_CONTEXT = 5
+"""Tokens, so that two positions have a token after them and a gap has two sides."""
+LEAST_WINDOWS = 2
+"""Windows, since a token is swapped for that of another window."""
+SWAPPED = 256
+"""About so many windows have their next token swapped."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model and the way it is asked for a token.
+
+    Attributes:
+        model: in evaluation mode.
+        mask_token: put where an answer is wanted; None for a model that predicts the next token.
+        specials: ids that represent no text and therefore are no answer.
+    """
+
+    model: Transformer
+    mask_token: int | None
+    specials: tuple[int, ...]
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the model predicts next tokens and no later token reaches an earlier position, except in a prefix."""
+        mask = self.model.mask
+        return self.mask_token is None and (mask is None or mask.first_target() is not None)
+
+    def sees_next(self, position: int, time: int) -> bool:
+        """Whether the mask lets a position of a window of `time` tokens see the one after it."""
+        mask = self.model.mask
+        return mask is not None and bool(mask.allowed(time, time)[..., position, position + 1].any())
+
+    def log_probabilities(self, tokens: Int[Tensor, "rows time"], position: int) -> Float[Tensor, "rows vocab"]:
+        """Log-probabilities at a position, float64; -inf for special tokens."""
+        pieces = []
+        with torch.inference_mode():
+            for piece in tokens.split(CHUNK):
+                logits = self.model(piece)[:, position].double()
+                logits[:, list(self.specials)] = -torch.inf
+                pieces.append(logits.log_softmax(-1))
+        return torch.cat(pieces)
+
+
+def capabilities(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    split: Split,
+    contexts: int,
+    gaps: int,
+    *,
+    masking: Masking | None,
+) -> dict[str, Any]:
+    """Leakage, infilling and continuation on windows of a split.
+
+    The gap, which is also the token to continue with, is at the first token after half of the context, or later where
+    a longer prefix would show it. An eighth of the context follows it.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: of the model.
+        split: the tokens.
+        contexts: windows for leakage and continuation, at most.
+        gaps: windows for infilling, at most; by the chain rule each costs as many passes as there are tokens.
+        masking: of a masked language model; None for a model that predicts the next token.
+
+    Returns:
+        `context` length; `gap`, its position; `right`, tokens after it; `targets` of a training step in each window;
+        `leak`, `early` and `late` in the window, see `leakage`; `filling`, see `scores`, from `both` sides (None where
+        the model cannot) and from the `left`; `continuing`, see `scores`.
+
+    Raises:
+        UsageError: the context is too short, the prefix leaves nothing after it, or the split has no two windows.
+    """
+    predictor = Predictor(model, None if masking is None else masking.token, tuple(tokenizer.specials))
+    time, first = model.config.context_length, first_target(model.mask)
+    if time < LEAST_CONTEXT:
+        raise UsageError(f"a context of {time} tokens has no room for a gap and two sides; {LEAST_CONTEXT} are needed")
+    if first + 1 > time - 2:
+        raise UsageError(f"what the mask shows leaves no room for a gap and a right side in {time} tokens")
+    gap = max(time // 2, first + 1)
+    end = min(gap + 1 + max(1, time // 8), time)
+    whole = spread_windows(split, time, contexts)
+    if len(whole) < LEAST_WINDOWS:
+        raise UsageError(f"the test part has {len(whole)} whole windows of {time} tokens; {LEAST_WINDOWS} are needed")
+    windows, swapped = spread_windows(split, time, gaps)[:, :end], whole[:: max(1, len(whole) // SWAPPED)]
+    both = infilling(predictor, windows, gap)
+    return {
+        "context": time,
+        "gap": gap,
+        "right": end - gap - 1,
+        "targets": time - first if masking is None else masking.count(time),
+        "leak": {
+            name: leakage(predictor, swapped, position)
+            for name, position in (("early", time // 4), ("late", 3 * time // 4))
+        },
+        "filling": {
+            "both": None if both is None else scores(both, windows[:, gap]),
+            "left": scores(continuation(predictor, windows[:, :gap]), windows[:, gap]),
+        },
+        "continuing": scores(continuation(predictor, whole[:, :gap]), whole[:, gap]),
+    }
+
+
+def scores(logs: Float[Tensor, "rows vocab"], truth: Int[Tensor, " rows"]) -> dict[str, Any]:
+    """`accuracy` of the most probable token, mean `nats` of the true token, `num` rows.
+
+    >>> scores(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log(), torch.tensor([1, 0]))["num"]
+    2
+    """
+    nats = -logs.gather(1, truth[:, None])[:, 0].double()
+    right = logs.argmax(dim=1) == truth
+    return {"accuracy": float(right.double().mean()), "nats": float(nats.mean()), "num": len(truth)}
+
+
+def leakage(predictor: Predictor, windows: Int[Tensor, "rows time"], position: int) -> dict[str, Any]:
+    """How far the prediction at a position depends on the token after it.
+
+    That token is swapped for the one in the window before; all else stays. Windows in which the two are equal do not
+    count as swapped. Where no later token reaches the position, its prediction cannot change.
+
+    Returns:
+        `position`; `visible`, whether the mask lets it see the token after it; `accuracy`, `nats` and `num` of the true
+        next token, predicted at the position of the whole window; `moved`, the mean total variation ½ Σ |p - p'|
+        between the probabilities before and after the swap; `follows`, the share of swaps after which the most probable
+        token is the one that was put in.
+
+    Raises:
+        UsageError: fewer than two windows.
+    """
+    if len(windows) < LEAST_WINDOWS:
+        raise UsageError(f"a token is swapped for that of another window; there are {len(windows)} windows")
+    true = windows[:, position + 1]
+    other = true.roll(1)
+    changed = windows.clone()
+    changed[:, position + 1] = other
+    differs = true != other
+    before, after = predictor.log_probabilities(windows, position), predictor.log_probabilities(changed, position)
+    moved = 0.5 * (before.exp() - after.exp()).abs().sum(dim=1)[differs]
+    follows = (after.argmax(dim=1) == other)[differs].double()
+    num = max(1, int(differs.sum()))
+    return {
+        "position": position,
+        "visible": predictor.sees_next(position, windows.shape[1]),
+        **scores(before, true),
+        "moved": float(moved.sum()) / num,
+        "follows": float(follows.sum()) / num,
+    }
+
+
+def continuation(predictor: Predictor, contexts: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
+    """Log-probabilities of the token after each context: at a mask token put there, or at the last position."""
+    if predictor.mask_token is None:
+        return predictor.log_probabilities(contexts, contexts.shape[1] - 1)
+    masked = torch.full_like(contexts[:, :1], predictor.mask_token)
+    return predictor.log_probabilities(torch.cat([contexts, masked], dim=1), contexts.shape[1])
+
+
+def infilling(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int) -> Float[Tensor, "rows vocab"] | None:
+    """Log-probabilities of the token at `gap` given both sides; None for a next-token model that sees its targets.
+
+    A masked language model reads them off at a mask token. A causal model uses the chain rule
+
+        p(c | left, right) = p(c | left) p(right | left, c) / Σ_c' p(c' | left) p(right | left, c')
+
+    over all tokens c, so each window costs as many passes over its right side as there are tokens.
+
+    Raises:
+        UsageError: no window.
+    """
+    if not len(windows):
+        raise UsageError("there is no window with a gap to fill")
+    if predictor.mask_token is not None:
+        hidden = windows.clone()
+        hidden[:, gap] = predictor.mask_token
+        return predictor.log_probabilities(hidden, gap)
+    if not predictor.is_causal:
+        return None
+    logs = continuation(predictor, windows[:, :gap])
+    candidates = torch.arange(predictor.model.vocab_size)
+    with torch.inference_mode():
+        right = torch.stack([_right_side(predictor.model, window, gap, candidates) for window in windows])
+    return (logs + right).log_softmax(-1)
+
+
+def _right_side(
+    model: Transformer, window: Int[Tensor, " time"], gap: int, candidates: Int[Tensor, " vocab"]
+) -> Float[Tensor, " vocab"]:
+    """Log p(right side | left side, c) for every candidate c; the left side is computed once."""
+    cache, right = model.new_cache(1, len(window)), window[gap + 1 :]
+    model(window[None, :gap], cache=cache)
+    cache.select(torch.zeros_like(candidates))
+    given = torch.cat([candidates[:, None], right[:-1].expand(len(candidates), -1)], dim=1)
+    logits = model(given, cache=cache)
+    targets = right.expand(len(candidates), -1)
+    nats = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return -nats.double().reshape(len(candidates), -1).sum(dim=1)

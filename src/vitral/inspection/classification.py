@@ -1,0 +1,151 @@
+"""Text classification by a linear probe: multinomial logistic regression on a model's activations.
+
+Alain & Bengio (2016): the accuracy of a linear classifier on activations shows which information they contain in a
+linearly readable form; the model itself is not trained.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitral.data import Dataset
+from vitral.inspection.capabilities import CHUNK
+from vitral.inspection.passages import passages_by_work
+from vitral.inspection.proportions import wilson
+from vitral.model import Transformer
+
+PENALTIES = (1e-3, 1e-2, 1e-1)
+"""Of which the one with the least loss on the validation examples is used."""
+MOST_ITERATIONS = 200
+TINY = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Feature vectors and their classes.
+
+    Attributes:
+        features: a row each.
+        classes: 0, 1, …
+    """
+
+    features: Float[np.ndarray, "rows features"]
+    classes: Int[np.ndarray, " rows"]
+
+
+@dataclass(frozen=True)
+class ProbeScore:
+    """The accuracy of a probe on held-out examples.
+
+    Attributes:
+        accuracy: share of examples classified correctly.
+        low: lower end of the accuracy's 95 % Wilson interval.
+        high: its upper end.
+        majority: share of the largest class.
+        num: examples.
+        penalty: chosen on the validation examples.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    majority: float
+    num: int
+    penalty: float
+
+
+def classify_passages(
+    model: Transformer, dataset: Dataset, train: int, validation: int, test: int
+) -> dict[str, Any] | None:
+    """Which work a passage of a context length is from: by a linear probe on activations, and on token frequencies.
+
+    Args:
+        model: in evaluation mode.
+        dataset: the text with its tokenizer.
+        train: passages of each work on which the probe is fitted, at most.
+        validation: passages on which its penalty is chosen.
+        test: passages on which it is scored.
+
+    Returns:
+        `titles` of the works; `works`, whether they are works rather than equal segments; `passages` in each split;
+        `activations` and `frequencies`, a `ProbeScore` each. None where no two works occur in all splits.
+    """
+    counts = {"train": train, "validation": validation, "test": test}
+    titles, are_works, found = passages_by_work(dataset, model.config.context_length, counts)
+    passages = list(found.values())
+    if len(titles) < 2 or not all(len(one.works) for one in passages):
+        return None
+    activations = (Examples(mean_activations(model, one.tokens), one.works) for one in passages)
+    frequencies = (Examples(token_frequencies(one.tokens.numpy(), model.vocab_size), one.works) for one in passages)
+    return {
+        "titles": list(titles),
+        "works": are_works,
+        "passages": {split: len(one.works) for split, one in found.items()},
+        "activations": asdict(linear_probe(*activations)),
+        "frequencies": asdict(linear_probe(*frequencies)),
+    }
+
+
+def mean_activations(model: Transformer, tokens: Int[Tensor, "rows time"]) -> Float[np.ndarray, "rows d_model"]:
+    """The activations after the final norm, averaged over the positions of each row, float64."""
+    pieces = [model.trace(piece, ["final_norm"])["final_norm"].double().mean(dim=1) for piece in tokens.split(CHUNK)]
+    return torch.cat(pieces).numpy()
+
+
+def token_frequencies(tokens: Int[np.ndarray, "rows time"], vocab_size: int) -> Float[np.ndarray, "rows vocab"]:
+    """The share of each token in each row: features that need no model."""
+    return np.stack([np.bincount(row, minlength=vocab_size) for row in tokens]) / tokens.shape[1]
+
+
+def linear_probe(train: Examples, validation: Examples, test: Examples) -> ProbeScore:
+    """Fit on `train`, choose the penalty on `validation`, score on `test`.
+
+    Features are centred and divided by their standard deviations in `train`.
+    """
+    mean, spread = train.features.mean(axis=0), train.features.std(axis=0) + TINY
+    scaled = [Examples((one.features - mean) / spread, one.classes) for one in (train, validation, test)]
+    num_classes = int(max(one.classes.max() for one in scaled)) + 1
+    fits = [(fit(scaled[0], num_classes, penalty), penalty) for penalty in PENALTIES]
+    weights, penalty = min(fits, key=lambda pair: _loss(pair[0], scaled[1], 0.0)[0])
+    right = _logits(weights, scaled[2].features).argmax(axis=1) == scaled[2].classes
+    accuracy, majority = float(right.mean()), float(np.bincount(scaled[2].classes).max() / len(right))
+    low, high = wilson(accuracy, len(right))
+    return ProbeScore(accuracy, low, high, majority, len(right), penalty)
+
+
+def fit(examples: Examples, num_classes: int, penalty: float) -> Float[np.ndarray, "inputs classes"]:
+    """Weights, the last row biases, that minimise the mean cross-entropy + penalty / 2 · ‖weights without biases‖²."""
+    from scipy.optimize import minimize
+
+    shape = (examples.features.shape[1] + 1, num_classes)
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        loss, gradient = _loss(flat.reshape(shape), examples, penalty)
+        return loss, gradient.ravel()
+
+    options = {"maxiter": MOST_ITERATIONS}
+    found = minimize(objective, np.zeros(math.prod(shape)), jac=True, method="L-BFGS-B", options=options)
+    return found.x.reshape(shape)
+
+
+def _logits(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
+    return features @ weights[:-1] + weights[-1]
+
+
+def _loss(weights: np.ndarray, examples: Examples, penalty: float) -> tuple[float, np.ndarray]:
+    """Mean cross-entropy with the penalty, and its gradient."""
+    logits = _logits(weights, examples.features)
+    logits -= logits.max(axis=1, keepdims=True)
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    rows = np.arange(len(examples.classes))
+    loss = -log_probabilities[rows, examples.classes].mean() + penalty / 2 * (weights[:-1] ** 2).sum()
+    error = np.exp(log_probabilities)
+    error[rows, examples.classes] -= 1
+    error /= len(rows)
+    gradient = np.concatenate([examples.features.T @ error + penalty * weights[:-1], error.sum(axis=0, keepdims=True)])
+    return float(loss), gradient
