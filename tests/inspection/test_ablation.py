@@ -88,13 +88,14 @@ def test_an_increase_has_the_error_of_a_mean() -> None:
 
 def test_every_head_is_taken_out_by_zeros_and_by_its_mean(model, batch) -> None:
     found = head_ablations(model, *batch)
-    before = loss_by_window(model, *batch)
+    inputs, targets = batch
+    before = loss_by_window(model, inputs, targets)
     assert found["loss"] == float(before.mean())
     assert [len(layer["heads"]) for layer in found["layers"]] == [3, 3]
     mean = mean_of_z(model, batch[0], 1)
     for way, instead in (("zero", None), ("mean", mean)):
         for part, heads in ((found["layers"][1]["heads"][2], [2]), (found["layers"][1]["all"], [0, 1, 2])):
-            effect = loss_increase(before, loss_by_window(model, *batch, remove_heads(1, heads, instead)))
+            effect = loss_increase(before, loss_by_window(model, inputs, targets, remove_heads(1, heads, instead)))
             assert part[way] == {"increase": effect.mean, "error": effect.error}
 
 

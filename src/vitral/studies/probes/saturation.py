@@ -47,8 +47,8 @@ MEANING = (
 def _table(state: str, arms: Arms) -> Table:
     d_k, name = Quantity("d_k", at("d_head"), digits=0), "score variance if q and k were independent"
     expected = Quantity(name, lambda run: inspection.independent_variance(run[state], run["d_head"]))
-    heads = [_of(state, key) for key in inspection.BY_HEAD]
-    return probe.mean_table(f"{state.capitalize()} models.", arms, d_k, expected, *heads)
+    columns = (d_k, expected, *(_of(state, key) for key in inspection.BY_HEAD))
+    return probe.mean_table(f"{state.capitalize()} models.", arms, *columns)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -81,7 +81,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
     ends = {arm.title: arm.values(LEARNED) for arm in arms if arm.values(LEARNED)}
     comparisons += [to_fixed(title, 1.0, "its initial value", LEARNED, values) for title, values in ends.items()]
-    d_k, variance = arms[0].first["d_head"], arms[0].mean(_of("fresh", "score_variance")) or 0.0
+    variance, d_k = arms[0].mean(_of("fresh", "score_variance")) or 0.0, arms[0].first["d_head"]
     limits = (d_k / 2, 2 * d_k, f"d_k = {d_k} within a factor of 2")
     check = Check(f"{arms[0].title}, fresh", "score variance", variance, *limits, arm=arms[0].name)
     return View(sections, tuple(comparisons), (check,))
