@@ -1,27 +1,40 @@
-"""Neighbours, counted contexts and minimal pairs: by hand on a few words."""
+"""Neighbours, counted contexts, senses and minimal pairs: by hand on a few words, and measured on a small model."""
 
+import json
 import math
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import BPETokenizer, CharTokenizer, Split
+from vitral.data import BPETokenizer, CharTokenizer, CorpusConfig, Dataset, Split, prepare
 from vitral.inspection import (
     MinimalPair,
     co_occurrences,
     cosines,
     fill,
+    language_of,
     log_probability,
     nearest,
+    neighbours,
+    pair_scores,
     place_of,
     positive_pmi,
     preference,
+    separations,
     spearman,
+    subject_scores,
     whole_words,
     wilson,
+    word_lists,
+    word_measures,
+    words,
 )
+from vitral.inspection.words import passage
 from vitral.model import ModelConfig, Transformer
 
 # " th" is 256, " the" 257, " a" 258
@@ -152,8 +165,115 @@ def test_a_word_is_found_where_its_last_token_is() -> None:
 
 @pytest.mark.parametrize("sentence", ["no such word", "then", "a the and the"])
 def test_a_word_must_stand_in_its_sentence_once(sentence: str) -> None:
-    with pytest.raises(UsageError, match="the word 'the' stands"):
+    with pytest.raises(UsageError, match="the word 'the' occurs"):
         place_of(TOKENIZER, sentence, "the")
+
+
+def test_the_language_is_that_of_the_most_frequent_words() -> None:
+    assert language_of("The king and the queen of that land.") == "en"
+    assert language_of("Os olhos que não viam uma luz com os seus.") == "pt"
+    french = "Il dit que la nuit est belle, et la mer chante au loin sous le ciel noir, sans vent ni voile ici et là."
+    for text in (french, ""):
+        with pytest.raises(UsageError, match=r"none of the languages .*\(en, pt\)"):
+            language_of(text)
+
+
+@pytest.mark.parametrize("name", ["en", "pt"])
+def test_every_language_has_words_sentences_and_pairs(name: str) -> None:
+    language, letters = word_lists()[name], BPETokenizer(())
+    for sense in language.senses:
+        for sentence in (*sense.first_sentences, *sense.second_sentences):
+            tokens, place = place_of(letters, sentence, sense.word)
+            # The words that decide the sense come before the word: a causal model sees nothing after it.
+            assert place > len(sense.word.encode()) + 8
+            assert bytes(tokens[1 : place + 1].tolist()).decode().endswith(sense.word)
+        # The word right before it is the same in both senses, so that copying it separates nothing.
+        sentences = (*sense.first_sentences, *sense.second_sentences)
+        before = {re.split(rf"\b{sense.word}\b", sentence)[0].split()[-1] for sentence in sentences}
+        assert len(before) == 1
+        assert len(set(sentences)) == 6
+    pairs = [
+        pair for kind in language.pairs for pair in fill(kind.templates, kind.subjects, kind.elements, kind.between)
+    ]
+    assert 60 <= len(pairs) <= 130
+    for pair in pairs:
+        one, other = pair.good.split(), pair.bad.split()
+        assert sum(left != right for left, right in zip(one, other, strict=True)) == 1
+
+
+def dataset_of(path: Path) -> Dataset:
+    """A text of ten words drawn by chance, in tokens of a small BPE."""
+    words = ["the", "cat", "dog", "saw", "a", "bird", "and", "sang", "to", "me"]
+    text = " ".join(np.random.default_rng(3).choice(words, size=1500)) + "\n"
+    path.write_text(text, encoding="utf-8", newline="\n")
+    tokenizer = {"name": "bpe", "vocab_size": 280}
+    return prepare(CorpusConfig.parse({"source": str(path), "tokenizer": tokenizer, "split": "tail"}))
+
+
+def measured(dataset: Dataset, **changes: Any) -> dict[str, Any]:
+    """The measures of a fresh model of two layers."""
+    sizes = {"d_model": 6, "num_heads": 2, "num_layers": 2}
+    model = Transformer(ModelConfig.parse(sizes | changes), dataset.tokenizer.vocab_size, seed=3).eval()
+    return word_measures(model, dataset.tokenizer, dataset.splits, most_words=300)
+
+
+def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path, own_cache: None) -> None:
+    dataset = dataset_of(tmp_path / "words.txt")
+    data = measured(dataset, context_length=64)
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert data == measured(dataset, context_length=64)
+    assert data["language"] == "en"
+    assert data["neighbours"] is None  # a text of ten words
+    assert data["places"] == ["embed", "blocks.0.resid_post", "blocks.1.resid_post"]
+    assert len(data["pairs"]) == 120
+    # Most sentences are longer than half of the context, in tokens this short; those that fit start from one vector.
+    for sense in data["senses"]:
+        assert (sense["within"][0], sense["across"][0]) == (pytest.approx(1.0), pytest.approx(1.0))
+
+
+def test_without_attention_both_senses_have_one_vector(tmp_path: Path, own_cache: None) -> None:
+    data = measured(dataset_of(tmp_path / "words.txt"), context_length=128, attention="none")
+    assert len(data["senses"]) == 8
+    assert all(np.allclose([sense["within"], sense["across"]], 1.0) for sense in data["senses"])
+    assert np.allclose(separations(data["senses"]), 0.0)
+
+
+def test_neighbours_list_words_that_are_tokens_and_compare_two_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two words that are always in the other's place have the same contexts, so each is the other's nearest."""
+    monkeypatch.setattr(words, "LEAST_WORDS", 2)
+    monkeypatch.setattr(words, "LEAST_COUNT", 1)
+    part = part_of(" the. a. the. a. th, the. a. th,")
+    config = ModelConfig.parse({"context_length": 7, "d_model": 6, "num_heads": 2, "num_layers": 1})
+    model = Transformer(config, TOKENIZER.vocab_size, seed=3)
+    found = neighbours(model, TOKENIZER, part, ["dog", "the"], most_words=9)
+    assert found is not None
+    assert (found["words"], len(found["shuffled"])) == (3, 99)
+    assert [one["word"] for one in found["of"]] == ["the"]
+    assert found["of"][0]["counted"][0]["word"] == "a"
+    assert {one["word"] for one in found["of"][0]["embedded"]} == {"a", "th"}
+    assert neighbours(model, TOKENIZER, part, ["the"], most_words=1) is None
+
+
+def test_scores_of_pairs_count_a_tie_as_a_half_and_leave_out_what_was_not_scored() -> None:
+    preferences = [2.0, -1.5, 1e-6, None, -3.0, 3.0]
+    pairs = [{"kind": "ab"[index % 2], "preference": one} for index, one in enumerate(preferences)]
+    assert pair_scores(pairs) == [1.0, 0.0, 0.5, 0.0, 1.0]
+    assert pair_scores(pairs, "b") == [0.0, 1.0]
+    assert subject_scores(pairs) == [1.0, 0.5]
+
+
+def test_separations_are_within_less_across_at_every_place() -> None:
+    found = separations([{"within": [1.0, 0.75], "across": [1.0, 0.25]}, {"within": [0.5, 0.5], "across": [0.0, 1.0]}])
+    assert found == [[0.0, 0.5], [0.5, -0.5]]
+
+
+def test_the_passage_before_a_sentence_ends_a_line() -> None:
+    tokenizer = BPETokenizer(())
+    tokens = np.frombuffer(b"a\nbcd\nef\n\ngh", dtype=np.uint8).astype(np.uint16)
+    part = Split(tokens, np.array([[0, 2], [2, 12]]))
+    assert bytes(passage(tokenizer, part, 4).tolist()) == b"bcd\n"
+    assert bytes(passage(tokenizer, part, 6).tolist()) == b"cd\nef\n"
+    assert torch.equal(passage(tokenizer, part, 11), torch.full((11,), 10))
 
 
 def test_wilsons_interval_is_that_of_the_tables() -> None:

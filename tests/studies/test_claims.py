@@ -117,6 +117,13 @@ def test_a_family_counts_only_what_can_be_tested() -> None:
     assert claims[3].shown is None  # a difference that every seed repeats has no known spread
 
 
+def test_differences_that_rounding_alone_sets_apart_are_the_same() -> None:
+    """0.9 - 0.5 and 0.85 - 0.45 are unequal in floating point: a spread of 1e-17 would be called certain."""
+    shares = Comparison("a", "b", LOSS, {1: 0.9, 2: 0.85, 3: 0.9}, {1: 0.5, 2: 0.45, 3: 0.5})
+    assert len(set(shares.differences)) > 1
+    assert judge([shares])[0].p is None
+
+
 def test_only_seeds_that_both_have_are_paired() -> None:
     one = Comparison("a", "b", LOSS, {1: 2.0, 5: 4.0, 7: 9.0}, {5: 1.0, 1: 1.0, 11: 3.0})
     assert one.differences == [1.0, 3.0]

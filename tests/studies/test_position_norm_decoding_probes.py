@@ -1,4 +1,4 @@
-"""The probes of the studies `positions`, `norm` and `decoding`: what they measure, by hand, and what they say of it."""
+"""The probes of the studies `positions` and `norm`: what they measure, by hand, and what they say of it."""
 
 import json
 import math
@@ -12,15 +12,13 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, Split, prepare, windows
-from vitral.data.tokenizers import ByteTokenizer, CharTokenizer
-from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
-from vitral.evaluation import WittenBell, evaluate_split, longest_copy, training_text
-from vitral.model import ModelConfig, Transformer
+from vitral.evaluation import evaluate_split
+from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.runs import LoadedRun, load_run
 from vitral.studies import StudyResult
-from vitral.studies.probes import by_position, decoding
+from vitral.studies.probes import by_position, gradient_by_layer
 from vitral.studies.probes import by_position_shown as positions_shown
-from vitral.studies.probes import decoding_shown as strategies_shown
+from vitral.studies.probes import gradient_by_layer_shown as gradients_shown
 from vitral.studies.probes.protocol import Exhibit, Plot, Trained
 from vitral.training import RunConfig, train
 
@@ -67,20 +65,6 @@ def trained(run: LoadedRun, dataset: Dataset) -> Trained:
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets."""
     return next(windows(part(1 + 5 * CONTEXT), CONTEXT, 5))
-
-
-def strategies_of(trained: Trained) -> dict[str, Any]:
-    """What the probe measures with few and short continuations, past the context length all the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(decoding.PROMPTS, "quick", 3)
-        patch.setitem(decoding.LENGTH, "quick", 17)
-        return decoding.measure(trained)
-
-
-@pytest.fixture(scope="module")
-def strategies(trained: Trained) -> dict[str, Any]:
-    """The strategies' measures."""
-    return strategies_of(trained)
 
 
 def findings(exhibit: Exhibit) -> dict[str, list[tuple[str, bool | None]]]:
@@ -161,7 +145,7 @@ class TestByPosition:
         beyond = by_position._beyond(model, part(500), 2, 10_000)
         assert [value is None for value in beyond["nats"]] == [True] * 2 + [False] * 6
 
-    @pytest.mark.parametrize("probe", [by_position])
+    @pytest.mark.parametrize("probe", [by_position, gradient_by_layer])
     def test_a_run_that_does_not_tell_next_tokens_is_refused(self, trained: Trained, probe: Any) -> None:
         config = dict(trained.run.config)
         config["training"] = config["training"] | {"allow_leak": True}
@@ -270,14 +254,17 @@ def many(result: StudyResult, num: int) -> StudyResult:
 def test_arms_that_cannot_be_told_apart_in_a_figure_are_left_out_of_it_by_name(made: Made) -> None:
     result = many(made({"full": [2.0] * 3}), 10)
     positions = {arm.arm.name: {1: by_position_data(2.0, 2.1)} for arm in result.arms}
+    run = {"positions": 5, "fresh": state([1.0, 1.0]), "trained": state([2.0, 1.0])}
+    gradients = {arm.arm.name: {1: run} for arm in result.arms}
     plots = [
         section
-        for exhibit in (positions_shown.show(result, positions),)
+        for exhibit in (positions_shown.show(result, positions), gradients_shown.show(result, gradients))
         for section in exhibit.sections
         if isinstance(section, Plot)
     ]
     told = [plot.name for plot in plots if "Drawn are the first 8; left out: arm 8, arm 9." in plot.caption]
     assert set(told) >= {"loss-by-position", "loss-beyond-the-trained-length"}
+    assert any(name.startswith("gradient-of-the-stream") for name in told)
 
 
 def test_a_gap_that_changes_along_the_window_is_told_from_one_that_does_not(made: Made) -> None:
@@ -302,97 +289,109 @@ def test_a_gap_that_changes_along_the_window_is_told_from_one_that_does_not(made
     ]
 
 
-class TestStrategies:
-    """Every strategy on the same prompts."""
+class TestGradients:
+    """Gradients block by block."""
 
-    def test_pieces_are_fixed_apart_and_within_their_stretches(self) -> None:
-        text = Split(np.arange(1, 201, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
-        tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
-        rows = decoding.cut(text, tokenizer, 5, 8, 9)
-        assert rows.tolist() == decoding.cut(text, tokenizer, 5, 8, 9).tolist()
-        assert len(set(rows.ravel().tolist())) == 9 * 13
-        assert len(decoding.cut(text, tokenizer, 5, 8, 100)) == 14
-        assert all((row[0] - 1) // 100 == (row[-1] - 1) // 100 and row[-1] - row[0] == 12 for row in rows)
+    def test_the_stream_is_what_a_small_step_along_the_gradient_says(self, batch: tuple) -> None:
+        """(L(x + εg) - L(x - εg)) / 2ε = ‖g‖² for the gradient g with respect to a stream that is moved by hand."""
+        model = Transformer(config(initialisation="pytorch"), 7, seed=1).double().eval()
+        found = gradient_by_layer.gradients(model, *batch)
+        table = model.token_embedding.weight
+        embedded = (model.token_embedding(batch[0]) + model.positions.embed(0, CONTEXT)).detach()
 
-    def test_continuations_are_as_long_as_the_longest_stretch_allows(self) -> None:
-        text = Split(np.arange(1, 51, dtype=np.uint8), np.array([[0, 20], [20, 50]]))
-        tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
-        assert decoding.cut(text, tokenizer, 5, 800, 9).tolist() == [list(range(21, 51))]
-        assert decoding.cut(text, tokenizer, 29, 800, 9).shape == (1, 30)
-        with pytest.raises(UsageError, match="no prompt of 30 tokens with one after it"):
-            decoding.cut(text, tokenizer, 30, 1, 1)
+        def loss(stream: torch.Tensor) -> torch.Tensor:
+            x = stream
+            for block in model.blocks:
+                x = block(x)
+            return next_token_loss(model.final_norm(x) @ model.head_weight.T, batch[1], model.mask)
 
-    def test_no_prompt_begins_or_ends_inside_a_character(self) -> None:
-        tokenizer = ByteTokenizer()
-        tokens = tokenizer.encode("aé" * 50)[1:-2].astype(np.uint8)
-        text = Split(tokens, np.array([[1, len(tokens)]]))  # begins with the second byte of é
-        rows = decoding.cut(text, tokenizer, 4, 7, 100)
-        assert len(rows) > 5
-        for row in rows:
-            assert tokenizer.encode(tokenizer.decode(row[:4])).tolist() == row[:4].tolist()
-        places = [row.tobytes() for row in rows]
-        assert all(place in tokens.astype(np.int64).tobytes() for place in places)
+        stream = embedded.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(stream), stream)
+        step = 1e-4 / float(gradient.norm())
+        with torch.no_grad():
+            slope = (loss(stream + step * gradient) - loss(stream - step * gradient)) / (2 * step)
+        assert found["stream"][0] == pytest.approx(math.sqrt(float(slope) * batch[0].numel()), rel=1e-4)
+        assert found["scale"][0] == pytest.approx(float(embedded.norm(dim=-1).square().mean().sqrt()))
+        assert table.grad is None
 
-    def test_runs_that_cannot_write_say_why(self, trained: Trained) -> None:
-        shown = replace(
-            trained.run, config=trained.run.config | {"training": trained.run.config["training"] | {"allow_leak": True}}
+    def test_parameters_are_those_of_backpropagation(self, batch: tuple) -> None:
+        model = Transformer(config(), 7, seed=2).eval()
+        found = gradient_by_layer.gradients(model, *batch)
+        next_token_loss(model(batch[0]), batch[1], model.mask).backward()
+        for layer, block in enumerate(model.blocks):
+            squares = sum(float(p.grad.double().square().sum()) for p in block.parameters() if p.grad is not None)
+            assert found["parameters"][layer] == pytest.approx(math.sqrt(squares), rel=1e-5)
+
+    def test_it_does_not_depend_on_how_often_the_batch_is_repeated(self, batch: tuple) -> None:
+        model = Transformer(config(), 7, seed=2).eval()
+        once = gradient_by_layer.gradients(model, *batch)
+        twice = gradient_by_layer.gradients(model, *(torch.cat([ids, ids]) for ids in batch))
+        for kind in ("stream", "parameters", "scale"):
+            assert twice[kind] == pytest.approx(once[kind], rel=1e-4)
+
+    def test_numbers_that_are_not_finite_are_none(self, batch: tuple) -> None:
+        model = Transformer(config(), 7).eval()
+        with torch.no_grad():
+            model.get_parameter("blocks.1.mlp.up.weight").fill_(math.inf)
+        found = gradient_by_layer.gradients(model, *batch)
+        assert found["stream"][0] is None
+        json.dumps(found, allow_nan=False)
+
+    def test_the_fresh_model_is_the_run_before_its_first_step(self, trained: Trained) -> None:
+        measured = gradient_by_layer.measure(trained)
+        model = trained.run.model
+        fresh = Transformer(model.config, model.vocab_size, seed=trained.seed).eval()
+        batches = gradient_by_layer.Batches(
+            trained.dataset.splits["train"], context_length=CONTEXT, batch_size=16, seed=0
         )
-        with pytest.raises(UsageError, match="full is not trained to tell the next token"):
-            decoding.measure(replace(trained, run=shown))
-        model = Transformer(config(attention={"mask": {"name": "prefix", "length": 3}}), trained.run.model.vocab_size)
-        with pytest.raises(UsageError, match="sees ahead under its mask"):
-            decoding.measure(replace(trained, run=replace(trained.run, model=model.eval())))
+        assert measured["fresh"] == gradient_by_layer.gradients(fresh, *batches.batch(0))
+        assert measured["fresh"] != measured["trained"]
+        assert measured["positions"] == 16 * CONTEXT
+        assert all(parameter.grad is None for parameter in model.parameters())
 
-    @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, repetition_penalty=1.2)])
-    def test_the_text_of_a_prompt_is_what_generate_gives_for_its_number(
-        self, run: LoadedRun, dataset: Dataset, sampling: Sampling
-    ) -> None:
-        prompts = decoding.cut(dataset.splits["test"], run.tokenizer, 5, 19, 3)[:, :5]
-        written = decoding.sampled(run.model, run.tokenizer, prompts, 19, sampling, 7)
-        for number, row in enumerate(prompts):
-            options = GenerateOptions(first_sample=number)
-            prompt = run.tokenizer.decode(row)
-            sample = generate(
-                run.model, run.tokenizer, [prompt], max_tokens=19, sampling=sampling, seed=7, options=options
-            )[0]
-            assert written[number].tolist() == list(sample.tokens)
+    def test_a_model_without_blocks_is_refused(self, trained: Trained) -> None:
+        model = Transformer(config(num_layers=0), trained.run.model.vocab_size)
+        with pytest.raises(UsageError, match="a model without blocks"):
+            gradient_by_layer.measure(replace(trained, run=replace(trained.run, model=model)))
 
-    def test_the_score_is_that_of_beam_search_past_the_context_length_too(self, run: LoadedRun) -> None:
-        sample = beam_search(run.model, run.tokenizer, "the ", max_tokens=31, num_beams=3)[0]
-        ids = [int(token) for token in run.tokenizer.encode("the ")]
-        rows = np.array([[*ids, *sample.tokens]] * 2)
-        nats = decoding.continuation_nats(run.model, rows, len(ids), run.tokenizer.specials)
-        assert nats.shape == (2, 31)
-        assert sample.score is not None
-        assert -nats.sum(axis=1) == pytest.approx([sample.score] * 2, rel=1e-5)
 
-    def test_rows_are_scored_by_the_longest_counted_order(self) -> None:
-        """Of `abab`: p(b) = (2 + 2 · ½) / (4 + 2) = ½ and p(b | a) = (2 + 1 · ½) / (2 + 1) = 5/6."""
-        counted = WittenBell(Split(np.array([0, 1, 0, 1], np.uint8), np.array([[0, 4]])), 2, 2)
-        nats = decoding.row_nats(counted, np.array([[0, 1], [0, 1]]))
-        assert nats.shape == (2, 1)
-        assert nats[:, 0] == pytest.approx([-math.log(5 / 6)] * 2)
+def state(stream: list[float | None], scale: list[float] | None = None) -> dict[str, Any]:
+    """Measures of one state."""
+    return {"loss": 2.0, "stream": stream, "parameters": stream, "scale": scale or [1.0] * len(stream)}
 
-    def test_what_is_measured_is_plain_and_the_same_again(self, trained: Trained, strategies: dict[str, Any]) -> None:
-        measured = strategies_of(trained)
-        assert json.loads(json.dumps(measured, allow_nan=False)) == measured
-        assert strategies == measured
-        assert list(measured["strategies"])[:3] == [strategies_shown.TRUTH, "greedy", decoding.BEAM]
-        assert len(measured["strategies"]) == len(decoding.SAMPLINGS) + 2
-        test = trained.run.tokenizer.decode(trained.dataset.splits["test"].tokens)
-        for prompt, row in zip(measured["prompts"], measured["strategies"][strategies_shown.TRUTH], strict=True):
-            assert prompt + row["text"] in test
-        known = training_text(trained.dataset)
-        for rows in measured["strategies"].values():
-            assert all(row["copied"] == longest_copy(row["text"], known).length for row in rows)
 
-    def test_it_can_be_shown(self, made: Made, strategies: dict[str, Any]) -> None:
-        result = made({"full": [2.0]})
-        exhibit = strategies_shown.show(result, {"full": {1: strategies}})
-        assert [section.name for section in exhibit.sections if isinstance(section, Plot)] == [
-            "strategies-repeated",
-            "strategies-distinct-pairs-of-words",
-            "strategies-longest-copy",
-            "strategies-under-the-model",
-            f"strategies-under-the-{strategies_shown.ORDER}-gram",
-        ]
+@pytest.mark.parametrize(
+    ("fresh", "trained", "said", "holds"),
+    [
+        (state([1.0, 1.0]), state([2.0, 1.0]), ["the first step it is kept, 1.00", "training it is kept, 2.00"], True),
+        (state([1.0, 1.0]), state([0.05, 1.0]), ["training it vanishes, 0.050"], False),
+        (state([20.0, 1.0]), state([1.0, 1.0]), ["the first step it explodes, 20"], False),
+        # Twenty times the gradient for a stream of a twentieth: the same effect.
+        (state([20.0, 1.0], [0.05, 1.0]), state([1.0, 1.0]), ["first step it is kept, 1.00", "shares 20"], True),
+        (state([None, 1.0]), state([1.0, 1.0]), ["the first step it is zero or not finite"], False),
+    ],
+)
+def test_what_is_said_of_gradients_follows_the_numbers(
+    made: Made, fresh: dict, trained: dict, said: list[str], holds: bool
+) -> None:
+    result = made({"full": [2.0] * 3, "no-attention": [None] * 3})
+    measured = {"full": {seed: {"positions": 5, "fresh": fresh, "trained": trained} for seed in (1, 2, 3)}}
+    exhibit = gradients_shown.show(result, measured)
+    found = findings(exhibit)
+    text, held = found["full"][0]
+    assert all(piece in text for piece in said)
+    assert held is holds
+    assert found["no-attention"] == [
+        ("Without attention finished from no seed, so there are no gradients to show.", None)
+    ]
+
+
+def test_seeds_that_disagree_on_gradients_are_said_to(made: Made) -> None:
+    result = made({"full": [2.0] * 2})
+    rows = {
+        seed: {"positions": 5, "fresh": state([1.0, 1.0]), "trained": state([v, 1.0])}
+        for seed, v in ((1, 1.0), (2, 0.01))
+    }
+    text, holds = findings(gradients_shown.show(result, {"full": rows}))["full"][0]
+    assert "after training it differs from seed to seed, 0.10 times as large (seeds 0.010 to 1.00" in text
+    assert holds is False

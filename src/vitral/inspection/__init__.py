@@ -1,4 +1,4 @@
-"""Looking inside a model: attention, ablation, lens, saturation, gradients, capabilities, positions and words."""
+"""Measures of a model: attention, ablation, lens, saturation, gradients, positions, capabilities, words, texts, cost."""
 
 from vitral.inspection.ablation import (
     MOST_BYTES,
@@ -37,8 +37,8 @@ from vitral.inspection.classification import (
     mean_activations,
     token_frequencies,
 )
-from vitral.inspection.contexts import co_occurrences, positive_pmi, spearman, whole_words
 from vitral.inspection.contributions import ablations, activation_means, replace_activations
+from vitral.inspection.cost import cost_by_length
 from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
 from vitral.inspection.lens import (
     contribution_points,
@@ -50,11 +50,10 @@ from vitral.inspection.lens import (
     token_norms,
 )
 from vitral.inspection.maps import attention_maps, head_kinds
-from vitral.inspection.neighbours import Neighbour, cosines, nearest
-from vitral.inspection.pairs import Forms, MinimalPair, fill, log_probability, place_of, preference
 from vitral.inspection.positions import loss_beyond, loss_by_position, loss_inside
 from vitral.inspection.proportions import wilson
 from vitral.inspection.random_scores import head_costs, score_statistics
+from vitral.inspection.retrieval import retrieval_by_distance
 from vitral.inspection.saturation import BY_HEAD, attention_saturation, independent_variance, uniform_mutual_information
 from vitral.inspection.sinks import attention_sinks
 from vitral.inspection.softmax import (
@@ -67,7 +66,31 @@ from vitral.inspection.softmax import (
 )
 from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
+from vitral.inspection.texts import strategy_measures
 from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
+from vitral.inspection.word_lists import WordLists, language_of, word_lists
+from vitral.inspection.words import (
+    Forms,
+    MinimalPair,
+    Neighbour,
+    co_occurrences,
+    cosines,
+    fill,
+    log_probability,
+    nearest,
+    neighbours,
+    pair_preferences,
+    pair_scores,
+    place_of,
+    positive_pmi,
+    preference,
+    senses,
+    separations,
+    spearman,
+    subject_scores,
+    whole_words,
+    word_measures,
+)
 
 __all__ = [
     "BROAD",
@@ -88,6 +111,7 @@ __all__ = [
     "ProbeScore",
     "RunningMean",
     "Scored",
+    "WordLists",
     "ablations",
     "activation_means",
     "attended_distance",
@@ -101,6 +125,7 @@ __all__ = [
     "continuation",
     "contribution_points",
     "cosines",
+    "cost_by_length",
     "entropy_share",
     "fill",
     "first_over_last",
@@ -115,6 +140,7 @@ __all__ = [
     "jacobian_norm",
     "kind_masks",
     "landmarks",
+    "language_of",
     "leakage",
     "lens_logits",
     "linear_probe",
@@ -133,7 +159,10 @@ __all__ = [
     "mutual_information",
     "name_of",
     "nearest",
+    "neighbours",
     "overlap",
+    "pair_preferences",
+    "pair_scores",
     "patient_queries",
     "place_of",
     "positive_pmi",
@@ -144,14 +173,19 @@ __all__ = [
     "remove_heads",
     "replace_activations",
     "residual_norms",
+    "retrieval_by_distance",
     "saturated",
     "score_statistics",
     "scored_windows",
     "scores",
     "seeing_queries",
+    "senses",
+    "separations",
     "spearman",
     "spread_windows",
+    "strategy_measures",
     "stream_points",
+    "subject_scores",
     "text_targets",
     "text_tokens",
     "token_frequencies",
@@ -163,4 +197,6 @@ __all__ = [
     "wilson",
     "window_starts",
     "window_targets",
+    "word_lists",
+    "word_measures",
 ]

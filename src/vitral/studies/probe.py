@@ -259,16 +259,25 @@ def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]
     )
 
 
-def mean_table(caption: str, arms: Arms, *quantities: Quantity) -> Table:
-    """A row for each arm, a column for each quantity that some arm has: means over seeds, or a dash."""
+def mean_table(caption: str, arms: Arms, *quantities: Quantity, rows: str = "arm") -> Table:
+    """A row for each arm, a column for each quantity that some arm has: means over seeds, or a dash.
+
+    Args:
+        caption: of the table.
+        arms: or other things measured several times, such as strategies on several prompts.
+        quantities: of the columns.
+        rows: heading of the first column.
+    """
     used = [quantity for quantity in quantities if any(arm.values(quantity) for arm in arms)]
     columns = [f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name for quantity in used]
-    rows = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
-    return Table(caption, ("arm", *columns), rows)
+    cells = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
+    return Table(caption, (rows, *columns), cells)
 
 
-def interval_plot(name: str, title: str, arms: Arms, quantity: Quantity, caption: str) -> tuple[Plot, ...]:
-    """A row for each arm that has the quantity: seeds as dots, the mean with its interval."""
+def interval_plot(
+    name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: str = "seeds"
+) -> tuple[Plot, ...]:
+    """A row for each arm that has the quantity: seeds (or other repetitions) as dots, the mean with its interval."""
     from vitral.figures.intervals import Row, interval_dots
 
     rows = []
@@ -282,7 +291,7 @@ def interval_plot(name: str, title: str, arms: Arms, quantity: Quantity, caption
     label = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
     figure = interval_dots(rows, title=title, x_label=label)
     ends = "; ".join(f"{row.label} {quantity.show(row.mean)}" for row in rows)
-    caption = f"{caption} Small dots are seeds; the large mark is their mean with its 95% t interval."
+    caption = f"{caption} Small dots are {dots}; the large mark is their mean with its 95% t interval."
     return (Plot(figure, name, caption, f"{title}: {ends}."),)
 
 

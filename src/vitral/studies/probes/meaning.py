@@ -1,248 +1,205 @@
-"""What a model knows of words: neighbours, one word in two contexts, and pairs of sentences of which one is right."""
+"""Words: neighbours against counted contexts, one word in two senses, and minimal pairs against chance."""
 
-import tomllib
-from collections.abc import Iterator
-from functools import cache
-from importlib import resources
-from itertools import combinations, product
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from pydantic import Field
-from torch import Tensor
+from jaxtyping import Float
 
-from vitral.core.config import Config
-from vitral.core.errors import UsageError
-from vitral.core.streams import numpy_stream
-from vitral.data import Dataset, Split, Tokenizer
-from vitral.inspection import (
-    co_occurrences,
-    cosines,
-    fill,
-    nearest,
-    place_of,
-    positive_pmi,
-    preference,
-    spearman,
-    whole_words,
+from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.text import NONE, minus, signed
+from vitral.inspection import pair_scores, separations, subject_scores, wilson, word_measures
+from vitral.inspection.words import CHANCE
+from vitral.studies.claims import LEVEL, Comparison, Interval, Plain, Quantity, at, mean_interval
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Plot,
+    RunProbe,
+    Trained,
+    View,
+    against_base,
+    require_causal_lm,
 )
-from vitral.model import Transformer
-from vitral.studies.probes.meaning_shown import show
-from vitral.studies.probes.protocol import Plain, RunProbe, Trained, require_next_tokens
+
+if TYPE_CHECKING:
+    from vitral.studies.results import StudyResult
 
 MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
-LEAST_WORDS = 20
-"""With fewer whole words among the tokens nothing is said of neighbours."""
-LEAST_COUNT = 50
-LEAST_SHARE = 0.5
-REACH = 2
-"""Tokens before and after a word that count as its context."""
-SHUFFLES = 99
-SHOWN_WORDS, SHOWN_NEIGHBOURS = 8, 5
-LOOKED_AT = 200_000
-"""Tokens of the training part by which its language is told."""
-LEAST_TOLD = 0.05
-"""Share of a text's words that are telling words of its language: 10% of Shakespeare's, 8% of Machado de Assis's.
-
-One of them that another language has too makes 1 to 4%, as "que" does in French and Spanish.
-"""
-
-Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
-TwoForms = Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)]
-
-
-class Sense(Config):
-    """A word of two meanings.
-
-    Attributes:
-        word: as it stands in the sentences.
-        first: what it means in the first sentences.
-        second: what it means in the second.
-        first_sentences: hold the word once each.
-        second_sentences: likewise.
-    """
-
-    word: str
-    first: str
-    second: str
-    first_sentences: Words
-    second_sentences: Words
-
-
-class PairKind(Config):
-    """Lists from which minimal pairs of a kind are made, see `vitral.inspection.fill`."""
-
-    kind: str
-    templates: Words
-    elements: TwoForms
-    subjects: TwoForms
-    between: TwoForms = ()
-
-
-class Language(Config):
-    """What is asked of a model of a text in one language.
-
-    Attributes:
-        telling: frequent words by which the language is told.
-        neighbours: words whose neighbours are shown.
-        senses: words of two meanings.
-        pairs: kinds of minimal pairs.
-    """
-
-    telling: Words
-    neighbours: Words
-    senses: Annotated[tuple[Sense, ...], Field(strict=False)]
-    pairs: Annotated[tuple[PairKind, ...], Field(strict=False)]
-
-
-@cache
-def languages() -> dict[str, Language]:
-    """What `meaning.toml` holds, by language."""
-    name = "meaning.toml"
-    text = (resources.files("vitral.studies.probes") / name).read_text(encoding="utf-8")
-    return {language: Language.parse(table, f"{name}: {language}") for language, table in tomllib.loads(text).items()}
-
-
-def language_of(text: str) -> str | None:
-    """The language whose telling words are most frequent in a text; of equals the first of the file.
-
-    None where they are less than `LEAST_TOLD` of its words.
-    """
-    words = text.lower().split()
-
-    def told(language: Language) -> int:
-        return sum(words.count(word) for word in language.telling)
-
-    known = languages()
-    most = max(known, key=lambda name: told(known[name]))
-    return most if told(known[most]) >= LEAST_TOLD * max(1, len(words)) else None
+LEAST_SENSES = 3
+"""Words of two senses; with fewer, senses are not compared."""
+SAME = 0.001
+"""A mean difference of cosines below this is zero: rounding alone gives some."""
+NEAREST = ("word", "in the embedding", "by counted contexts")
+AGREEMENT = ("arm", "correlation", "95% interval", "largest shuffled")
+SENSES = ("word", "senses", "same sense", "other sense", "difference")
+LANGUAGES = {"en": "English", "pt": "Portuguese"}
 
 
 def measure(trained: Trained) -> Plain:
-    """Neighbours, senses and minimal pairs of one run.
-
-    Raises:
-        UsageError: the run is not one of next tokens, or its text is in no language there are lists for.
-    """
-    require_next_tokens(trained)
-    model, tokenizer = trained.run.model, trained.run.tokenizer
-    tokens = np.asarray(trained.dataset.splits["train"].tokens[:LOOKED_AT])
-    name = language_of(tokenizer.decode(tokens))
-    if name is None:
-        raise UsageError(
-            f"the text is in none of the languages that there are sentences for ({', '.join(languages())})"
-        )
-    language = languages()[name]
-    return {
-        "language": name,
-        "neighbours": _neighbours(model, tokenizer, trained.dataset, language, MOST_WORDS[trained.budget]),
-        "places": ["embed", *(f"blocks.{layer}.resid_post" for layer in range(model.config.num_layers))],
-        "senses": list(_senses(model, tokenizer, trained.dataset, language)),
-        "pairs": list(_pairs(model, tokenizer, language)),
-    }
+    """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
+    require_causal_lm(trained)
+    run, splits = trained.run, trained.dataset.splits
+    return word_measures(run.model, run.tokenizer, splits, most_words=MOST_WORDS[trained.budget])
 
 
-def _neighbours(
-    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, language: Language, most: int
-) -> Plain | None:
-    """Neighbours in the token embedding, and how well it agrees with counted contexts; None with too few words."""
-    part = dataset.splits["train"]
-    words = whole_words(tokenizer, part, least_count=LEAST_COUNT, most=most, least_share=LEAST_SHARE)
-    if len(words) < LEAST_WORDS:
+def _gain(run: Mapping[str, Any]) -> float | None:
+    gains = [places[-1] - places[0] for places in separations(run["senses"])]
+    if len(gains) < LEAST_SENSES:
         return None
-    counted = torch.from_numpy(positive_pmi(co_occurrences(part, words, tokenizer.vocab_size, reach=REACH)))
-    embedded = model.token_embedding.weight.detach()[torch.from_numpy(words)]
-    shuffles = np.stack([numpy_stream(0, "meaning", "shuffle", i).permutation(len(words)) for i in range(SHUFFLES)])
-    alike, alike_counted = (cosines(rows, rows).numpy() for rows in (embedded, counted))
-    correlation, shuffled = spearman(alike, alike_counted, shuffles)
-    spelled = [tokenizer.token_bytes(int(word)).decode("utf-8", "replace").strip() for word in words]
-    rows = [spelled.index(word) for word in language.neighbours if word in spelled][:SHOWN_WORDS]
-    everything = range(len(words))
-
-    def listed(vectors: Tensor, row: int) -> list[Plain]:
-        found = nearest(vectors, row, everything, SHOWN_NEIGHBOURS)
-        return [{"word": spelled[one.index], "cosine": one.cosine} for one in found]
-
-    return {
-        "words": len(words),
-        "correlation": correlation,
-        "shuffled": shuffled,
-        "of": [
-            {"word": spelled[row], "embedded": listed(embedded, row), "counted": listed(counted, row)} for row in rows
-        ],
-    }
+    return 0.0 if max(map(abs, gains)) < SAME else fmean(gains)
 
 
-def _senses(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, language: Language) -> Iterator[Plain]:
-    """Cosines of a word's vectors within a sense and across senses, at every place; words that do not fit left out."""
-    before = passage(tokenizer, dataset.splits["test"], model.config.context_length // 2)
-    for sense in language.senses:
-        try:
-            first, second = (
-                [_vectors(model, tokenizer, before, sentence, sense.word) for sentence in sentences]
-                for sentences in (sense.first_sentences, sense.second_sentences)
-            )
-        except UsageError:
-            continue
-        within = [pair for group in (first, second) for pair in combinations(group, 2)]
-        yield {
-            "word": sense.word,
-            "first": sense.first,
-            "second": sense.second,
-            "within": _mean_cosines(within),
-            "across": _mean_cosines(list(product(first, second))),
-        }
+def _share(scores: list[float]) -> float | None:
+    return fmean(scores) if scores else None
 
 
-def passage(tokenizer: Tokenizer, part: Split, length: int) -> Tensor:
-    """The `length` tokens of a part up to its first line break that has so many before it, the break included.
-
-    Where a stretch has no such break, start tokens.
-    """
-    breaks = np.array([b"\n" in tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)])
-    for begin, end in part.segments.tolist():
-        segment = np.asarray(part.tokens[begin:end]).astype(np.int64)
-        ends = np.flatnonzero(breaks[segment]) + 1
-        if (ends >= length).any():
-            last = int(ends[ends >= length][0])
-            return torch.from_numpy(segment[last - length : last])
-    return torch.full((length,), tokenizer.start)
+CORRELATION = Quantity("rank correlation of embedding and counted contexts", at("neighbours", "correlation"))
+SHUFFLED = Quantity(
+    "the largest with shuffled words", lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
+)
+GAIN = Quantity("separation of two senses, last block less embedding", _gain, "of cosine")
+RIGHT = Quantity("share of pairs with the right sentence preferred", lambda run: _share(pair_scores(run["pairs"])))
 
 
-def _vectors(model: Transformer, tokenizer: Tokenizer, before: Tensor, sentence: str, word: str) -> Tensor:
-    """The residual stream at a word's last token, [places, d_model]: the embedding, then after every block.
-
-    Before the sentence stands as much of one passage as brings the word to the same position in every sentence, so
-    that position tells nothing. What follows the word is left out.
-
-    Raises:
-        UsageError: the sentence does not fit the tokenizer or the model.
-    """
-    tokens, place = place_of(tokenizer, sentence, word)
-    if not 0 < place <= len(before):
-        raise UsageError(f"{place} tokens up to the word {word!r}; half of the model's context is {len(before)}")
-    until = torch.cat([before[place - 1 :], tokens[1 : place + 1]])
-    names = ["embed", *(f"blocks.{layer}.resid_post" for layer in range(model.config.num_layers))]
-    kept = model.trace(until[None], names)
-    return torch.stack([kept[name][0, -1] for name in names])
-
-
-def _mean_cosines(pairs: list[tuple[Tensor, Tensor]]) -> list[float]:
-    """At every place, the mean cosine of these pairs of vectors."""
-    each = [torch.nn.functional.cosine_similarity(one.double(), other.double(), dim=-1) for one, other in pairs]
-    return torch.stack(each).mean(dim=0).tolist()
+def view(result: "StudyResult", arms: Arms) -> View:
+    """Neighbours, senses by layer and minimal pairs, by arm; arms in one language side by side."""
+    sections, comparisons = [], []
+    languages = list(dict.fromkeys(arm.first["language"] for arm in arms))
+    for language in languages:
+        alike = [arm for arm in arms if arm.first["language"] == language]
+        which = f": {LANGUAGES.get(language, language)}" if len(languages) > 1 else ""
+        suffix = "" if language == languages[0] else f"-{language}"
+        sections += [*_neighbours(alike, which), *_senses(alike, which, suffix), *_pairs(alike, which)]
+        comparisons += against_base(alike, RIGHT, GAIN)
+        for arm in alike:
+            right, gain, correlation = (arm.values(quantity) for quantity in (RIGHT, GAIN, CORRELATION))
+            chance, none = dict.fromkeys(right, CHANCE), dict.fromkeys(gain, 0.0)
+            comparisons += [
+                Comparison(arm.title, f"chance ({CHANCE})", RIGHT, right, chance, arm.name),
+                Comparison(arm.title, "none (0)", GAIN, gain, none, arm.name),
+                Comparison(arm.title, SHUFFLED.name, CORRELATION, correlation, arm.values(SHUFFLED), arm.name),
+            ]
+    return View(tuple(sections), tuple(one for one in comparisons if one.values))
 
 
-def _pairs(model: Transformer, tokenizer: Tokenizer, language: Language) -> Iterator[Plain]:
-    """Every minimal pair with ln p(good) - ln p(bad); None where the tokenizer or the model cannot take it."""
-    for kind in language.pairs:
-        for pair in fill(kind.templates, kind.subjects, kind.elements, kind.between):
-            try:
-                preferred = preference(model, tokenizer, pair)
-            except UsageError:
-                preferred = None
-            yield {"kind": kind.kind, "good": pair.good, "bad": pair.bad, "preference": preferred}
+def _neighbours(arms: Arms, which: str) -> list[Section]:
+    heading, arms = Heading(f"Neighbours of words{which}"), [arm for arm in arms if arm.values(CORRELATION)]
+    if not arms:
+        return [heading, Paragraph("Too few whole words are tokens, so there are no neighbours.")]
+    found = next(run["neighbours"] for run in arms[0].runs.values() if run["neighbours"])
+    about = (
+        f"For the {found['words']} most frequent whole words that are one token: the nearest by cosine in the token "
+        "embedding, and the nearest by contexts counted in the training text (positive PMI of the two tokens before "
+        "and after, by cosine), which needs no model. If similar words have similar contexts (Harris 1954), the two "
+        f"agree: Spearman's correlation over all pairs of words, beside the largest of {len(found['shuffled'])} "
+        "correlations with the words of the embedding shuffled (Mantel 1967)."
+    )
+    words = tuple((one["word"], _listed(one["embedded"]), _listed(one["counted"])) for one in found["of"])
+    rows = [(arm, mean_interval(list(arm.values(CORRELATION).values()))) for arm in arms]
+    cells = tuple(
+        (arm.title, signed(one.mean), _ends(one), signed(max(arm.values(SHUFFLED).values()))) for arm, one in rows
+    )
+    return [
+        heading,
+        Paragraph(about),
+        Table(f"Nearest words with their cosines ({arms[0].title}, one seed).", NEAREST, words, prose=(1, 2)),
+        Table("Agreement of embedding and counted contexts, mean over seeds.", AGREEMENT, cells),
+    ]
 
 
-MEANING = RunProbe("meaning", measure, show, seconds={"quick": 3, "standard": 5, "full": 10})
+def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
+    heading, arms = Heading(f"The same word in two contexts{which}"), [arm for arm in arms if arm.values(GAIN)]
+    if not arms:
+        return [heading, Paragraph("Too few of the words with two senses fit the tokenizer and the model.")]
+    blocks = range(len(arms[0].first["places"]))
+    lines, means = [], []
+    for arm in arms:
+        same, other = (_cosines(arm, key) for key in ("within", "across"))
+        apart = [mean_interval(place) for place in (100 * (same - other)).T.tolist()]
+        low, high = ([getattr(one, end) for one in apart] for end in ("low", "high"))
+        lines.append(Line(arm.title, blocks, [one.mean for one in apart], low, high))
+        for title, rows in (("same sense", same), ("other sense", other), ("difference", same - other)):
+            means.append((f"{arm.title}, {title}", *(minus(f"{one:.3f}") for one in rows.mean(axis=0))))
+    same, other = (_cosines(arms[0], key)[:, -1] for key in ("within", "across"))
+    words = tuple(
+        (one["word"], f"{one['first']} / {one['second']}", f"{a:.3f}", f"{b:.3f}", signed(a - b))
+        for one, a, b in zip(arms[0].first["senses"], same, other, strict=True)
+    )
+    x = Axis("after block (0: the embedding)", ticks=list(blocks))
+    figure = line_plot(lines, x, Axis("100 × cosine, same less other sense"), title="Separation of two senses")
+    caption = "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval."
+    alt = "; ".join(f"{row[0]} {row[-1]}" for row in means)
+    about = (
+        "Sentences use a word in two senses, decided by the words before it; the word right before it is the same in "
+        "all of them. The cosine of the residual stream at the word's last token is taken between sentences of the "
+        "same sense and of different senses, at the same position after the end of one passage of the test text. In "
+        "the embedding the vectors are equal; only attention to the words before can separate them. A separation shows "
+        "that the vector depends on a context that goes with the sense, not that the sense is known."
+    )
+    return [
+        heading,
+        Paragraph(about),
+        Plot(figure, f"senses-apart{suffix}", caption, f"After the last block: {alt}."),
+        Table(f"Mean cosine over {len(words)} words and all seeds.", ("arm", *map(str, blocks)), tuple(means)),
+        Table(f"Cosines after the last block ({arms[0].title}, mean over seeds).", SENSES, words, prose=(1,)),
+    ]
+
+
+def _pairs(arms: Arms, which: str) -> list[Section]:
+    pairs = arms[0].first["pairs"]
+    examples: dict[str, str] = {}
+    for pair in pairs:
+        examples.setdefault(pair["kind"], f"{pair['good']} / {pair['bad']}")
+    kinds = [kind for kind in examples if pair_scores(pairs, kind)]
+    if not kinds:
+        return [Heading(f"Minimal pairs{which}"), Paragraph("No sentence fits the tokenizer and the model.")]
+    read = {kind: partial(pair_scores, kind=kind) for kind in kinds}
+    read |= {"all kinds": pair_scores, "the subject matters": subject_scores}
+    rows = []
+    for name, scores in read.items():
+        family = len(kinds) if name in kinds else 1
+        cells = (_right(arm, scores, family) for arm in arms)
+        rows.append((name, examples.get(name, ""), str(len(scores(pairs))), *cells))
+    about = (
+        "Two sentences differ in one word, of which one form is right. The right sentence should have the larger "
+        "probability, as a whole and after a line break, whatever its number of tokens. Every form is right in half of "
+        "the pairs, so a model that only prefers one form is right in 50%, as chance is. The last row asks less: "
+        "whether the two forms of a subject move the preference the right way, by any amount. Intervals (Wilson 1927) "
+        "are over pairs, at 95% for all kinds together (Bonferroni); pairs of a kind share words, so they are somewhat "
+        "too narrow."
+    )
+    columns = ("kind", "example (right / wrong)", "pairs", *(arm.title for arm in arms))
+    table = Table(
+        "Share of pairs in which the right sentence is more probable, mean over seeds.", columns, tuple(rows), (1,)
+    )
+    return [Heading(f"Minimal pairs{which}"), Paragraph(about), table]
+
+
+def _cosines(arm: ArmMeasures, key: str) -> Float[np.ndarray, "words places"]:
+    """Means over seeds; every seed has the same words, because they depend on the tokenizer and the sizes alone."""
+    return np.mean([[word[key] for word in run["senses"]] for run in arm.runs.values()], axis=0)
+
+
+def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], family: int) -> str:
+    shares = [fmean(found) for found in (scores(run["pairs"]) for run in arm.runs.values()) if found]
+    if not shares:
+        return NONE
+    low, high = wilson(fmean(shares), len(scores(arm.first["pairs"])), 1 - LEVEL / family)
+    return f"{fmean(shares):.0%} ({low:.0%} to {high:.0%})"
+
+
+def _listed(neighbours: list[Plain]) -> str:
+    return ", ".join(f"{one['word']} " + minus(f"{one['cosine']:.2f}") for one in neighbours)
+
+
+def _ends(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return NONE
+    return f"{signed(interval.low)} to {signed(interval.high)}"
+
+
+MEANING = RunProbe("meaning", measure, view, seconds={"quick": 3, "standard": 5, "full": 10})

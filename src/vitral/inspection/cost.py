@@ -1,52 +1,63 @@
-"""What one token costs as texts grow longer: measured times beside counted operations, at the same lengths.
+"""Cost of one token by the length of the text: measured times and bytes beside counted ones, at the same lengths.
 
 One small model, whose attention outweighs the rest at the longest lengths, is used in six ways. With n tokens, of
 which the last is the new one:
 
-- `cached`: one more token, keys and values of those before it kept (many texts side by side, per text);
+- `cached`: one more token, with the keys and values of the others in a cache (many texts side by side, per text);
 - `recomputed`: one more token without a cache, all n computed again, causal;
 - `bidirectional`: the same under the mask that allows no cache;
-- `at-once`: a window of n read whole, per token (the causal time above, divided by n);
-- `one-by-one`: the same window, every token given, read token by token with a cache: forward passes only, mean over
+- `at-once`: a window of n in one forward pass, per token (the causal time above, divided by n);
+- `one-by-one`: the same window, every token given, one token at a time with a cache: forward passes only, mean over
   its tokens;
 - `training`: forward and backward pass over a window of n, per token.
 
-Times are of the processor, all threads of this process together, since what else the machine does does not count
-into them; wall-clock times are kept beside them. All ways and lengths take turns, round after round, and of the rounds
-the median counts. Exponents are slopes of least squares lines through (log n, log time) at the longest lengths; those
-predicted are slopes through (log n, log operations) at the same lengths, not the 1 or 2 of a length without end.
+Times are processor times, summed over all threads of this process, because other programs do not count into them;
+wall-clock times are kept beside them. All ways and lengths take turns, round after round, and the median of the rounds
+counts. Exponents are slopes of least squares lines through (log n, log time) at the longest lengths. Predicted
+exponents are slopes through (log n, log operations) at the same lengths, not the 1 or 2 of the limit of infinite n.
 """
 
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from vitral.model import ModelConfig, Transformer, cost, next_token_loss
-from vitral.studies.probes.cost_shown import NAME, show
-from vitral.studies.probes.protocol import BudgetName, Plain, Setting, StudyProbe
 
-D_MODEL, HEADS, LAYERS, VOCAB = 64, 8, 1, 16
-LENGTHS: Mapping[BudgetName, tuple[int, ...]] = {
-    "quick": (128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192),
-    "standard": (128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288),
-    "full": (128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576),
+Plain = dict[str, Any]
+WAYS = {
+    "cached": "one more token, cached",
+    "recomputed": "one more token, recomputed",
+    "bidirectional": "one more token, bidirectional",
+    "at-once": "window read at once",
+    "one-by-one": "window read token by token",
+    "training": "training on a window",
 }
-ROUNDS: Mapping[BudgetName, int] = {"quick": 3, "standard": 5, "full": 9}
+"""Titles of the ways that are timed."""
+BYTES = {
+    "cache": "keys and values of one text, measured",
+    "cache_counted": "keys and values of one text, counted",
+    "kept": "kept for a backward pass, measured",
+    "kept_counted": "kept for a backward pass, counted",
+    "recomputed_counted": "peak of a step without a cache, counted",
+}
+"""Titles of the bytes that `memory` returns."""
+D_MODEL, HEADS, LAYERS, VOCAB = 64, 8, 1, 16
 FITTED = 4
-"""Longest lengths that exponents are fitted on."""
+"""Number of longest lengths to which exponents are fitted."""
 CACHED_TOKENS = 1 << 20
-"""Tokens in all caches side by side at the longest length: 512 MB, more than a processor's own caches hold."""
+"""Tokens in all caches side by side at the longest length: 512 MB, more than the processor's own caches."""
 BYTES_FLOAT32, HELD = 4, 7
 POINTS = 4
-"""Places in a window at which reading token by token is timed: the midpoints of as many equal stretches."""
+"""Positions at which reading a window token by token is timed: the midpoints of as many equal segments of it."""
 Pair = tuple[float, float]
 LEAST_SECONDS = 0.005
-"""A timing repeats what it times until the processor has spent so long on it."""
+"""A timing repeats its work until it has taken so much processor time."""
 
 
 def model_config(length: int, mask: str = "causal") -> ModelConfig:
@@ -55,12 +66,12 @@ def model_config(length: int, mask: str = "causal") -> ModelConfig:
     return ModelConfig.parse({**sizes, "context_length": length, "positions": "none", "attention": {"mask": mask}})
 
 
-def counted(length: int) -> dict[str, float]:
+def counted(length: int) -> dict[str, int | float]:
     """Floating-point operations per token of each way, from `vitral.model.cost`.
 
     `cost` counts a forward pass per token as a constant for the matrices and 4 n d_model a layer for attention over n
-    keys. One more token with a cache is just that. Without, it is n times that. Read token by token, a token attends
-    to (n + 1) / 2 keys in the mean. A backward pass is twice a forward one.
+    keys. One more token with a cache costs just that; without a cache, n times that. Read one token at a time, a token
+    attends to (n + 1) / 2 keys on average. A backward pass costs twice a forward pass.
     """
     forward = cost(model_config(length), VOCAB).forward_flops
     square = 4 * length * D_MODEL * LAYERS
@@ -74,9 +85,19 @@ def counted(length: int) -> dict[str, float]:
     }
 
 
-def measure(setting: Setting) -> Plain:
-    """Times, operations and bytes by length, and the exponents of both."""
-    lengths, rounds = LENGTHS[setting.budget], ROUNDS[setting.budget]
+def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
+    """Times, operations and bytes by length, and the exponents of times and operations.
+
+    Args:
+        lengths: increasing, at least `FITTED`.
+        rounds: timings of every way at every length.
+
+    Returns:
+        `lengths`, `rounds`, `batch` (texts side by side in `cached`), `threads`, `fitted` (the longest lengths),
+        `model` (its sizes); by way a list over lengths: `processor` and `wall`, seconds per token, and `flops`,
+        operations per token; by way `exponents`: `processor` and `wall`, see `slope`, and `predicted`; `memory`, see
+        `memory`.
+    """
     batch = max(1, CACHED_TOKENS // lengths[-1])
     times = timings(lengths, rounds, batch)
     processor, wall = (
@@ -107,8 +128,8 @@ def measure(setting: Setting) -> Plain:
     }
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
-    """The slope of the least squares line through (log x, log y), with its 95 % Student interval.
+def slope(x: Sequence[int | float], y: Sequence[int | float]) -> dict[str, float]:
+    """The slope of the least squares line through (log x, log y), with its 95% Student interval.
 
     >>> round(slope([1, 2, 4, 8], [3, 12, 48, 192])["slope"], 6)
     2.0
@@ -121,6 +142,22 @@ def slope(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
     error = math.sqrt(float(((up - found * across) ** 2).sum()) / (len(x) - 2) / float(across @ across))
     half = float(stats.t.ppf(0.975, len(x) - 2)) * error
     return {"slope": found, "low": found - half, "high": found + half}
+
+
+def rates(measured: Plain) -> dict[str, Plain]:
+    """Operations a second of processor time by way, from the result of `cost_by_length`.
+
+    Returns:
+        By way: `first` and `last`, operations a second at the shortest and the longest fitted length; `busy`, the
+        largest ratio of wall-clock and processor time at a fitted length, above 1 where the machine does other work.
+    """
+    fitted, found = len(measured["fitted"]), {}
+    for way, flops in measured["flops"].items():
+        own, wall = measured["processor"][way][-fitted:], measured["wall"][way][-fitted:]
+        pace = [operations / seconds for operations, seconds in zip(flops[-fitted:], own, strict=True)]
+        busy = max(one / other for one, other in zip(wall, own, strict=True))
+        found[way] = {"first": pace[0], "last": pace[-1], "busy": busy}
+    return found
 
 
 def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[list[Pair]]]:
@@ -148,10 +185,10 @@ def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[l
 
 
 def one_more_token(model: Transformer, batch: int, longest: int) -> Callable[[int], None]:
-    """A function of n that computes the n-th token of `batch` texts, the n - 1 before it being in the cache."""
-    cache = model.new_cache(batch, longest + 1)  # so that every length is a part of it, the longest too
+    """A function of n that computes the n-th token of `batch` texts with the n - 1 tokens before it in the cache."""
+    cache = model.new_cache(batch, longest + 1)  # every length is a part of it, the longest too
     for tensor in [*cache.keys, *cache.values]:
-        tensor.fill_(0.01)  # memory that was never written to costs nothing to read
+        tensor.fill_(0.01)  # reading memory that was never written to costs nothing
     tokens = torch.zeros(batch, 1, dtype=torch.int64)
 
     def step(length: int) -> None:
@@ -163,7 +200,7 @@ def one_more_token(model: Transformer, batch: int, longest: int) -> Callable[[in
 
 
 def seconds(work: Callable[[], None]) -> np.ndarray:
-    """Processor and wall-clock seconds of one call, as means over enough of them to take `LEAST_SECONDS`."""
+    """Processor and wall-clock seconds of one call: means over enough calls to take `LEAST_SECONDS`."""
     began, calls = np.array([time.process_time(), time.perf_counter()]), 0
     while True:
         work()
@@ -184,7 +221,12 @@ def _learn(model: Transformer, window: torch.Tensor) -> None:
 
 
 def memory(lengths: Sequence[int]) -> Plain:
-    """Bytes by length: keys and values of one text, what a training pass keeps, what a step without a cache holds."""
+    """Bytes by length, each a list over lengths.
+
+    Returns:
+        `cache`, keys and values of one text; `kept`, activations that a training pass keeps; both with their counted
+        values, `cache_counted` and `kept_counted`; and `recomputed_counted`, see `held_bytes`.
+    """
     names = ("cache", "cache_counted", "kept", "kept_counted", "recomputed_counted")
     found: dict[str, list[int]] = {name: [] for name in names}
     for length in lengths:
@@ -200,17 +242,17 @@ def memory(lengths: Sequence[int]) -> Plain:
 
 
 def held_bytes(config: ModelConfig) -> int:
-    """Bytes a forward pass over a full context holds at once, kept for nothing later, by formula.
+    """Peak bytes of activations in a forward pass over a full context without gradients, by formula.
 
-    The most is held while attention gives its output: 4 n (7 d_model) bytes in float32 for the stream, its norm,
-    queries, keys, values, z and the output; weights are computed piece by piece, so no n × n matrix is held. That is
-    for heads with keys of their own, d_ff and vocabulary no larger than d_model, and masks that need no table.
+    The peak is at the output of attention: 4 n (7 d_model) bytes in float32 for the residual stream, its norm, queries,
+    keys, values, z and the output; attention weights are computed piece by piece, so there is no n × n matrix. This
+    holds for heads with keys of their own, d_ff and vocabulary no larger than d_model, and masks that need no table.
     """
     return BYTES_FLOAT32 * config.context_length * HELD * config.d_model
 
 
 def kept_bytes(model: Transformer, window: torch.Tensor) -> int:
-    """Bytes that a forward pass keeps for the backward pass, weights not counted, each piece of memory once."""
+    """Bytes that a forward pass saves for the backward pass, without weights, each piece of memory counted once."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     storages: dict[int, int] = {}
     alive: list[torch.Tensor] = []
@@ -219,12 +261,9 @@ def kept_bytes(model: Transformer, window: torch.Tensor) -> int:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             storages[storage.data_ptr()] = storage.nbytes()
-            alive.append(tensor)  # so that no address is used twice
+            alive.append(tensor)  # no address is used twice
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         next_token_loss(model(window), window, model.mask)
     return sum(storages.values())
-
-
-COST_BY_LENGTH = StudyProbe(NAME, measure, show, seconds={"quick": 15, "standard": 60, "full": 200})

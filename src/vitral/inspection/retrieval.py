@@ -1,0 +1,126 @@
+"""Retrieval over a distance: how far back a small model can fetch a token, under each attention mask.
+
+A sequence of the copying task is a random string, random filler, a token that asks, and the string again:
+
+    s₁ … s_k  f f f … f  ASK  s₁ … s_k
+
+Each token of the answer occurs `distance` positions before it and is random otherwise, so a model that predicts it has
+retrieved it from there; by chance one in `SYMBOLS` is right. One small model is trained for each mask and each
+distance, all on the same sequences, and is measured on new ones.
+
+Models with a causal, prefix or window mask predict each next token of the answer; the prefix is the string, the filler
+and ASK. The bidirectional model is trained on masked positions: the whole answer is masked. A window of w reaches w - 1
+positions back in one layer, so layers · (w - 1) in all: it is the control, a mask whose reach is known.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.streams import numpy_stream
+from vitral.model import ModelConfig, Transformer
+
+SYMBOLS, LENGTH = 8, 4
+MASKED, ASK, FIRST = 0, 1, 2
+VOCAB = FIRST + SYMBOLS
+LAYERS, WINDOW = 2, 16
+REACH = LAYERS * (WINDOW - 1)
+"""Positions back that a window model of so many layers can see."""
+MASKS = ("causal", "bidirectional", "prefix", "window")
+BATCH, WARMUP, PEAK, CLIP = 32, 30, 3e-3, 1.0
+TESTED = 256
+"""New sequences on which a model is measured."""
+CHANCE = 1 / SYMBOLS
+
+
+def retrieval_by_distance(distances: Sequence[int], *, steps: int, seed: int) -> dict[str, Any]:
+    """Accuracy of every mask at every distance, and the loss at the end of its training.
+
+    Args:
+        distances: in positions, each at least `LENGTH` + 1.
+        steps: of training, for each model.
+        seed: of models and sequences.
+
+    Returns:
+        `distances`, `steps`, `seed`; `answers`, the number of tokens behind an accuracy; `reach`, of the window, in
+        positions; `accuracy` and `loss` (nats per token, mean of the last ten steps), by mask a list over distances.
+    """
+    found = {mask: [trained_accuracy(mask, distance, steps, seed) for distance in distances] for mask in MASKS}
+    return {
+        "distances": list(distances),
+        "steps": steps,
+        "seed": seed,
+        "answers": TESTED * LENGTH,
+        "reach": REACH,
+        "accuracy": {mask: [right for right, _ in pairs] for mask, pairs in found.items()},
+        "loss": {mask: [loss for _, loss in pairs] for mask, pairs in found.items()},
+    }
+
+
+def sequences(distance: int, count: int, seed: int, *index: int | str) -> Int[Tensor, "count time"]:
+    """Sequences of distance + `LENGTH` tokens; token i of the answer is the token `distance` positions before it."""
+    stream = numpy_stream(seed, "copying", distance, *index)
+    tokens = FIRST + stream.integers(SYMBOLS, size=(count, distance + LENGTH))
+    tokens[:, distance - 1] = ASK
+    tokens[:, distance:] = tokens[:, :LENGTH]
+    return torch.from_numpy(tokens)
+
+
+def small_model(mask: str, distance: int, seed: int) -> Transformer:
+    """A model with rotary positions, with which one rule, "so many positions back", serves every position."""
+    masks: dict[str, Any] = {
+        "prefix": {"name": "prefix", "length": distance},
+        "window": {"name": "window", "size": WINDOW},
+    }
+    config = {
+        "context_length": distance + LENGTH,
+        "d_model": 32,
+        "d_ff": 64,
+        "num_heads": 2,
+        "num_layers": LAYERS,
+        "positions": "rotary",
+        "attention": {"mask": masks.get(mask, mask)},
+    }
+    return Transformer(ModelConfig.parse(config), VOCAB, seed=seed)
+
+
+def answer_logits(model: Transformer, tokens: Int[Tensor, "rows time"]) -> Float[Tensor, "rows answer vocab"]:
+    """The logits of the answer's tokens, none of which the model sees.
+
+    They are read at masked positions where the mask shows every position, else at the position before each token.
+    """
+    answer = tokens.shape[1] - LENGTH
+    if model.mask is not None and model.mask.first_target() is None:
+        hidden = tokens.clone()
+        hidden[:, answer:] = MASKED
+        return model(hidden)[:, answer:]
+    return model(tokens[:, :-1])[:, answer - 1 :]
+
+
+def trained_accuracy(mask: str, distance: int, steps: int, seed: int) -> tuple[float, float]:
+    """Train a model on new sequences at every step; returns its accuracy on others, and the last ten steps' mean loss.
+
+    AdamW with a linear warm-up, then a constant learning rate, without weight decay.
+    """
+    model = small_model(mask, distance, seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.98), weight_decay=0.0)
+    losses: list[float] = []
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
+        tokens = sequences(distance, BATCH, seed, "training", step)
+        loss = functional.cross_entropy(answer_logits(model, tokens).flatten(0, 1), tokens[:, distance:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    tokens = sequences(distance, TESTED, seed, "test")
+    with torch.inference_mode():
+        right = answer_logits(model.eval(), tokens).argmax(dim=-1) == tokens[:, distance:]
+    last = losses[-10:]
+    return float(right.double().mean()), sum(last) / len(last)

@@ -1,0 +1,161 @@
+"""The views of the probes `copying` and `cost-by-length`: checks and tables follow from made-up numbers."""
+
+import math
+from typing import Any, cast
+
+import pytest
+
+from vitral.figures.sections import Table
+from vitral.inspection.cost import WAYS, counted, slope
+from vitral.inspection.retrieval import MASKS
+from vitral.studies import StudyResult
+from vitral.studies.claims import Check
+from vitral.studies.probe import Plot, View
+from vitral.studies.probes import copying, cost, probe_named
+
+NO_STUDY = cast(StudyResult, None)
+
+
+@pytest.mark.parametrize("name", ["meaning", "strategies", "copying", "cost-by-length"])
+def test_every_probe_estimates_its_time_at_every_budget(name: str) -> None:
+    probe = probe_named(name)
+    assert probe.name == name
+    assert list(probe.seconds) == ["quick", "standard", "full"]
+
+
+def tables(found: View) -> list[Table]:
+    return [section for section in found.sections if isinstance(section, Table)]
+
+
+class TestCopying:
+    def checks(self, **accuracy: list[float]) -> dict[str, list[Check]]:
+        """By mask, the checks where all else is copied at every distance."""
+        measured = {
+            "distances": [8, 16, 64],
+            "steps": 100,
+            "seed": 1,
+            "answers": 1024,
+            "reach": 30,
+            "accuracy": {mask: accuracy.get(mask, [1.0, 1.0, 1.0]) for mask in MASKS},
+            "loss": {},
+        }
+        found = copying.view(NO_STUDY, measured)
+        by_title: dict[str, list[Check]] = {}
+        for check in found.checks:
+            by_title.setdefault(check.subject, []).append(check)
+        assert [row[0] for row in tables(found)[0].rows] == list(by_title)
+        return {mask: by_title[copying.TITLES[mask]] for mask in MASKS}
+
+    def test_checks_follow_the_numbers(self) -> None:
+        found = self.checks(window=[1.0, 0.95, 0.125], prefix=[1.0, 1.0, 0.5])
+        assert [[check.shown for check in checks] for checks in found.values()] == [
+            [True],
+            [True],
+            [False],
+            [True, True],
+        ]
+        assert [check.value for check in found["window"]] == [0.95, 0.125]
+        assert found["prefix"][0].value == 0.5
+
+    def test_copying_from_beyond_the_reach_is_not_as_expected(self) -> None:
+        assert [check.shown for check in self.checks(window=[1.0, 1.0, 1.0])["window"]] == [True, False]
+
+    def test_chance_is_the_upper_end_of_its_score_interval(self) -> None:
+        """With 1,024 answers: 1/8 + 1.96 √(7/64 / 1024) = 0.1453."""
+        beyond = self.checks(window=[1.0, 1.0, 0.125])["window"][1]
+        assert beyond.high == pytest.approx(0.1453, abs=1e-4)
+        assert self.checks(window=[1.0, 1.0, 0.15])["window"][1].shown is False
+
+    def test_every_accuracy_is_in_the_table_with_its_interval(self) -> None:
+        measured = {
+            "distances": [8, 64],
+            "steps": 1,
+            "seed": 1,
+            "answers": 100,
+            "reach": 30,
+            "accuracy": {"causal": [0.5, 1.0]},
+        }
+        found = copying.view(NO_STUDY, measured)
+        assert tables(found)[0].rows == (("causal", "0.500 (0.404 to 0.596)", "1.000 (0.963 to 1.000)"),)
+        assert [section.name for section in found.sections if isinstance(section, Plot)] == ["copying-by-distance"]
+
+
+class TestCost:
+    def measured(self, factor: float = 1.0) -> dict[str, Any]:
+        """Times that follow counted operations at 10 billion a second, those at longer lengths `factor` slower."""
+        lengths = [128, 1024, 2048, 4096, 8192]
+        flops = {way: [counted(length)[way] for length in lengths] for way in WAYS}
+        slower = [factor ** max(0, math.log2(length / 1024)) for length in lengths]
+        times = {way: [f * s / 1e10 for f, s in zip(flops[way], slower, strict=True)] for way in WAYS}
+        fit = {way: slope(lengths[1:], times[way][1:]) for way in WAYS}
+        expected = {way: slope(lengths[1:], flops[way][1:])["slope"] for way in WAYS}
+        size = {"cache": 512, "cache_counted": 512, "kept": 3000, "kept_counted": 3010}
+        return {
+            "lengths": lengths,
+            "rounds": 3,
+            "batch": 64,
+            "threads": 1,
+            "fitted": lengths[1:],
+            "model": {"d_model": 64, "heads": 8, "layers": 1},
+            "processor": times,
+            "wall": times,
+            "flops": flops,
+            "exponents": {way: {"processor": fit[way], "wall": fit[way], "predicted": expected[way]} for way in WAYS},
+            "memory": {key: [length * each for length in lengths] for key, each in size.items()},
+        }
+
+    def exponents(self, found: View) -> list[Check]:
+        return [check for check in found.checks if check.what.startswith("exponent")]
+
+    def test_times_that_follow_operations_agree(self) -> None:
+        found = cost.view(NO_STUDY, self.measured())
+        assert [check.shown for check in self.exponents(found)] == [True] * 6
+        ratios = [check for check in found.checks if check.what.startswith("time of a token")]
+        longest = counted(8192)
+        assert [check.value for check in ratios] == pytest.approx(
+            [8192.0, 8192.0, longest["one-by-one"] / longest["at-once"]]
+        )
+        assert [check.shown for check in ratios] == [True, True, False]
+
+    @pytest.mark.parametrize("factor", [1.3, 0.75])
+    def test_times_that_do_not_are_off_by_the_logarithm_of_the_factor(self, factor: float) -> None:
+        found = cost.view(NO_STUDY, self.measured(factor))
+        assert [check.shown for check in self.exponents(found)] == [False] * 6
+        rows = tables(found)[0].rows
+        assert all(
+            float(row[5].replace("\N{MINUS SIGN}", "-")) == pytest.approx(math.log2(factor), abs=0.01) for row in rows
+        )
+        # Operations a second at the first and the last of the fitted lengths, three doublings apart.
+        assert {row[7:] for row in rows} == {("10.00", f"{10 / factor**3:.2f}", "1.00")}
+
+    def test_an_interval_that_lies_only_partly_in_the_range_is_undecided(self) -> None:
+        measured = self.measured()
+        measured["exponents"]["cached"]["processor"] |= {"low": 0.1, "high": 1.9}
+        assert [check.shown for check in self.exponents(cost.view(NO_STUDY, measured))] == [None] + [True] * 5
+
+    def test_bytes_are_checked_and_shown_for_each_token(self) -> None:
+        measured = self.measured()
+        found = cost.view(NO_STUDY, measured)
+        assert [(check.value, check.shown) for check in found.checks[-2:]] == [
+            (0.0, True),
+            (pytest.approx(1 - 3000 / 3010), True),
+        ]
+        assert [row[1] for row in tables(found)[2].rows[:-1]] == ["512", "512", "3,000", "3,010"]
+        measured["memory"]["cache"][0] += 1
+        assert cost.view(NO_STUDY, measured).checks[-2].shown is False
+
+    def test_the_peak_of_a_step_without_a_cache_is_shown_where_it_was_counted(self) -> None:
+        old = self.measured()
+        new = {**old, "memory": {**old["memory"], "recomputed_counted": [1792 * n for n in old["lengths"]]}}
+        sizes = [[row[1] for row in tables(cost.view(NO_STUDY, each))[2].rows] for each in (old, new)]
+        assert "1,792" not in sizes[0]
+        assert sizes[1].count("1,792") == 1
+
+    def test_the_axis_names_the_time_and_short_times_have_three_digits(self) -> None:
+        found = cost.view(NO_STUDY, self.measured())
+        plot = next(section for section in found.sections if isinstance(section, Plot))
+        assert plot.name == "time-by-length"
+        assert plot.figure.axes[0].get_ylabel() == "processor time of one token (µs)"
+        times = tables(found)[1].rows
+        assert times[0][1] == f"{counted(128)['cached'] / 1e4:.3g}"
+        assert times[1][-1] == f"{counted(8192)['recomputed'] / 1e4:,.0f}"
