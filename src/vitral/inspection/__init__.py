@@ -1,4 +1,4 @@
-"""Measures of a model: attention, ablation, lens, saturation, gradients, positions, capabilities, words, texts, cost."""
+"""Measures of a model: attention, ablation, lens, saturation, gradients, positions, capabilities, words, texts."""
 
 from vitral.inspection.ablation import (
     MOST_BYTES,
