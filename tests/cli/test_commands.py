@@ -19,6 +19,7 @@ COMMANDS = [
     "resume",
     "evaluate",
     "generate",
+    "inspect",
     "explain",
     "exercise",
     "check",
@@ -58,6 +59,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
+        "inspect": "--text --windows --top --format --out --checkpoint --device --dtype",
         "explain": "--text --layer --head --query --key --column --block --ending --digits --lang --format --out "
         "--checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "

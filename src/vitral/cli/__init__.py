@@ -20,6 +20,7 @@ from vitral.cli import (
     study,
     train,
 )
+from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
 from vitral.cli.complaints import complain
 from vitral.core.errors import VitralError
@@ -43,6 +44,7 @@ for command in (
     resume.resume,
     evaluate.evaluate,
     generate.generate,
+    inspect_command.inspect,
     explain.explain,
     exercise.exercise,
     check.check,

@@ -1,7 +1,8 @@
 """A grid of numbers: rows and columns with names, shaded cells with the number written in, one colour bar."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.cm
 import numpy as np
@@ -85,3 +86,31 @@ def value_grid(
             0.2 / width, 1 - 0.12 / height, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1
         )
     return figure
+
+
+def head_grid(patterns: Mapping[str, Any], title: str) -> tuple[Figure, int]:
+    """Draw the share of each head's attention weight by kind of key, and below it that of uniform attention.
+
+    Args:
+        patterns: `layers`, each with `heads`, each with `name` and `share` by kind; and `uniform`, shares by kind.
+        title: above everything.
+
+    Returns:
+        The figure and the number of heads drawn: those of the first layers, as many as can be read.
+    """
+    heads = [
+        (layer, head, each)
+        for layer, found in enumerate(patterns["layers"])
+        for head, each in enumerate(found["heads"])
+    ]
+    wide, kinds = len(patterns["layers"][0]["heads"]), list(patterns["uniform"])
+    drawn = heads[: min(max(1, (MOST_ROWS - 1) // wide) * wide, MOST_ROWS - 1)]
+    figure = value_grid(
+        [*([each["share"][kind] for kind in kinds] for _, _, each in drawn), list(patterns["uniform"].values())],
+        [*(f"block {layer}, head {head}: {each['name']}" for layer, head, each in drawn), "uniform attention"],
+        kinds,
+        "share of attention weight",
+        apart=[*(row for row, (_, head, _) in enumerate(drawn) if head == 0 and row), len(drawn)],
+        title=title,
+    )
+    return figure, len(drawn)

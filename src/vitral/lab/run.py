@@ -29,6 +29,7 @@ from vitral.evaluation import (
     training_text,
 )
 from vitral.explain import View, Walkthrough, walk_run
+from vitral.inspection import inspect_text
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
@@ -335,6 +336,13 @@ class Run:
         """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`."""
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, text, view, self.path.name)
+
+    def inspect(self, text: str, *, windows: int | None = None, top: int = 5) -> dict[str, Any]:
+        """Attention maps, ablations, logit lens and norms as plain data; see `vitral.inspection.inspect_text`."""
+        part = None if windows is None else self.dataset().splits["test"]
+        how = {"part": part, "windows": windows, "top": top, "masking": self._masking}
+        with precision(*self._precision):
+            return {"run": str(self.path), "step": self.step} | inspect_text(self.model, self.tokenizer, text, **how)
 
     def parameters(self) -> list[ParameterRow]:
         """Every learned tensor with its formula and count."""

@@ -15,7 +15,18 @@ from vitral.core.errors import UsageError
 from vitral.data import Dataset
 from vitral.figures.sections import Section, Table
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, mean_interval, series
+from vitral.studies.claims import (
+    ENOUGH_SEEDS,
+    LEVEL,
+    Check,
+    Comparison,
+    Note,
+    Plain,
+    Quantity,
+    Read,
+    mean_interval,
+    series,
+)
 from vitral.studies.design import BudgetName
 from vitral.training import RunConfig
 
@@ -217,6 +228,49 @@ def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
     return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
 
 
+def every(measured: Any, *path: str | int) -> list[Any]:
+    """All values that a path of keys leads to, without None; the key "*" stands for every item of a list.
+
+    >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers", "*", "heads", "*")
+    [1.0, 2.0, 4.0]
+    """
+    found = [measured]
+    for key in path:
+        found = [item for value in found for item in (value if key == "*" else (value[key],))]
+    return [value for value in found if value is not None]
+
+
+def mean_of(*path: str | int) -> Read:
+    """A reader of the mean over all numbers that a path leads to, see `every`; None where there is none."""
+
+    def read(measured: Mapping[str, Any]) -> float | None:
+        values = every(measured, *path)
+        return fmean(values) if values else None
+
+    return read
+
+
+def by_layer(arms: Arms, *states: str) -> Arms:
+    """Every layer of every arm as an arm of its own.
+
+    Args:
+        arms: whose measured data has a list `layers`, or one in each of the states; it is cut to a single layer.
+        states: keys of the measured data; none where `layers` is at its top.
+    """
+
+    def cut(run: Plain, layer: int) -> Plain:
+        one = {state: run[state] | {"layers": [run[state]["layers"][layer]]} for state in states}
+        return run | (one if states else {"layers": [run["layers"][layer]]})
+
+    return [
+        replace(
+            arm, title=f"{arm.title}, layer {layer}", runs={seed: cut(run, layer) for seed, run in arm.runs.items()}
+        )
+        for arm in arms
+        for layer in range(len((arm.first[states[0]] if states else arm.first)["layers"]))
+    ]
+
+
 def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
     """Every further arm against the first, in each quantity that both have."""
     base, *others = arms
@@ -231,7 +285,7 @@ def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
 def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
     """Two quantities of the same runs, in each arm that has both; unit, direction and digits are those of the first."""
     return tuple(
-        Comparison(f"{arm.title}, {one.name}", other.name, one, arm.values(one), arm.values(other), arm.name)
+        Comparison(arm.title, other.name, one, arm.values(one), arm.values(other), arm.name)
         for arm in arms
         if arm.values(one) and arm.values(other)
     )

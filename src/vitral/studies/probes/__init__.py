@@ -8,10 +8,11 @@ from vitral.studies.probe import Probe
 
 PROBES: dict[str, str] = {
     "amounts": "data_scaling",
+    "attention-sinks": "attention_sinks",
     "by-position": "by_position",
     "copying": "copying",
     "cost-by-length": "cost",
-    "gradients": "gradient_by_layer",
+    "gradients": "gradients",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
     "saturation": "saturation",

@@ -1,225 +1,95 @@
-"""Attention of the study's own models, fresh and trained: how large its scores are, how sharp, what gets back to q."""
+"""The probe `saturation`: attention in fresh and trained models, its scores, sharpness and gradients."""
 
-import math
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from vitral import inspection
+from vitral.figures.sections import Details, Heading, Paragraph, Table
+from vitral.studies import probe
+from vitral.studies.claims import Check, Plain, Quantity, at, to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
+from vitral.studies.results import StudyResult
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
-
-from vitral.attention import Causal, Mask
-from vitral.core.errors import UsageError
-from vitral.core.taps import Recorder
-from vitral.data import Split, windows
-from vitral.data.batches import thinned, too_short
-from vitral.model import Transformer, next_token_loss
-from vitral.studies.probes import saturation_shown
-from vitral.studies.probes.protocol import BudgetName, ByRun, Exhibit, Plain, RunProbe, Trained, require_next_tokens
-from vitral.studies.probes.sharpness import entropy_share, jacobian_norm, mutual_information, saturated
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
-
-NAME = "saturation"
-WINDOWS: Mapping[BudgetName, int] = {"quick": 128, "standard": 256, "full": 1024}
-STEPS = ("q", "k", "scores", "scaled", "weights")
-BATCH_NUMBERS = 1 << 22
-"""Scores of one layer computed side by side."""
-BY_HEAD = (
-    "score_variance",
-    "scaled_variance",
-    "row_variance",
-    "entropy_share",
-    "saturated",
-    "jacobian",
-    "query_gradient",
-    "query_square",
-    "key_square",
-    "mutual_information",
-)
+WINDOWS = {"quick": 128, "standard": 256, "full": 1024}
+STATES = ("fresh", "trained")
 
 
 def measure(trained: Trained) -> Plain:
-    """Attention's numbers in the trained model, in the one it began as, and the gradient norms on the way.
-
-    Each state has `loss` and `layers`; a layer has every name of `BY_HEAD` as a list over heads, and `factors`, the
-    learned scale times √d_k (one number, or one for each head, or none).
-
-    Raises:
-        UsageError: the run is not trained to tell next tokens, no position of its model chooses between keys, or the
-            test part has no whole window.
-    """
-    require_next_tokens(trained)
-    model = trained.run.model
-    _mask_of(model, model.config.context_length)
-    inputs, targets = whole_windows(
-        trained.dataset.splits["test"], model.config.context_length, WINDOWS[trained.budget]
-    )
-    seed = int(trained.run.config["seed"])
-    fresh = Transformer(model.config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
-    time = model.config.context_length
-    causal = Causal().allowed(time, time).double()
+    """Statistics of attention before the first step and after training, and the gradient norms in between."""
+    probe.require_causal_lm(trained)
+    model, run = trained.run.model, trained.run
+    time, log_every = model.config.context_length, run.config["training"]["log_every"]
+    batch = inspection.scored_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
     return {
         "d_head": model.config.d_head,
-        "windows": len(inputs),
-        "fresh": state_of(fresh, inputs, targets),
-        "trained": state_of(model, inputs, targets),
-        "uniform_mutual_information": float(mutual_information(causal / causal.sum(dim=-1, keepdim=True))),
-        "gradient_norms": gradient_norms(
-            trained.run.folder.metrics("step"), int(trained.run.config["training"]["log_every"])
-        ),
+        "windows": len(batch[0]),
+        "fresh": inspection.attention_saturation(inspection.untrained(model, trained.seed), *batch),
+        "trained": inspection.attention_saturation(model, *batch),
+        "uniform_mutual_information": inspection.uniform_mutual_information(time),
+        "gradient_norms": inspection.logged_gradient_norms(run.folder.metrics("step"), log_every),
     }
 
 
-def whole_windows(
-    part: Split, context_length: int, most: int
-) -> tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]:
-    """At most so many windows of the full length, spread evenly over a part, and their targets.
-
-    Raises:
-        UsageError: the part has no window of that length.
-    """
-    spread = thinned(part, 16 * most * (context_length + 1))
-    pairs = [pair for pair in windows(spread, context_length, 1024) if pair[0].shape[1] == context_length]
-    if not pairs:
-        raise UsageError(f"of the test part, {too_short(part, context_length)}")
-    inputs, targets = (torch.cat(side) for side in zip(*pairs, strict=True))
-    chosen = torch.linspace(0, len(inputs) - 1, min(most, len(inputs)), dtype=torch.float64).round().long()
-    return inputs[chosen], targets[chosen]
+def _of(state: str, key: str) -> Quantity:
+    name = "learned scale in units of 1/√d_k" if key == "factors" else key.replace("_", " ")
+    digits = 6 if key.endswith(("variance", "gradient", "square")) else 4
+    return Quantity(name, mean_of(state, "layers", "*", key, "*"), digits=digits)
 
 
-def state_of(model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]) -> Plain:
-    """Attention's numbers in one model, in evaluation mode, on these windows.
-
-    Variances are over the allowed pairs of a head, all windows together (`row_variance`: within a row, the mean over
-    rows). Entropy share, saturated share and Jacobian norm are means over rows that see at least two keys.
-    `query_gradient` is ‖∂L/∂q‖ of a single query, L the loss of its window in nats summed over targets, the mean over
-    all queries. `query_square` and `key_square` are mean squares of components.
-    """
-    layers, time = len(model.blocks), inputs.shape[1]
-    mask, allowed = _mask_of(model, time)
-    names = {layer: [f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(layers)}
-    sums: list[dict[str, Tensor]] = [{} for _ in range(layers)]
-    nats, num_targets = 0.0, targets[:, mask.first_target() or 0 :].numel()
-    for some, following in _batches(model, inputs, targets):
-        recorder = Recorder(name for steps in names.values() for name in steps)
-        with torch.enable_grad():
-            loss = next_token_loss(model(some, tap=recorder), following, mask) * (num_targets * len(some) / len(inputs))
-            queries = [recorder.kept[names[layer][0]] for layer in range(layers)]
-            gradients = torch.autograd.grad(loss, queries)
-        nats += loss.item()
-        for layer, gradient in enumerate(gradients):
-            kept = {name.rpartition(".")[2]: recorder.kept[name] for name in names[layer]}
-            for name, value in head_sums(kept, gradient, allowed).items():
-                sums[layer][name] = sums[layer].get(name, torch.zeros_like(value)) + value
-    found = [_finished(numbers, len(inputs)) for numbers in sums]
-    return {"loss": nats / num_targets, "layers": [numbers | _factors(model, at) for at, numbers in enumerate(found)]}
+NORMS = [Quantity(f"{which} gradient norm", at("gradient_norms", which)) for which in ("mean", "median", "largest")]
+ENTROPY, SATURATED, LEARNED = (_of("trained", key) for key in ("entropy_share", "saturated", "factors"))
+COMPARED = (ENTROPY, SATURATED, _of("trained", "query_gradient"), NORMS[0])
+MEANING = (
+    "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy "
+    "share, saturated rows (largest weight above {}) and norm of the softmax Jacobian over rows of several keys. "
+    "Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. Mutual "
+    "information of query and attended position in bits; uniform attention: {:.3f}."
+)
 
 
-def head_sums(
-    kept: Mapping[str, Tensor],
-    gradient: Float[Tensor, "batch heads time d_head"],
-    allowed: Bool[Tensor, "time source"],
-) -> dict[str, Tensor]:
-    """Sums over windows and rows, for each head, from which `_finished` makes means; in float64.
-
-    Args:
-        kept: one layer's `STEPS`: q [batch, heads, time, d_head], k [batch, kv_heads, time, d_head]; scores, scaled,
-            weights [batch, heads, time, source].
-        gradient: ∂L/∂q, L summed over targets.
-        allowed: which keys a query may see.
-    """
-    q, k, scores, scaled, weights = (kept[step].detach() for step in STEPS)
-    visible = allowed.sum(dim=-1)
-    wide = visible > 1
-    rows, keys = weights[:, :, wide].double(), visible[wide].double()
-    seen = scaled[:, :, wide].double().masked_fill(~allowed[wide], 0.0)
-    row_variance = seen.square().sum(dim=-1) / keys - (seen.sum(dim=-1) / keys).square()
-    by_row = {
-        "row_variance": row_variance,
-        "entropy_share": entropy_share(rows, keys),
-        "saturated": saturated(rows).double(),
-        "jacobian": jacobian_norm(rows),
-    }
-    found = {name: values.sum(dim=(0, 2)) for name, values in by_row.items()}
-    for name, values in (("score", scores), ("scaled", scaled)):
-        pairs = values.double()[:, :, allowed]
-        found |= {f"{name}_sum": pairs.sum(dim=(0, 2)), f"{name}_square": pairs.square().sum(dim=(0, 2))}
-    heads, groups = q.shape[1], q.shape[1] // k.shape[1]
-    found |= {
-        "rows": torch.full((heads,), float(len(q) * int(wide.sum())), dtype=torch.float64),
-        "pairs": torch.full((heads,), float(len(q) * int(allowed.sum())), dtype=torch.float64),
-        "queries": torch.full((heads,), float(len(q) * q.shape[2]), dtype=torch.float64),
-        "query_gradient": gradient.double().norm(dim=-1).sum(dim=(0, 2)),
-        "query_square": q.double().square().mean(dim=-1).sum(dim=(0, 2)),
-        "key_square": k.double().square().mean(dim=-1).sum(dim=(0, 2)).repeat_interleave(groups),
-        "attended": weights.double().sum(dim=0),
-    }
-    return found
+def _table(state: str, arms: Arms) -> Table:
+    d_k, name = Quantity("d_k", at("d_head"), digits=0), "score variance if q and k were independent"
+    expected = Quantity(name, lambda run: inspection.independent_variance(run[state], run["d_head"]))
+    columns = (d_k, expected, *(_of(state, key) for key in inspection.BY_HEAD))
+    return probe.mean_table(f"{state.capitalize()} models.", arms, *columns)
 
 
-def gradient_norms(events: list[dict[str, Any]], log_every: int) -> Plain:
-    """Norms of the whole gradient at the logged steps, before clipping: mean, median, largest, number of steps.
-
-    Of the steps that `log_every` divides, and the last. Others are logged where a run was saved or went on, so with
-    them the numbers would tell how often that was.
-    """
-    by_step = {int(event["step"]): float(event["gradient_norm"]) for event in events}
-    last = max(by_step, default=0)
-    norms = sorted(
-        norm for step, norm in by_step.items() if (step % log_every == 0 or step == last) and math.isfinite(norm)
+def view(result: StudyResult, arms: Arms) -> View:
+    """Attention in fresh and trained models, learned scales, and every arm against the same model with 1/√d_k."""
+    layers = probe.by_layer(arms, *STATES)
+    learned = [layer for layer in layers if layer.values(LEARNED)]
+    factors = tuple(
+        (one.title, str(seed), ", ".join(f"{f:.3f}" for f in every(run, "trained", "layers", 0, "factors", "*")))
+        for one in learned
+        for seed, run in one.runs.items()
     )
-    if not norms:
-        return {"mean": None, "median": None, "largest": None, "num": 0}
-    middle = len(norms) // 2
-    median = norms[middle] if len(norms) % 2 else (norms[middle - 1] + norms[middle]) / 2
-    return {"mean": math.fsum(norms) / len(norms), "median": median, "largest": norms[-1], "num": len(norms)}
+    sections = (
+        Heading("Attention in the models, fresh and trained"),
+        Paragraph(MEANING.format(inspection.SATURATED, arms[0].first["uniform_mutual_information"])),
+        *(_table(state, arms) for state in STATES),
+        *probe.interval_plot("trained-entropy", "Entropy after training", arms, ENTROPY, "1: uniform weights."),
+        *probe.interval_plot("gradient-norms", "Gradient in training", arms, NORMS[0], "Before clipping."),
+        probe.mean_table("Norm of the whole gradient at the logged steps, before clipping.", arms, *NORMS),
+        Details("Layer by layer", tuple(_table(state, layers) for state in STATES)),
+        *probe.interval_plot("learned-scales", "Learned scales", learned, LEARNED, "Initially 1."),
+        *([Table("Learned scales by head.", ("arm", "seed", LEARNED.name), factors, prose=(2,))] if factors else ()),
+    )
+    scale = {arm.name: arm.config["model"]["attention"]["scale"] for arm in arms}
+    base = _shape(arms[0], num_heads=0)
+    others, usual = ([arm for arm in arms if (scale[arm.name] == "sqrt") == which] for which in (False, True))
+    pairs = [(one, arm) for arm in others for one in usual if _shape(arm) == _shape(one)]
+    bare = [arm for arm in others if scale[arm.name] == "none" and _shape(arm, num_heads=0) == base]
+    bare.sort(key=lambda arm: arm.first["d_head"])
+    comparisons = [one for pair in pairs for one in probe.against_base(pair, *COMPARED)]
+    comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
+    ends = {arm.title: arm.values(LEARNED) for arm in arms if arm.values(LEARNED)}
+    comparisons += [to_fixed(title, 1.0, "its initial value", LEARNED, values) for title, values in ends.items()]
+    variance, d_k = arms[0].mean(_of("fresh", "score_variance")) or 0.0, arms[0].first["d_head"]
+    limits = (d_k / 2, 2 * d_k, f"d_k = {d_k} within a factor of 2")
+    check = Check(f"{arms[0].title}, fresh", "score variance", variance, *limits, arm=arms[0].name)
+    return View(sections, tuple(comparisons), (check,))
 
 
-def show(result: "StudyResult", measured: ByRun) -> Exhibit:
-    """See `vitral.studies.probes.saturation_shown`."""
-    return saturation_shown.show(result, measured)
+def _shape(arm: ArmMeasures, **same: int) -> tuple[Plain, Plain]:
+    model = arm.config["model"]
+    return {**model, "attention": {**model["attention"], "scale": ""}, **same}, arm.config["training"]
 
 
-def _mask_of(model: Transformer, time: int) -> tuple[Mask, Bool[Tensor, "time source"]]:
-    """The model's mask and what it allows.
-
-    Raises:
-        UsageError: the model has no blocks, no attention, or none that could choose between two keys.
-    """
-    if not len(model.blocks):
-        raise UsageError("a model without blocks has no attention to look at")
-    mask = model.mask
-    allowed = None if mask is None else mask.allowed(time, time)
-    if mask is None or allowed is None or not bool((allowed.sum(dim=-1) > 1).any()):
-        raise UsageError(f"the probe {NAME} looks at attention, and in this model no position attends to two others")
-    return mask, allowed
-
-
-def _batches(model: Transformer, inputs: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The windows in groups that fit the memory."""
-    size = max(1, BATCH_NUMBERS // (model.config.num_heads * inputs.shape[1] ** 2))
-    yield from zip(inputs.split(size), targets.split(size), strict=True)
-
-
-def _finished(sums: Mapping[str, Tensor], num_windows: int) -> Plain:
-    """Means and variances from `head_sums` of all windows, as lists over heads."""
-    found = {name: sums[name] / sums["rows"] for name in ("row_variance", "entropy_share", "saturated", "jacobian")}
-    found |= {name: sums[name] / sums["queries"] for name in ("query_gradient", "query_square", "key_square")}
-    for name in ("score", "scaled"):
-        mean = sums[f"{name}_sum"] / sums["pairs"]
-        found[f"{name}_variance"] = sums[f"{name}_square"] / sums["pairs"] - mean.square()
-    found["mutual_information"] = mutual_information(sums["attended"] / num_windows)
-    return {name: found[name].tolist() for name in BY_HEAD}
-
-
-def _factors(model: Transformer, layer: int) -> Plain:
-    """The learned scale of a layer in units of 1/√d_k, where it begins; an empty list where it is not learned."""
-    name = f"blocks.{layer}.attn.scale.factor"
-    learned = dict(model.named_parameters()).get(name)
-    root = math.sqrt(model.config.d_head)
-    return {"factors": [] if learned is None else (learned.detach().double().flatten() * root).tolist()}
-
-
-SATURATION = RunProbe(NAME, measure, show, seconds={"quick": 2, "standard": 6, "full": 20})
+SATURATION = RunProbe("saturation", measure, view, {"quick": 2, "standard": 6, "full": 20})

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from vitral.inspection import loss_by_window, loss_increase, mean_of_z, remove_heads
+from vitral.inspection import ablation, head_ablations, loss_by_window, loss_increase, mean_of_z, remove_heads
 from vitral.model import ModelConfig, Transformer
 
 CONFIG = ModelConfig.parse({"context_length": 7, "d_model": 15, "num_heads": 3, "num_layers": 2})
@@ -84,3 +84,29 @@ def test_an_increase_has_the_error_of_a_mean() -> None:
     assert effect.mean == pytest.approx(1.0)
     assert effect.error == pytest.approx(1 / math.sqrt(3))
     assert loss_increase(torch.ones(1).double(), torch.ones(1).double()).error == 0.0
+
+
+def test_every_head_is_taken_out_by_zeros_and_by_its_mean(model, batch) -> None:
+    found = head_ablations(model, *batch)
+    inputs, targets = batch
+    before = loss_by_window(model, inputs, targets)
+    assert found["loss"] == float(before.mean())
+    assert [len(layer["heads"]) for layer in found["layers"]] == [3, 3]
+    mean = mean_of_z(model, batch[0], 1)
+    for way, instead in (("zero", None), ("mean", mean)):
+        for part, heads in ((found["layers"][1]["heads"][2], [2]), (found["layers"][1]["all"], [0, 1, 2])):
+            effect = loss_increase(before, loss_by_window(model, inputs, targets, remove_heads(1, heads, instead)))
+            assert part[way] == {"increase": effect.mean, "error": effect.error}
+
+
+def test_the_only_head_of_a_layer_is_the_layer(batch) -> None:
+    model = Transformer(CONFIG.model_copy(update={"num_heads": 1}), 11, seed=5).eval()
+    for layer in head_ablations(model, *batch)["layers"]:
+        assert layer["heads"] == [layer["all"]]
+
+
+def test_passes_in_pieces_give_the_same_numbers(model, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, mean = loss_by_window(model, *batch), mean_of_z(model, batch[0], 0)
+    monkeypatch.setattr(ablation, "MOST_BYTES", 1)
+    assert torch.allclose(loss_by_window(model, *batch), whole)
+    assert torch.allclose(mean_of_z(model, batch[0], 0), mean)

@@ -1,13 +1,14 @@
-"""What a head is worth: how much the loss rises when its output is taken out of a trained model.
+"""Ablation of heads: how much the loss rises without the output of a head.
 
-The model itself is run, with its tap replacing z, each head's weighted sum of values, before W_O. Taking a head out
-by zeros (Michel et al. 2019, §2.2) also takes out what it adds to every position alike; taking it out by its mean over
-the sample leaves that in, and removes only what depends on the text.
+The model itself is run; its tap replaces z, each head's weighted sum of values, before W_O. Zeros (Michel et al. 2019,
+§2.2) also remove the part of z that is equal at every position; the mean over the windows keeps that part and removes
+only the part that depends on the text.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -18,15 +19,15 @@ from vitral.core.taps import SILENT, Editor, Recorder, Tap
 from vitral.model import Transformer, first_target
 
 MOST_BYTES = 200_000_000
-"""A pass over more windows than this holds is made in several."""
+"""A forward pass that would take more memory than this is split into several."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A rise of the loss, window by window.
+    """An increase of the loss over paired windows.
 
     Attributes:
-        mean: in nats per token; positive where the change hurts.
+        mean: in nats per token; positive where the loss rises.
         error: standard error of the mean over the windows; 0 for a single window.
     """
 
@@ -37,7 +38,7 @@ class Effect:
 def loss_by_window(
     model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"], tap: Tap = SILENT
 ) -> Float[Tensor, " batch"]:
-    """Mean loss of each window in nats per token, in float64; targets the mask has already shown do not count."""
+    """Mean loss of each window in nats per token, in float64; targets that the mask shows do not count."""
     first = first_target(model.mask)
     each = []
     for rows in _few(model, inputs):
@@ -66,7 +67,7 @@ def remove_heads(layer: int, heads: Sequence[int], instead: Float[Tensor, "all_h
     Args:
         layer: counted from 0.
         heads: counted from 0.
-        instead: what each head of the layer gives instead; zeros if left out.
+        instead: output of each head of the layer to use in place of its own; zeros if None.
     """
 
     def replace(z: Tensor) -> Tensor:
@@ -79,30 +80,65 @@ def remove_heads(layer: int, heads: Sequence[int], instead: Float[Tensor, "all_h
 
 
 def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> Effect:
-    """What the loss rose by from one pass to another over the same windows."""
+    """Increase of the loss between two passes over the same windows, with the standard error over windows."""
     rise = after - before
     error = float(rise.std() / math.sqrt(len(rise))) if len(rise) > 1 else 0.0
     return Effect(float(rise.mean()), error)
 
 
 class RunningMean:
-    """A mean of several means, each over some number of things; of a single one it is that one, to the last bit."""
+    """The weighted mean of several means; bit-equal to the only one if there is one."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """No mean yet."""
         self.value, self.weight = torch.zeros(()), 0
 
     def add(self, mean: Float[Tensor, "*shape"], weight: int) -> None:
-        """Take in the mean of `weight` more, which is above zero."""
+        """Include the mean of `weight` further values, at least one."""
         self.weight += weight
         share = weight / self.weight
         self.value = mean if share == 1 else self.value + (mean - self.value) * share
 
 
-def _few(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:
-    """Stretches of the windows, each small enough that a pass over it holds less than about `MOST_BYTES`.
+def head_ablations(
+    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
+) -> dict[str, Any]:
+    """Loss increase without each head, and without all heads of each layer, by zeros and by the mean.
 
-    Counted per position are three vocabularies (logits, and what the loss makes of them) and sixteen widths.
+    Args:
+        model: in evaluation mode, with attention.
+        inputs: ids.
+        targets: the ids that follow.
+
+    Returns:
+        `loss` of the whole model in nats per token; `layers`, each with `heads`, a list, and `all`. Both contain for
+        `zero` and for `mean` the `increase` in nats per token and its standard `error` over windows.
+    """
+    before = loss_by_window(model, inputs, targets)
+    layers = [_layer_ablations(model, layer, inputs, targets, before) for layer in range(model.config.num_layers)]
+    return {"loss": float(before.mean()), "layers": layers}
+
+
+def _layer_ablations(model: Transformer, layer: int, inputs: Tensor, targets: Tensor, before: Tensor) -> dict[str, Any]:
+    heads = list(range(model.config.num_heads))
+    ways = {"zero": None, "mean": mean_of_z(model, inputs, layer)}
+
+    def without(removed: list[int]) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for way, instead in ways.items():
+            after = loss_by_window(model, inputs, targets, remove_heads(layer, removed, instead))
+            effect = loss_increase(before, after)
+            found[way] = {"increase": effect.mean, "error": effect.error}
+        return found
+
+    each = [without([head]) for head in heads]
+    return {"heads": each, "all": each[0] if len(heads) == 1 else without(heads)}
+
+
+def _few(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:
+    """Slices of the windows, each small enough that a pass over it takes less than about `MOST_BYTES`.
+
+    Counted per position: three vocabularies (logits and the steps of the loss) and sixteen widths.
     """
     each = 4 * inputs.shape[1] * (3 * model.vocab_size + 16 * model.config.d_model)
     count = max(1, MOST_BYTES // each)

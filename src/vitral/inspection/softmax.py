@@ -1,7 +1,7 @@
-"""How sharp attention is and how much gets through it backwards: pure functions of weights, queries and keys.
+"""How sharp a softmax is and how much gradient passes through it: pure functions of weights, queries and keys.
 
-A row of weights a = softmax(u) lies between uniform (every key alike) and one-hot (saturated). What a change of the
-scaled scores u does to the weights is the softmax Jacobian, ∂a/∂u = diag(a) - a aᵀ: small in a row that is one-hot.
+A row of weights a = softmax(u) lies between uniform (equal weight on every key) and one-hot (saturated). Its Jacobian
+with respect to the scaled scores u is ∂a/∂u = diag(a) - a aᵀ, which is small for a one-hot row.
 """
 
 import math
@@ -11,15 +11,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 SATURATED = 0.99
-"""A row whose largest weight is above this is called saturated."""
+"""A row is saturated if its largest weight is above this."""
 
 
 def entropy_share(
     weights: Float[Tensor, "*batch source"], visible: Float[Tensor, "..."] | float
 ) -> Float[Tensor, "*batch"]:
-    """Entropy of rows of weights as a share of the most there can be: -Σ a ln a / ln n over the n visible keys.
+    """Entropy of each row of weights as a share of its maximum: -Σ a ln a / ln n over the n visible keys.
 
-    1 where the weights are uniform, 0 where they are one-hot; not a number where one key is visible.
+    1 for uniform weights, 0 for one-hot weights; NaN where one key is visible.
+
+    Args:
+        weights: rows that sum to one.
+        visible: number of visible keys, of each row or of all.
 
     >>> entropy_share(torch.tensor([0.5, 0.5, 0.0, 0.0]), 4.0).item()
     0.5
@@ -38,7 +42,7 @@ def jacobian_norm(weights: Float[Tensor, "*batch source"]) -> Float[Tensor, "*ba
 
         ‖J‖² = Σ a² - 2 Σ a³ + (Σ a²)²
 
-    √(n - 1) / n for n uniform weights, 1/2 (the most) where two keys share everything, 0 for one-hot weights.
+    √(n - 1) / n for n uniform weights, 1/2 (the maximum) for two equal weights, 0 for one-hot weights.
 
     >>> jacobian_norm(torch.tensor([0.5, 0.5, 0.0])).item()
     0.5
@@ -56,17 +60,17 @@ def query_sensitivity(
     *,
     adaptive: bool = False,
 ) -> Float[Tensor, "*batch"]:
-    """Frobenius norm of ∂a/∂q, what a move of the query does to its weights.
+    """Frobenius norm of ∂a/∂q, the derivative of a row of weights with respect to its query.
 
         ∂a/∂q = J · ∂u/∂q,   ∂u/∂q = s K                                  for a constant scale s, u = s K q
                              ∂u/∂q = s K - s³/n · x (x - x̄)ᵀ K,  x = K q  for the adaptive scale s = 1/σ(x)
 
     Args:
         q: one query for each row.
-        k: the n keys it sees.
+        k: the n visible keys.
         weights: of the row, softmax(s K q).
         factor: s of each row.
-        adaptive: whether s depends on q as the adaptive scale does.
+        adaptive: whether s is the adaptive scale, which depends on q.
     """
     s = factor[..., None, None]
     moved = s * k
@@ -79,12 +83,12 @@ def query_sensitivity(
 
 
 def mutual_information(attended: Float[Tensor, "*batch time source"]) -> Float[Tensor, "*batch"]:
-    """Bits that the query's position and the attended key's position tell about one another (Shannon 1948).
+    """Mutual information of query position and attended key position, in bits (Shannon 1948).
 
         I = 1/T Σ_i Σ_j p(j | i) log₂ (p(j | i) / p(j)),   p(j) = 1/T Σ_i p(j | i)
 
-    The query's position i is uniform over T. 0 where all positions look at the same places, log₂ T where each looks at
-    one place of its own.
+    The query position i is uniform over T. 0 if all queries have the same weights, log₂ T if each attends to one key of
+    its own.
 
     Args:
         attended: p(j | i), rows that sum to one.

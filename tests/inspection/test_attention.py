@@ -1,6 +1,8 @@
 """What heads attend to: every kind on a window worked by hand, and measures with known answers."""
 
+import json
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +13,16 @@ from vitral.inspection import (
     KINDS,
     attended_distance,
     attended_share,
-    entropy_share,
+    head_patterns,
     kind_masks,
     landmarks,
+    mean_entropy_share,
     name_of,
     overlap,
     patient_queries,
     uniform_weights,
 )
+from vitral.model import ModelConfig, Transformer
 
 TOKENIZER = CharTokenizer("\n ab")
 WINDOW = "ab\nab a"
@@ -90,7 +94,9 @@ def test_uniform_attention_has_the_share_of_visible_keys() -> None:
     share = attended_share(even, masks["first"], ALL)
     assert share is not None
     assert float(share) == pytest.approx(sum(1 / n for n in range(1, 8)) / 7)
-    assert float(entropy_share(even, CAUSAL, ALL)[0]) == pytest.approx(6 / 7)  # the first query has nothing to spread
+    assert float(mean_entropy_share(even, CAUSAL, ALL)[0]) == pytest.approx(
+        6 / 7
+    )  # the first query has nothing to spread
     assert float(attended_distance(even, ALL)[0]) == pytest.approx(sum(n / 2 for n in range(7)) / 7)
 
 
@@ -133,3 +139,65 @@ def test_a_head_is_named_after_its_largest_share_beyond_uniform() -> None:
     assert name_of({"near": 0.45, "previous": 0.11, "line": None}, uniform) == "near"
     assert name_of({"near": 0.39, "previous": 0.19}, uniform) == BROAD
     assert name_of({}, uniform) == BROAD
+
+
+def a_model(**changes: Any) -> Transformer:
+    """Two layers of two heads over seven positions."""
+    plain = {"context_length": 7, "d_model": 10, "num_heads": 2, "num_layers": 2} | changes
+    return Transformer(ModelConfig.parse(plain), TOKENIZER.vocab_size, seed=3).eval()
+
+
+def some_windows(num: int = 5) -> torch.Tensor:
+    """Windows of letters and spaces, without a line break."""
+    letters = torch.from_numpy(TOKENIZER.encode("ab "))
+    return letters[torch.randint(3, (num, 7), generator=torch.Generator().manual_seed(1))]
+
+
+def test_every_head_of_a_fresh_model_attends_nearly_uniformly() -> None:
+    data = head_patterns(a_model(), TOKENIZER, some_windows())
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert data == head_patterns(a_model(), TOKENIZER, some_windows())
+    assert [len(layer["heads"]) for layer in data["layers"]] == [2, 2]
+    assert data["uniform_distance"] == pytest.approx(3.0)  # the one query that counts is 0 to 6 positions away
+    for layer in data["layers"]:
+        assert layer["overlap"] == pytest.approx(1.0, abs=0.02)
+        for head in layer["heads"]:
+            assert list(head["share"]) == list(KINDS)
+            assert head["share"]["previous"] == pytest.approx(data["uniform"]["previous"], abs=0.02)
+            assert head["share"]["line"] is data["uniform"]["line"] is None
+            assert head["name"] == BROAD
+            assert head["entropy"] == pytest.approx(1.0, abs=0.02)
+            assert head["distance"] == pytest.approx(3.0, abs=0.1)
+
+
+def test_patterns_are_those_of_the_traced_weights() -> None:
+    model, tokens = a_model(initialisation="wide"), some_windows(1)
+    weights = model.trace(tokens)["blocks.1.attn.weights"]
+    found = head_patterns(model, TOKENIZER, tokens)["layers"][1]
+    for head in range(2):
+        row = weights[0, head, 6].double()
+        assert found["heads"][head]["share"]["previous"] == pytest.approx(float(row[5]))
+        assert found["heads"][head]["distance"] == pytest.approx(float((row * (6 - torch.arange(7))).sum()))
+        assert found["heads"][head]["entropy"] == pytest.approx(float(-(row * row.log()).sum() / math.log(7)))
+
+
+def test_attention_in_pieces_gives_the_same_numbers() -> None:
+    model = a_model(initialisation="wide")
+    whole, pieces = (head_patterns(model, TOKENIZER, some_windows(), most) for most in (10**9, 1))
+    assert near(pieces, whole)
+    assert not near(whole, head_patterns(a_model(), TOKENIZER, some_windows()))
+
+
+def near(one: Any, other: Any) -> bool:
+    """Whether two measurements are equal to rounding."""
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(near(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(near, one, other))
+    return one == pytest.approx(other, abs=1e-6) if isinstance(one, float) else one == other
+
+
+def test_one_head_has_no_overlap_and_no_attention_no_layers() -> None:
+    single = head_patterns(a_model(num_heads=1), TOKENIZER, some_windows())
+    assert [layer["overlap"] for layer in single["layers"]] == [None, None]
+    assert head_patterns(a_model(attention="none"), TOKENIZER, some_windows()) == {"uniform": {}, "layers": []}

@@ -1,0 +1,267 @@
+"""Attention patterns of heads: shares of weight on keys of named kinds, distance, entropy and overlap of heads.
+
+A share alone means little: near the beginning of a window every key has much of the weight. So each share is a mean
+over queries that see enough keys, and is compared with the share under uniform attention.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vitral.core.taps import Recorder
+from vitral.data import Tokenizer
+from vitral.inspection.ablation import MOST_BYTES, RunningMean
+from vitral.inspection.softmax import entropy_share
+from vitral.model import Transformer
+
+KINDS = {
+    "itself": "its own position",
+    "previous": "the position before",
+    "near": "two to four positions back",
+    "first": "the window's first position",
+    "same": "earlier positions with the same token",
+    "after same": "positions right after an earlier one with the same token",
+    "word": "the last beginning of a word (space or line break) before it",
+    "line": "the last line break before it",
+}
+"""Kinds of keys, each relative to a query."""
+BROAD = "broad"
+"""Name of a head without any kind on which it has much more weight than uniform attention."""
+NAMED_FROM = 0.10
+"""A head is named after a kind if its share of weight on it exceeds that of uniform attention by at least this."""
+LEAST_KEYS = 8
+"""Queries that see fewer keys do not count, since even uniform attention has much weight on every kind there."""
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Which tokens of a vocabulary begin a word or contain a line break.
+
+    Attributes:
+        word: whether the token begins with a space or a line break.
+        line: whether the token contains a line break.
+    """
+
+    word: Bool[Tensor, " vocab"]
+    line: Bool[Tensor, " vocab"]
+
+
+def landmarks(tokenizer: Tokenizer) -> Landmarks:
+    """The landmarks of a tokenizer's vocabulary, from its tokens' bytes."""
+    pieces = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
+    word = [piece[:1] in (b" ", b"\n") for piece in pieces]
+    return Landmarks(torch.tensor(word), torch.tensor([b"\n" in piece for piece in pieces]))
+
+
+def kind_masks(
+    tokens: Int[Tensor, "batch time"], marks: Landmarks, visible: Bool[Tensor, "time time"]
+) -> dict[str, Bool[Tensor, "batch time time"]]:
+    """For each kind, which visible keys are of it, relative to each query.
+
+    Args:
+        tokens: windows of ids.
+        marks: of the vocabulary.
+        visible: which key (column) each query (row) may see.
+    """
+    time = tokens.shape[1]
+    back = torch.arange(time)[:, None] - torch.arange(time)[None, :]
+    same = tokens[:, :, None] == tokens[:, None, :]
+    after_same = torch.zeros_like(same)
+    after_same[:, :, 1:] = same[:, :, :-1] & (back[:, :-1] > 0)
+    found = {
+        "itself": back == 0,
+        "previous": back == 1,
+        "near": (back >= 2) & (back <= 4),
+        "first": (torch.arange(time) == 0).expand(time, time),
+        "same": same & (back > 0),
+        "after same": after_same & (back >= 0),
+        "word": _last_before(marks.word[tokens]),
+        "line": _last_before(marks.line[tokens]),
+    }
+    return {kind: (keys & visible).expand(len(tokens), time, time) for kind, keys in found.items()}
+
+
+def _last_before(marked: Bool[Tensor, "batch time"]) -> Bool[Tensor, "batch time time"]:
+    """True at the last marked position before each query."""
+    time = marked.shape[1]
+    places = torch.where(marked, torch.arange(time), -1)
+    latest = torch.cummax(places, dim=1).values
+    before = torch.cat([torch.full_like(latest[:, :1], -1), latest[:, :-1]], dim=1)
+    return before[:, :, None] == torch.arange(time)
+
+
+def patient_queries(visible: Bool[Tensor, "time time"]) -> Bool[Tensor, " time"]:
+    """Queries that see at least `LEAST_KEYS` keys; in shorter windows those that see the most."""
+    counts = visible.sum(dim=-1)
+    return counts >= min(LEAST_KEYS, int(counts.max()))
+
+
+def uniform_weights(visible: Bool[Tensor, "time time"]) -> Float[Tensor, "1 1 time time"]:
+    """Weights of uniform attention: equal on every visible key."""
+    return (visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)).to(torch.float64)[None, None]
+
+
+def attended_share(
+    weights: Float[Tensor, "#batch heads time time"],
+    keys: Bool[Tensor, "batch time time"],
+    queries: Bool[Tensor, " time"],
+) -> Float[Tensor, " heads"] | None:
+    """Mean weight of each head on these keys, over the chosen queries that see at least one of them, in float64.
+
+    None where no query sees any.
+    """
+    has = keys.any(dim=-1) & queries
+    if not has.any():
+        return None
+    on_keys = (weights.double() * keys[:, None]).sum(dim=-1)
+    return (on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum()
+
+
+def seeing_queries(keys: Bool[Tensor, "batch time time"], queries: Bool[Tensor, " time"]) -> int:
+    """Number of chosen queries that see at least one of these keys, over which `attended_share` is the mean."""
+    return int((keys.any(dim=-1) & queries).sum())
+
+
+def attended_distance(
+    weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]
+) -> Float[Tensor, " heads"]:
+    """Mean attention distance, Σ_j w_ij |i - j| over the chosen queries, in positions (Vig & Belinkov 2019)."""
+    time = weights.shape[-1]
+    away = (torch.arange(time)[:, None] - torch.arange(time)[None, :]).abs()
+    return (weights.double() * away).sum(dim=-1)[..., queries].mean(dim=(0, 2))
+
+
+def mean_entropy_share(
+    weights: Float[Tensor, "batch heads time time"],
+    visible: Bool[Tensor, "time time"],
+    queries: Bool[Tensor, " time"],
+) -> Float[Tensor, " heads"]:
+    """Mean `entropy_share` of each head over the chosen queries, in float64; 0 for a query that sees one key."""
+    shares = entropy_share(weights.double(), visible.sum(dim=-1).clamp(min=2).double())
+    return shares[..., queries].mean(dim=(0, 2))
+
+
+def overlap(weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]) -> float | None:
+    """Similarity of the heads of a layer: mean over pairs and chosen queries of 1 - JSD(w, w') / ln 2.
+
+    JSD(p, q) = H((p + q) / 2) - (H(p) + H(q)) / 2 (Lin 1991, eq. 4.1). 1 for equal weights, 0 for weights without a
+    common key. None with fewer than two heads.
+    """
+    heads = weights.shape[1]
+    if heads < 2:
+        return None
+    chosen = weights.double()[:, :, queries]
+    entropies = torch.special.entr(chosen).sum(dim=-1)
+    total = 0.0
+    for one, other in combinations(range(heads), 2):
+        middle = torch.special.entr((chosen[:, one] + chosen[:, other]) / 2).sum(dim=-1)
+        divergence = middle - (entropies[:, one] + entropies[:, other]) / 2
+        total += float(1 - divergence.mean() / math.log(2))
+    return total / math.comb(heads, 2)
+
+
+def name_of(shares: Mapping[str, float | None], uniform: Mapping[str, float | None]) -> str:
+    """The kind with the largest excess of weight over uniform attention, or `BROAD` if that is below `NAMED_FROM`.
+
+    >>> name_of({"previous": 0.5, "first": 0.3}, {"previous": 0.1, "first": 0.1})
+    'previous'
+    """
+    beyond = {
+        kind: share - even
+        for kind, share in shares.items()
+        if share is not None and (even := uniform.get(kind)) is not None
+    }
+    most = max(beyond, key=lambda kind: beyond[kind], default=BROAD)
+    return most if beyond.get(most, 0.0) >= NAMED_FROM else BROAD
+
+
+def head_patterns(
+    model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"], most_bytes: int = MOST_BYTES
+) -> dict[str, Any]:
+    """Attention pattern of every head over some windows.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: of the model.
+        tokens: windows of ids.
+        most_bytes: about how much memory the recorded weights may take at once.
+
+    Returns:
+        `uniform`, the share of uniform attention by kind, and `uniform_distance`, its attention distance; `layers`,
+        each with the `overlap` of its heads (None for one head) and `heads`, each with `name`, `share` by kind (None
+        where no query sees such a key), `distance` in positions and `entropy` as a share of its maximum. Without
+        attention `uniform` and `layers` are empty.
+    """
+    if model.mask is None:
+        return {"uniform": {}, "layers": []}
+    time = tokens.shape[1]
+    visible = model.mask.allowed(time, time)
+    queries, even = patient_queries(visible), uniform_weights(visible)
+    shares, layers = _mean_patterns(model, landmarks(tokenizer), tokens, visible, most_bytes)
+    uniform = {kind: None if each is None else each[0] for kind, each in shares.items()}
+    found = []
+    for means in layers:
+        heads = []
+        for head, (distance, entropy) in enumerate(zip(means["distance"], means["entropy"], strict=True)):
+            own = {kind: None if each is None else each[head] for kind, each in means["share"].items()}
+            heads.append({"name": name_of(own, uniform), "share": own, "distance": distance, "entropy": entropy})
+        found.append({"overlap": means["overlap"], "heads": heads})
+    return {"uniform": uniform, "uniform_distance": float(attended_distance(even, queries)[0]), "layers": found}
+
+
+Shares = dict[str, list[float] | None]
+
+
+def _mean_patterns(
+    model: Transformer, marks: Landmarks, tokens: Tensor, visible: Tensor, most_bytes: int
+) -> tuple[Shares, list[dict[str, Any]]]:
+    """Means over the windows, a few windows at a time: shares of uniform attention, and lists over heads by layer."""
+    queries, even = patient_queries(visible), uniform_weights(visible)
+    names = [f"blocks.{layer}.attn.weights" for layer in range(model.config.num_layers)]
+    uniform: dict[str, RunningMean] = defaultdict(RunningMean)
+    layers: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in names]
+    for few in tokens.split(_windows_at_once(model, most_bytes)):
+        keys = kind_masks(few, marks, visible)
+        recorder = Recorder(names)
+        with torch.inference_mode():
+            model(few, tap=recorder)
+        for into, weights in [(uniform, even), *zip(layers, (recorder.kept[name] for name in names), strict=True)]:
+            for kind, where in keys.items():
+                share = attended_share(weights, where, queries)
+                if share is not None:
+                    into[kind].add(share, seeing_queries(where, queries))
+        for into, name in zip(layers, names, strict=True):
+            weights = recorder.kept[name]
+            into["distance"].add(attended_distance(weights, queries), len(few))
+            into["entropy"].add(mean_entropy_share(weights, visible, queries), len(few))
+            alike = overlap(weights, queries)
+            if alike is not None:
+                into["overlap"].add(torch.tensor(alike, dtype=torch.float64), len(few))
+
+    def listed(means: dict[str, RunningMean], name: str) -> Any:
+        return means[name].value.tolist() if name in means else None
+
+    found = [
+        {name: listed(means, name) for name in ("distance", "entropy", "overlap")}
+        | {"share": {kind: listed(means, kind) for kind in KINDS}}
+        for means in layers
+    ]
+    return {kind: listed(uniform, kind) for kind in KINDS}, found
+
+
+def _windows_at_once(model: Transformer, most_bytes: int) -> int:
+    """Number of windows whose recorded weights take less than about so many bytes, at least one.
+
+    Per head and pair of positions: four bytes of every layer's weights, and of one layer the traced steps and three
+    numbers in float64; besides a byte for each kind of key.
+    """
+    config = model.config
+    each = config.context_length**2 * (config.num_heads * (4 * config.num_layers + 40) + len(KINDS))
+    return max(1, most_bytes // each)

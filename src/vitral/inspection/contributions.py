@@ -1,0 +1,133 @@
+"""Ablation of any named contribution: how much the loss rises when a part of the model no longer contributes.
+
+The model itself is run; its tap replaces one or several named activations at every position, by zeros (Michel et al.
+2019, §2.2) or by their mean over all positions of the rows. Zeros also remove what the activation adds to every
+position alike; the mean keeps that and removes only what depends on the text.
+
+A contribution is replaced before it joins the stream. In a pre-norm model with residual, zeros therefore give the model
+without that part. In a post-norm model the norm after the part stays. Without residual the part's output is the whole
+stream, so zeros cut the path from the input to the output.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitral.core.names import require_known
+from vitral.core.taps import Editor, Recorder
+from vitral.inspection.ablation import RunningMean, loss_increase
+from vitral.inspection.numbers import number
+from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
+from vitral.model import Transformer
+
+WAYS = ("zero", "mean")
+"""What an ablated activation is replaced by."""
+
+
+def replace_activations(
+    names: Sequence[str], means: Mapping[str, Float[Tensor, "..."]] | None = None, heads: Sequence[int] | None = None
+) -> Editor:
+    """A tap that replaces named activations at every position.
+
+    Args:
+        names: of activations, as in `vitral.core.names`.
+        means: the value of each name, broadcast over batch and time, as `activation_means` returns it; zeros if None.
+        heads: the only heads to replace, counted from 0, where the activations are `[batch, heads, time, d_head]`;
+            everything if None.
+    """
+    edits: dict[str, Callable[[Tensor], Tensor]] = {
+        name: partial(_replaced, by=None if means is None else means[name], heads=heads) for name in names
+    }
+    return Editor(edits)
+
+
+def _replaced(value: Tensor, *, by: Tensor | None, heads: Sequence[int] | None) -> Tensor:
+    """`by`, or zeros, in the shape of `value`, in the chosen heads or everywhere."""
+    new = torch.zeros_like(value) if by is None else by.to(value).expand_as(value)
+    if heads is None:
+        return new
+    changed = value.clone()
+    changed[:, list(heads)] = new[:, list(heads)]
+    return changed
+
+
+def activation_means(
+    model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
+) -> dict[str, Float[Tensor, "..."]]:
+    """The mean of each activation over batch and time, both kept as axes of size 1, in float64 on the CPU.
+
+    `[batch, time, width]` gives `[1, 1, width]`; `[batch, heads, time, d_head]` gives `[1, heads, 1, d_head]`.
+
+    Raises:
+        UsageError: a name that no activation has.
+    """
+    require_known(list(names), model.config.num_layers)
+    means = {name: RunningMean() for name in names}
+    for rows in rows_at_once(model, inputs):
+        recorder = Recorder(names)
+        with torch.inference_mode():
+            model(inputs[rows], tap=recorder)
+        for name, seen in recorder.kept.items():
+            means[name].add(seen.cpu().double().mean(dim=(0, -2), keepdim=True), len(seen))
+    return {name: mean.value for name, mean in means.items() if mean.weight}
+
+
+def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
+    """How much the loss rises without each head, attention sublayer, feed-forward and block.
+
+    A head is its z (`attn.z`), so that the bias of W_O stays; a sublayer is everything it adds (`attn.out`, `mlp.out`);
+    a block is both of its sublayers.
+
+    Args:
+        model: in evaluation mode.
+        scored: inputs and targets; the means are over the same inputs.
+
+    Returns:
+        None where nothing can be scored. Else `loss` (nats per token), `targets` and `rows` (their numbers), and
+        `blocks`: for each block `layer`, `block`, `attention`, `feed_forward` (None where the model has none) and
+        `heads`. Each of them is {"zero": effect, "mean": effect}; an effect has `increase` in nats per token, and
+        `error`, its standard error over the rows, None unless the rows are several sampled windows.
+    """
+    if not scored.count:
+        return None
+    has_attention, has_mlp = model.config.attention != "none", model.config.feed_forward != "none"
+    layers, heads = range(model.config.num_layers), range(model.config.num_heads)
+    sublayers = ["attn.out"] * has_attention + ["mlp.out"] * has_mlp
+    replaced = [*sublayers, *["attn.z"] * has_attention]
+    means = activation_means(model, scored.inputs, [f"blocks.{layer}.{step}" for layer in layers for step in replaced])
+    before = loss_by_row(model, scored)
+
+    def without(layer: int, *steps: str, head: int | None = None) -> dict[str, Any]:
+        names = [f"blocks.{layer}.{step}" for step in steps]
+        only = None if head is None else [head]
+        taps = {"zero": replace_activations(names, heads=only), "mean": replace_activations(names, means, only)}
+        return {way: effect(before, loss_by_row(model, scored, taps[way]), sampled=scored.sampled) for way in WAYS}
+
+    blocks = [
+        {
+            "layer": layer,
+            "block": without(layer, *sublayers) if sublayers else None,
+            "attention": without(layer, "attn.out") if has_attention else None,
+            "feed_forward": without(layer, "mlp.out") if has_mlp else None,
+            "heads": [without(layer, "attn.z", head=head) for head in heads] if has_attention else [],
+        }
+        for layer in layers
+    ]
+    return {
+        "loss": number(before.mean()),
+        "targets": scored.count,
+        "rows": len(scored.inputs),
+        "blocks": blocks,
+    }
+
+
+def effect(
+    before: Float[Tensor, " batch"], after: Float[Tensor, " batch"], *, sampled: bool
+) -> dict[str, float | None]:
+    """The rise of the mean loss, and its standard error over the rows where these are several sampled windows."""
+    found = loss_increase(before, after)
+    return {"increase": number(found.mean), "error": number(found.error) if sampled and len(before) > 1 else None}

@@ -1,0 +1,125 @@
+"""Gradient of the loss at each block of a model, and the gradient norms logged in training.
+
+For a fixed batch of N positions with mean loss L, and block l = 1 … n:
+
+    stream      √N · ‖∂L/∂x_l‖    x_l: the residual stream before the block, [batch, time, d_model]
+    parameters  ‖∂L/∂θ_l‖         θ_l: all parameters of the block
+
+√N makes the first the root mean square over positions of the derivative of the summed loss with respect to one
+position's vector, so that it does not depend on the size of the batch. `scale` is the root mean square of ‖x_l‖ over
+positions: a gradient with respect to a stream ten times as wide is ten times as small, for the same effect.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.taps import Recorder
+from vitral.model import Transformer, next_token_loss
+
+
+def untrained(model: Transformer, seed: int) -> Transformer:
+    """A run's model before its first step, in evaluation mode.
+
+    Args:
+        model: after training; gives the configuration, device and precision.
+        seed: of the run.
+    """
+    return Transformer(model.config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
+
+
+def gradients_by_block(
+    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
+) -> dict[str, Any]:
+    """Gradient norms of one model on one batch; the model is left unchanged.
+
+    Args:
+        model: in evaluation mode.
+        inputs: ids, on any device.
+        targets: the ids that follow.
+
+    Returns:
+        `loss` in nats per token; `stream`, `parameters` and `scale`, a number for each block (see the module). None in
+        place of a number that is not finite.
+
+    Raises:
+        UsageError: the model has no blocks.
+    """
+    if not len(model.blocks):
+        raise UsageError("a model without blocks has no gradient at any of them")
+    inputs, targets = (ids.to(model.token_embedding.weight.device) for ids in (inputs, targets))
+    names = [f"blocks.{layer}.resid_pre" for layer in range(len(model.blocks))]
+    recorder = Recorder(names)
+    with torch.enable_grad():
+        loss = next_token_loss(model(inputs, tap=recorder), targets, model.mask)
+        streams = [recorder.kept[name] for name in names]
+        parameters = [list(block.parameters()) for block in model.blocks]
+        wanted = [*streams, *(parameter for block in parameters for parameter in block)]
+        found = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+    of_parameters = iter(found[len(streams) :])
+    positions = math.sqrt(inputs.numel())
+    return {
+        "loss": _finite(float(loss.detach())),
+        "stream": [_finite(positions * _norm([gradient])) for gradient in found[: len(streams)]],
+        "parameters": [_finite(_norm([next(of_parameters) for _ in block])) for block in parameters],
+        "scale": [_finite(_norm([stream.detach()]) / positions) for stream in streams],
+    }
+
+
+def first_over_last(state: Mapping[str, Any], kind: str) -> float | None:
+    """Gradient at the first block over that at the last; None where one of them is zero or not finite.
+
+    >>> state = {"stream": [20.0, 1.0], "scale": [0.05, 1.0]}
+    >>> first_over_last(state, "stream"), first_over_last(state, "share")
+    (20.0, 1.0)
+
+    Args:
+        state: as `gradients_by_block` returns it.
+        kind: "stream", "parameters", or "share", the gradient of the stream times its scale: the effect of a relative
+            change of the stream, which does not depend on how wide the stream is.
+    """
+    norms = state["stream" if kind == "share" else kind]
+    factors = state["scale"] if kind == "share" else [1.0] * len(norms)
+    first, last = (norms[at] and factors[at] and norms[at] * factors[at] for at in (0, -1))
+    return first / last if first and last else None
+
+
+def logged_gradient_norms(events: Sequence[Mapping[str, Any]], log_every: int) -> dict[str, Any]:
+    """Norms of the whole gradient at the logged steps of training, before clipping.
+
+    Only steps that `log_every` divides and the last step count. Further steps are logged where a run was saved or
+    resumed, so counting them would make the numbers depend on how often that was.
+
+    Args:
+        events: of a run's metrics, those of steps.
+        log_every: of the run's configuration.
+
+    Returns:
+        `mean`, `median` and `largest`, None without any finite norm, and `num`, the number of steps.
+    """
+    by_step = {int(event["step"]): float(event["gradient_norm"]) for event in events}
+    last = max(by_step, default=0)
+    norms = [norm for step, norm in by_step.items() if (step % log_every == 0 or step == last) and math.isfinite(norm)]
+    if not norms:
+        return {"mean": None, "median": None, "largest": None, "num": 0}
+    return {
+        "mean": math.fsum(norms) / len(norms),
+        "median": median(norms),
+        "largest": max(norms),
+        "num": len(norms),
+    }
+
+
+def _norm(tensors: list[Tensor]) -> float:
+    """The Euclidean norm of all numbers together, summed in float64."""
+    return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors))
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

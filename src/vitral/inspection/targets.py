@@ -1,0 +1,143 @@
+"""Targets: the inputs of a forward pass and the tokens on which its loss is measured, of a text or of windows.
+
+Legend of axes: batch = rows of tokens, time = positions, as in `vitral.core.names.AXES`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
+from vitral.core.taps import SILENT, Tap
+from vitral.data import Batches, Split, Tokenizer
+from vitral.evaluation import Masking
+from vitral.inspection.ablation import MOST_BYTES
+from vitral.model import Transformer
+
+UNSCORED = -100
+"""A target that does not count; the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
+SAMPLE_SEED = 0
+"""Seed of the windows drawn from a split: the same for every run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Rows of tokens with the targets on which a loss is measured; every row has equally many.
+
+    Attributes:
+        inputs: `[batch, time]`, ids as the model reads them.
+        targets: `[batch, time]`, the id to be predicted at each position, or `UNSCORED`.
+        sampled: whether the rows are windows drawn from a text, so that their spread gives a standard error.
+    """
+
+    inputs: Int[Tensor, "batch time"]
+    targets: Int[Tensor, "batch time"]
+    sampled: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of targets that count."""
+        return int((self.targets != UNSCORED).sum())
+
+
+def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tensor, "1 time"]:
+    """The ids of a text, on the model's device.
+
+    Raises:
+        UsageError: an empty text, one longer than the context, or a character without a token.
+    """
+    tokens = torch.from_numpy(tokenizer.encode(text))[None]
+    if not 1 <= tokens.shape[1] <= model.config.context_length:
+        limit = f"the model reads 1 to {model.config.context_length}"
+        raise UsageError(f"inspect: the text has {tokens.shape[1]} tokens; {limit}")
+    return tokens.to(model.token_embedding.weight.device)
+
+
+def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Masking | None = None) -> Scored:
+    """The targets of one text.
+
+    Of a model of next tokens: one row; the target of a position is the token after it. The last position has none, nor
+    has a position inside a prefix, which sees its next token.
+
+    Of a masked language model: one row for each position, in which that position alone is masked and is the only
+    target, each predicted from all others (pseudo-log-likelihood, Salazar et al. 2020, eq. 1).
+
+    Args:
+        model: gives the mask, and with it the first target.
+        tokens: the text.
+        masking: of a masked language model; None for a model of next tokens.
+    """
+    time = tokens.shape[1]
+    if masking is not None:
+        hidden = torch.eye(time, dtype=torch.bool, device=tokens.device)
+        rows = tokens.expand(time, time)
+        return Scored(rows.masked_fill(hidden, masking.token), rows.masked_fill(~hidden, UNSCORED))
+    following = torch.cat([tokens[:, 1:], torch.full_like(tokens[:, :1], UNSCORED)], dim=1)
+    return Scored(tokens, _after_prefix(model, following))
+
+
+def window_targets(model: Transformer, part: Split, count: int, masking: Masking | None = None) -> Scored:
+    """Windows drawn from a split, every window equally likely, the same for every run.
+
+    Args:
+        model: gives the context length and the mask.
+        part: the tokens of a split.
+        count: number of windows.
+        masking: of a masked language model, whose targets are the masked tokens of each window.
+
+    Raises:
+        UsageError: a count below 1, or a split shorter than a window.
+    """
+    if count < 1:
+        raise UsageError(f"inspect: {count} windows; at least 1 is needed")
+    batches = Batches(part, context_length=model.config.context_length, batch_size=count, seed=SAMPLE_SEED)
+    device = model.token_embedding.weight.device
+    inputs, following = (each.to(device) for each in batches.batch(0))
+    if masking is None:
+        return Scored(inputs, _after_prefix(model, following), sampled=True)
+    masked, hidden = masking.hide(inputs, numpy_stream(SAMPLE_SEED, "blanks", "inspection"))
+    return Scored(masked, inputs.masked_fill(~hidden, UNSCORED), sampled=True)
+
+
+def _after_prefix(model: Transformer, targets: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:
+    """The targets without those that the mask shows to their position, unless it shows all."""
+    first = (0 if model.mask is None else model.mask.first_target()) or 0
+    kept = targets.clone()
+    kept[:, :first] = UNSCORED
+    return kept
+
+
+def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, " batch"]:
+    """Mean cross-entropy of each row's targets in nats per token, in float64 on the CPU; NaN for a row without any."""
+    each = []
+    for rows in rows_at_once(model, scored.inputs):
+        with torch.inference_mode():
+            logits = model(scored.inputs[rows], tap=tap)
+        targets = scored.targets[rows]
+        losses = functional.cross_entropy(
+            logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1),
+            targets.flatten(),
+            reduction="none",
+            ignore_index=UNSCORED,
+        )
+        per_row = losses.cpu().double().view(targets.shape).sum(dim=1)
+        each.append(per_row / (targets != UNSCORED).sum(dim=1).cpu())
+    return torch.cat(each)
+
+
+def rows_at_once(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:
+    """Slices of the rows, each small enough that a pass over it takes less than about `MOST_BYTES`.
+
+    Counted per position: logits, their logarithms and float copies (three vocabularies), sixteen widths, and the
+    weights of every head and layer with four copies of one layer's.
+    """
+    time, config = inputs.shape[1], model.config
+    weights = 0 if model.mask is None else config.num_heads * time * (config.num_layers + 4)
+    each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + weights)
+    count = max(1, MOST_BYTES // each)
+    return (slice(begin, begin + count) for begin in range(0, len(inputs), count))

@@ -1,0 +1,108 @@
+"""One text seen from inside a model: attention maps, kinds of heads, ablations, logit lens, residual norms."""
+
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.data import Split, Tokenizer
+from vitral.evaluation import Masking
+from vitral.inspection.contributions import ablations
+from vitral.inspection.lens import logit_lens, residual_norms
+from vitral.inspection.maps import attention_maps, head_kinds
+from vitral.inspection.targets import text_targets, text_tokens, window_targets
+from vitral.model import Transformer
+
+SCHEMA = 1
+"""Version of what `inspect_text` returns; `docs/inspect.md` documents it."""
+
+
+def inspect_text(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    part: Split | None = None,
+    windows: int | None = None,
+    top: int = 5,
+    masking: Masking | None = None,
+) -> dict[str, Any]:
+    """Everything `vitral inspect` shows, as plain data ready for JSON: finite numbers, None where there is none.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: the model's.
+        text: what it reads.
+        part: the split to draw windows from; goes with `windows`.
+        windows: measure ablations and kinds of heads on so many windows of `part` instead of the text.
+        top: how many tokens the lens lists at each position.
+        masking: of a masked language model.
+
+    Returns:
+        `schema`, `text`, `objective`, `model` (what it is made of), `tokens`, `measured_on`, `attention`, `kinds`,
+        `ablation`, `lens`, `norms` and `notes`; see `docs/inspect.md`.
+
+    Raises:
+        UsageError: an empty text, one longer than the context, a character without a token, fewer than one window, or
+            windows without a split.
+    """
+    if (windows is None) != (part is None):
+        raise UsageError("inspect: windows and the split to draw them from go together")
+    if top < 1:
+        raise UsageError(f"inspect: top {top}; at least 1 token is needed")
+    tokens = text_tokens(model, tokenizer, text)
+    drawn = window_targets(model, part, windows, masking) if part is not None and windows is not None else None
+    scored = drawn or text_targets(model, tokens, masking)
+    read = tokens if drawn is None else drawn.inputs
+    config = model.config
+    return {
+        "schema": SCHEMA,
+        "text": text,
+        "objective": "next-token" if masking is None else "masked",
+        "model": {
+            "layers": config.num_layers,
+            "heads": 0 if config.attention == "none" else config.num_heads,
+            "kv_heads": 0 if config.attention == "none" else config.kv_heads,
+            "feed_forward": config.feed_forward,
+            "norm": config.norm,
+            "residual": config.residual,
+            "positions": config.positions,
+            "mask": None if config.attention == "none" else config.attention.mask.model_dump(),
+        },
+        "tokens": [{"id": token, "label": tokenizer.label(token)} for token in tokens[0].tolist()],
+        "measured_on": {"what": "text" if drawn is None else "windows", "rows": len(read), "length": read.shape[1]},
+        "attention": attention_maps(model, tokenizer, text),
+        "kinds": head_kinds(model, tokenizer, read),
+        "ablation": ablations(model, scored),
+        "lens": logit_lens(model, tokenizer, text, top=top, masking=masking),
+        "norms": residual_norms(model, tokenizer, text),
+        "notes": notes(model, masking, has_targets=scored.count > 0),
+    }
+
+
+def notes(model: Transformer, masking: Masking | None, *, has_targets: bool) -> list[str]:
+    """What the numbers of this model and text do not say, one sentence or two for each."""
+    config, mask = model.config, model.mask
+    found = []
+    if masking is not None:
+        found.append(
+            "Masked language model: no next token is predicted. For loss and lens each position is masked in turn, and "
+            "its target is the token of the text there. Attention maps and norms are of the text with nothing masked."
+        )
+    elif mask is not None and mask.first_target() is None:
+        found.append("Every position sees its next token: loss, rank and ablation measure copying, not prediction.")
+    elif mask is not None and mask.first_target():
+        found.append(f"The first {mask.first_target()} positions, inside the prefix, see their next token: not scored.")
+    if not has_targets:
+        found.append("The text has no token to predict: no loss and no ablation. Give a longer text, or windows.")
+    if config.norm == "post":
+        found.append(
+            "Post-norm: each sublayer ends with its own norm and there is no final norm, so the lens applies the head "
+            "alone, the norms of the stream follow from the norm's gain, and an ablated sublayer keeps its norm."
+        )
+    if not config.residual:
+        found.append(
+            "No residual: each sublayer's output replaces the stream. The lens reads vectors that later blocks "
+            "transform, and ablation by zeros cuts the path from the input to the output."
+        )
+    if config.attention == "none":
+        found.append("No attention: no maps and no heads; each position predicts from its own token.")
+    return found

@@ -1,0 +1,66 @@
+"""The probe `attention-sinks`: weight on the first position by layer and head, and the loss without it."""
+
+from vitral.figures.grid import MOST_COLUMNS, MOST_ROWS, value_grid
+from vitral.figures.sections import Details, Heading, Paragraph, Section
+from vitral.inspection import attention_sinks, window_targets
+from vitral.studies import probe
+from vitral.studies.claims import Plain, Quantity, at, to_fixed
+from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, every, mean_of
+from vitral.studies.results import StudyResult
+
+WINDOWS = {"quick": 32, "standard": 64, "full": 256}
+"""Test windows, the same for every arm and seed."""
+HEADS = ("layers", "*", "heads", "*")
+WEIGHT = Quantity("weight on the first position", mean_of(*HEADS, "weight"))
+MOST = Quantity("of the head with most", lambda run: max(every(run, *HEADS, "weight"), default=None))
+UNIFORM = Quantity("uniform attention", at("uniform"))
+ONE = Quantity(
+    "loss increase if one head may not attend to it", mean_of(*HEADS, "without", "increase"), "nats per token"
+)
+LAYER = Quantity("if no head of a layer may", mean_of("layers", "*", "without", "increase"), "nats per token")
+ALL = Quantity("loss increase if no head may attend to it", at("without", "increase"), "nats per token")
+
+
+def measure(trained: Trained) -> Plain:
+    """Weight on the first position of every head, and the loss increase when it may not be attended to."""
+    probe.require_causal_lm(trained)
+    model = trained.run.model
+    return attention_sinks(model, window_targets(model, trained.dataset.splits["test"], WINDOWS[trained.budget]))
+
+
+def view(result: StudyResult, arms: Arms) -> View:
+    """Weight and loss by arm and by layer, a map of the heads of the first arm, and every arm against the base."""
+    arms = [arm for arm in arms if arm.values(WEIGHT)]
+    if not arms:
+        return View()
+    how = (
+        "Mean weight of a head on the first position of its window, over queries that see several keys. The loss "
+        "increase is that of the trained model when the first position is hidden from a head, from a layer or from all "
+        "heads, wherever a query sees another key."
+    )
+    sections: list[Section | Plot] = [Heading("Attention sinks"), Paragraph(how), *_map(arms)]
+    sections.append(probe.mean_table("Means over heads and seeds.", arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL))
+    sections += probe.interval_plot("sink-weights", "Weight on the first position", arms, WEIGHT, "Mean over heads.")
+    layers = probe.mean_table("Means over heads and seeds.", probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
+    sections.append(Details("Layer by layer", (layers,)))
+    zero = [to_fixed(arm.title, 0.0, "no change", ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
+    return View(tuple(sections), (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
+
+
+def _map(arms: Arms) -> tuple[Plot, ...]:
+    """Every head of the first arm's first seed, unless there are too many to read."""
+    weights = [every(layer, "heads", "*", "weight") for layer in arms[0].first["layers"]]
+    if len(weights) > MOST_ROWS or len(weights[0]) > MOST_COLUMNS:
+        return ()
+    rows, columns = (
+        [f"{word} {index}" for index in range(n)] for word, n in (("block", len(weights)), ("head", len(weights[0])))
+    )
+    title = f"{arms[0].title}, seed {next(iter(arms[0].runs))}"
+    figure = value_grid(weights, rows, columns, "weight", title=title)
+    caption = (
+        f"Weight on the first position by block and head; uniform attention: {UNIFORM.show(arms[0].mean(UNIFORM))}."
+    )
+    return (Plot(figure, "sink-map", caption, f"{title}: largest weight {max(map(max, weights)):.2f}."),)
+
+
+ATTENTION_SINKS = RunProbe("attention-sinks", measure, view, {"quick": 2, "standard": 5, "full": 20})

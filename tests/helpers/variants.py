@@ -1,0 +1,50 @@
+"""A small model of every kind, with a tokenizer and a text for it."""
+
+from typing import Any
+
+import torch
+
+from vitral.data import CharTokenizer
+from vitral.model import ModelConfig, Transformer
+
+TOKENIZER = CharTokenizer("\n abcdefgh")
+TEXT = "abc\nha b"
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "post": {"norm": "post"},
+    "no norm": {"norm": "none", "residual": True},
+    "no residual": {"residual": False},
+    "post without residual": {"norm": "post", "residual": False},
+    "rmsnorm": {"norm_type": "rmsnorm", "bias": False},
+    "no attention": {"attention": "none"},
+    "no feed-forward": {"feed_forward": "none"},
+    "neither": {"attention": "none", "feed_forward": "none"},
+    "one layer": {"num_layers": 1},
+    "no layer": {"num_layers": 0},
+    "tied": {"tie_head": True},
+    "grouped": {"d_model": 12, "num_heads": 6, "num_kv_heads": 2},
+    "multi-query": {"num_kv_heads": 1},
+    "swiglu": {"feed_forward": "swiglu"},
+    "bidirectional": {"attention": {"mask": "bidirectional"}},
+    "window": {"attention": {"mask": {"name": "window", "size": 3}}},
+    "prefix": {"attention": {"mask": {"name": "prefix", "length": 3}}},
+    "long prefix": {"attention": {"mask": {"name": "prefix", "length": 11}}},
+    "adaptive": {"attention": {"scale": "adaptive"}},
+    "rotary": {"d_model": 12, "positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "no positions": {"positions": "none"},
+    "dropout": {"dropout": 0.5},
+}
+BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d_ff": 7}
+
+
+def made(variant: str, seed: int = 3) -> Transformer:
+    """A model of a variant whose parameters are all large and distinct."""
+    model = Transformer(ModelConfig.parse(BASE | VARIANTS[variant]), TOKENIZER.vocab_size, seed=seed).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model

@@ -1,0 +1,121 @@
+"""Saturation of attention: statistics of a model against a plain computation of them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.core.streams import torch_stream
+from vitral.core.taps import Editor
+from vitral.inspection import attention_saturation, independent_variance, uniform_mutual_information
+from vitral.model import ModelConfig, Transformer, next_token_loss
+
+MODEL = {"context_length": 7, "d_model": 12, "num_layers": 2, "num_heads": 3, "positions": "alibi"}
+
+
+def tokens(num: int, vocab: int) -> torch.Tensor:
+    return torch.randint(vocab, (num, 8), generator=torch_stream(3, "tokens"))
+
+
+@pytest.mark.parametrize("scale", ["none", "learned-per-head", "adaptive"])
+def test_numbers_are_those_of_a_plain_computation(scale: str) -> None:
+    config = ModelConfig.parse(MODEL | {"attention": {"scale": scale}})
+    model = Transformer(config, 13, seed=3).double()
+    ids = tokens(5, 13)
+    inputs, targets = ids[:, :-1], ids[:, 1:]
+    found = attention_saturation(model, inputs, targets)
+    traced = model.trace(inputs)
+    lower = torch.ones(7, 7, dtype=torch.bool).tril()
+    for layer, numbers in enumerate(found["layers"]):
+        raw, weights = (traced[f"blocks.{layer}.attn.{step}"] for step in ("scores", "weights"))
+        for head in range(3):
+            pairs = raw[:, head, lower].numpy()
+            assert numbers["score_variance"][head] == pytest.approx(np.var(pairs))
+            rows = [weights[w, head, i, : i + 1].numpy() for w in range(5) for i in range(1, 7)]
+            share = np.mean([-(row * np.log(row)).sum() / math.log(len(row)) for row in rows])
+            assert numbers["entropy_share"][head] == pytest.approx(share)
+            norms = [np.linalg.norm(np.diag(row) - np.outer(row, row)) for row in rows]
+            assert numbers["jacobian"][head] == pytest.approx(np.mean(norms))
+    with torch.no_grad():
+        loss = next_token_loss(model(inputs), targets, model.mask).item()
+    assert found["loss"] == pytest.approx(loss)
+    if scale == "adaptive":
+        spread = [variance for numbers in found["layers"] for variance in numbers["row_variance"]]
+        assert spread == pytest.approx([1] * 6)
+    assert [len(numbers["factors"]) for numbers in found["layers"]] == [3 * (scale == "learned-per-head")] * 2
+
+
+def test_query_gradient_is_that_of_a_nudge() -> None:
+    config = ModelConfig.parse(MODEL | {"num_layers": 1, "num_heads": 1, "d_model": 3, "initialisation": "pytorch"})
+    model = Transformer(config, 13, seed=3).double()
+    ids = tokens(1, 13)
+    inputs, targets = ids[:, :-1], ids[:, 1:]
+    found = attention_saturation(model, inputs, targets)["layers"][0]["query_gradient"][0]
+    assert found == pytest.approx(nudged(model, inputs, targets), rel=1e-5)
+
+
+def nudged(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> float:
+    """Mean over positions of the norm of (L(q + e) - L(q - e)) / 2e, L summed over targets."""
+
+    class Traced(Editor):
+        def wants_any(self, names: object) -> bool:
+            return True
+
+    def loss(position: int, component: int, by: float) -> float:
+        def nudge(q: torch.Tensor) -> torch.Tensor:
+            q = q.clone()
+            q[0, 0, position, component] += by
+            return q
+
+        tap = Traced({"blocks.0.attn.q": nudge})
+        with torch.no_grad():
+            return next_token_loss(model(inputs, tap=tap), targets, model.mask).item() * targets.numel()
+
+    e = 1e-5
+    slopes = [[(loss(p, c, e) - loss(p, c, -e)) / (2 * e) for c in range(3)] for p in range(inputs.shape[1])]
+    return float(np.mean(np.linalg.norm(slopes, axis=1)))
+
+
+def test_batches_change_nothing() -> None:
+    config = ModelConfig.parse(MODEL | {"num_kv_heads": 1})
+    model = Transformer(config, 13, seed=3).double()
+    ids = tokens(5, 13)
+    whole = attention_saturation(model, ids[:, :-1], ids[:, 1:])
+    pieces = attention_saturation(model, ids[:, :-1], ids[:, 1:], batch_numbers=2 * 3 * 49)
+    assert pieces["loss"] == pytest.approx(whole["loss"])
+    for one, other in zip(pieces["layers"], whole["layers"], strict=True):
+        assert {name: pytest.approx(values) for name, values in one.items()} == other
+
+
+def test_no_gradient_is_left_in_the_model() -> None:
+    model = Transformer(ModelConfig.parse(MODEL), 13, seed=3)
+    ids = tokens(2, 13)
+    attention_saturation(model, ids[:, :-1], ids[:, 1:])
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    model = Transformer(ModelConfig.parse(MODEL | {"attention": "none"}), 13)
+    ids = tokens(2, 13)
+    with pytest.raises(UsageError, match="no position attends"):
+        attention_saturation(model, ids[:, :-1], ids[:, 1:])
+
+
+def test_a_model_without_blocks_is_refused() -> None:
+    model = Transformer(ModelConfig.parse(MODEL | {"num_layers": 0}), 13)
+    ids = tokens(2, 13)
+    with pytest.raises(UsageError, match="without blocks"):
+        attention_saturation(model, ids[:, :-1], ids[:, 1:])
+
+
+def test_the_variance_of_independent_scores_by_hand() -> None:
+    """Of two layers and three heads: 4 · mean(1 · 2, 3 · 1, 1 · 1)."""
+    layers = [{"query_square": [1.0, 3.0], "key_square": [2.0, 1.0]}, {"query_square": [1.0], "key_square": [1.0]}]
+    assert independent_variance({"layers": layers}, 4) == 8.0
+
+
+def test_uniform_attention_over_two_positions_by_hand() -> None:
+    """Rows (1, 0) and (1/2, 1/2): p(j) is 3/4 and 1/4, with 0.8113 bits, less the mean entropy 1/2 of the rows."""
+    assert uniform_mutual_information(2) == pytest.approx(0.31128, abs=1e-5)

@@ -1,0 +1,150 @@
+"""Everything of one text: plain data that is the trace's, for every kind of model."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from variants import TEXT, TOKENIZER, VARIANTS, made
+
+from vitral.core.errors import UsageError
+from vitral.data import Split
+from vitral.evaluation import Masking
+from vitral.inspection import (
+    BROAD,
+    KINDS,
+    ablations,
+    attended_share,
+    attention_maps,
+    head_kinds,
+    inspect_text,
+    kind_masks,
+    landmarks,
+    name_of,
+    patient_queries,
+    stream_points,
+    text_targets,
+    text_tokens,
+    uniform_weights,
+    window_targets,
+)
+
+PART = Split(
+    np.random.default_rng(5).integers(1, 11, size=211).astype(np.uint16), np.array([[0, 97], [97, 211]], dtype=np.int64)
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_maps_are_the_weights_of_the_trace(variant: str) -> None:
+    model = made(variant)
+    maps = attention_maps(model, TOKENIZER, TEXT)
+    if model.config.attention == "none":
+        assert maps == []
+        return
+    assert [layer["layer"] for layer in maps] == list(range(model.config.num_layers))
+    seen = model.trace(text_tokens(model, TOKENIZER, TEXT))
+    for layer, found in enumerate(maps):
+        weights = torch.tensor(found["heads"])
+        torch.testing.assert_close(weights, seen[f"blocks.{layer}.attn.weights"][0], rtol=0, atol=1e-6)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(model.config.num_heads, 8), rtol=0, atol=1e-5)
+        allowed = model.config.attention.mask.allowed(8, 8)
+        assert not weights[:, ~allowed].any()
+
+
+@pytest.mark.parametrize("variant", ["pre", "window", "bidirectional", "multi-query", "no layer", "no attention"])
+def test_kinds_are_those_of_the_patterns(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made(variant)
+    rows = window_targets(model, PART, 5).inputs
+    found = head_kinds(model, TOKENIZER, rows)
+    if model.mask is None:
+        assert found == {"uniform": {}, "layers": []}
+        return
+    visible = model.mask.allowed(13, 13)
+    queries, keys = patient_queries(visible), kind_masks(rows, landmarks(TOKENIZER), visible)
+    seen = model.trace(rows)
+    assert list(found["uniform"]) == list(KINDS)
+    for kind, where in keys.items():
+        even = attended_share(uniform_weights(visible), where, queries)
+        assert found["uniform"][kind] == (None if even is None else pytest.approx(float(even[0]), rel=1e-5))
+        for layer, heads in enumerate(found["layers"]):
+            share = attended_share(seen[f"blocks.{layer}.attn.weights"], where, queries)
+            expected = [None] * len(heads) if share is None else share.tolist()
+            assert [head["share"][kind] for head in heads] == [
+                None if each is None else pytest.approx(each, rel=1e-5) for each in expected
+            ]
+    assert len(found["layers"]) == model.config.num_layers
+    for heads in found["layers"]:
+        for head in heads:
+            assert head["kind"] == name_of(head["share"], found["uniform"])
+    monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
+    assert head_kinds(model, TOKENIZER, rows) == _close_to(found)
+
+
+def _close_to(plain):
+    """The same plain data, numbers approximately."""
+    if isinstance(plain, dict):
+        return {key: _close_to(each) for key, each in plain.items()}
+    if isinstance(plain, list):
+        return [_close_to(each) for each in plain]
+    return pytest.approx(plain, rel=1e-4) if isinstance(plain, float) else plain
+
+
+def test_a_head_with_equal_weights_is_broad() -> None:
+    model = made("pre")
+    with torch.no_grad():
+        model.get_parameter("blocks.0.attn.in_proj.weight")[:30] = 0  # queries and keys are then biases alone
+        model.get_parameter("blocks.0.attn.in_proj.bias")[:30] = 0
+    found = head_kinds(model, TOKENIZER, window_targets(model, PART, 5).inputs)
+    assert {head["kind"] for head in found["layers"][0]} == {BROAD}
+    for head in found["layers"][0]:
+        assert head["share"] == _close_to(found["uniform"])
+        assert head["entropy"] == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("text", [TEXT, "a", "abcdefgh\nabcd"], ids=["text", "one token", "whole context"])
+def test_every_variant_is_inspected_into_finite_json(variant: str, text: str) -> None:
+    model = made(variant)
+    found = inspect_text(model, TOKENIZER, text)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert [token["id"] for token in found["tokens"]] == TOKENIZER.encode(text).tolist()
+    assert found["ablation"] == ablations(model, text_targets(model, text_tokens(model, TOKENIZER, text)))
+    if len(text) == 1:
+        assert found["ablation"] is None
+        assert all(point["loss"] is None for point in found["lens"]["points"])
+        assert any("no token to predict" in note for note in found["notes"])
+    assert [point["point"] for point in found["lens"]["points"]] == stream_points(model.config)
+    assert found["measured_on"] == {"what": "text", "rows": 1, "length": len(text)}
+
+
+@pytest.mark.parametrize("masking", [None, Masking(0.15, 0)], ids=["next token", "masked"])
+def test_windows_measure_heads_and_ablations_on_the_split(masking: Masking | None) -> None:
+    model = made("pre" if masking is None else "bidirectional")
+    found = inspect_text(model, TOKENIZER, "a", part=PART, windows=7, masking=masking)
+    drawn = window_targets(model, PART, 7, masking)
+    assert found["ablation"] == ablations(model, drawn)
+    assert found["ablation"]["blocks"][0]["block"]["zero"]["error"] > 0
+    assert found["kinds"] == head_kinds(model, TOKENIZER, drawn.inputs)
+    assert found["measured_on"] == {"what": "windows", "rows": 7, "length": 13}
+    assert found["objective"] == ("next-token" if masking is None else "masked")
+    assert json.dumps(found, allow_nan=False)
+
+
+def test_a_model_that_diverged_has_no_numbers() -> None:
+    model = made("pre")
+    with torch.no_grad():
+        model.get_parameter("blocks.1.mlp.up.weight").fill_(torch.nan)
+    found = inspect_text(model, TOKENIZER, TEXT)
+    assert json.dumps(found, allow_nan=False)
+    assert found["lens"]["points"][-1]["loss"] is None
+    assert found["lens"]["points"][0]["loss"] > 0
+    assert found["ablation"]["blocks"][0]["block"]["zero"]["increase"] is None
+
+
+def test_wishes_that_cannot_be_are_refused() -> None:
+    model = made("pre")
+    refused: list[dict[str, Any]] = [{"windows": 3}, {"part": PART}, {"part": PART, "windows": 0}, {"top": 0}]
+    for wishes in refused:
+        with pytest.raises(UsageError, match="inspect: "):
+            inspect_text(model, TOKENIZER, TEXT, **wishes)

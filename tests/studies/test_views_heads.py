@@ -1,0 +1,175 @@
+"""The probe `head-patterns`: what is measured of a run, and the numbers and judgements that its view makes of them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import prepare
+from vitral.figures.sections import Table
+from vitral.inspection import BROAD, KINDS
+from vitral.model import ModelConfig, Transformer
+from vitral.runs import LoadedRun, RunFolder
+from vitral.studies import study_named
+from vitral.studies.claims import Claim, judge
+from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probes.head_patterns import HEAD_PATTERNS
+from vitral.training import RunConfig
+
+SEEDS = (1, 2, 3)
+
+
+def trained(tiny: RunConfig, **changes: Any) -> Trained:
+    """A fresh model in place of a trained one: measuring does not ask whether it learned anything."""
+    dataset = prepare(tiny.corpus)
+    config = ModelConfig.parse(tiny.model.plain() | {"context_length": 24, "num_layers": 2} | changes)
+    model = Transformer(config, dataset.tokenizer.vocab_size, seed=3).eval()
+    plain = {"training": {"objective": "next-token", "allow_leak": False}}
+    run = LoadedRun(RunFolder(Path("no-folder-is-read")), model, dataset.tokenizer, plain, 0)
+    return Trained("base", 1, run, dataset, "quick")
+
+
+def a_run(names: list[str], each: float, together: float, overlap: float | None) -> dict[str, Any]:
+    """One layer of heads with these names, each with the same loss increase."""
+    worth = {"zero": {"increase": each, "error": 0.0}, "mean": {"increase": each / 2, "error": 0.0}}
+    heads = [
+        {"name": name, "share": dict.fromkeys(KINDS, 0.1), "distance": 2.0, "entropy": 0.5, **worth} for name in names
+    ]
+    whole = {way: {"increase": together, "error": 0.0} for way in ("zero", "mean")}
+    layer = {"overlap": overlap, "heads": heads, "all": whole}
+    return {"loss": 2.0, "uniform": dict.fromkeys(KINDS, 0.05), "uniform_distance": 9.0, "layers": [layer]}
+
+
+def viewed(measured: Mapping[str, Mapping[int, Any]]) -> View:
+    """The view of made-up arms, the first of them the base."""
+    arms = [
+        ArmMeasures(name, f"the arm {name}", {"model": {"num_heads": len(runs[1]["layers"][0]["heads"])}}, runs)
+        for name, runs in measured.items()
+    ]
+    result = SimpleNamespace(arms=[SimpleNamespace(arm=SimpleNamespace(name=next(iter(measured))))])
+    return HEAD_PATTERNS.view(result, arms)  # type: ignore[arg-type]
+
+
+def two_arms(names: list[str], *, few: float, many: float, together: float, seeds: tuple[int, ...] = SEEDS) -> View:
+    """An arm with one head beside one with these."""
+    return viewed(
+        {
+            "many": {seed: a_run(names, many + seed / 1000, together, 0.5 + seed / 100) for seed in seeds},
+            "one": {seed: a_run(["previous"], few - seed / 1000, few, None) for seed in seeds},
+        }
+    )
+
+
+def claims(view: View) -> dict[str, Claim]:
+    """By the first words of the quantity."""
+    return {claim.comparison.quantity.name: claim for claim in judge(view.comparisons)}
+
+
+def tables(view: View) -> dict[str, dict[str, dict[str, str]]]:
+    """By first words of the caption and by arm, the cells by column."""
+    return {
+        section.caption.split()[0]: {row[0]: dict(zip(section.columns, row, strict=True)) for row in section.rows}
+        for section in view.sections
+        if isinstance(section, Table)
+    }
+
+
+WITHOUT_HEAD, WITHOUT_LAYER = "loss increase without one head (zeros)", "loss increase without a layer's heads"
+
+
+def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConfig) -> None:
+    run = trained(tiny)
+    data = HEAD_PATTERNS.measure(run)
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert data == HEAD_PATTERNS.measure(run)
+    assert [len(layer["heads"]) for layer in data["layers"]] == [2, 2]
+    head = data["layers"][0]["heads"][0]
+    assert list(head) == ["name", "share", "distance", "entropy", "zero", "mean"]
+    assert head["name"] == BROAD
+    assert list(data["layers"][0]["all"]) == ["zero", "mean"]
+    assert viewed({"base": {1: data}}).sections
+
+
+def test_without_attention_there_is_nothing_to_show(tiny: RunConfig) -> None:
+    data = HEAD_PATTERNS.measure(trained(tiny, attention="none"))
+    assert data["layers"] == []
+    arm = ArmMeasures("base", "the base", {"model": {"num_heads": 2}}, {1: data})
+    assert HEAD_PATTERNS.view(SimpleNamespace(arms=[]), [arm]) == View()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("training", [{"objective": {"name": "masked"}, "allow_leak": False}, {"allow_leak": True}])
+def test_runs_that_do_not_predict_the_next_token_are_refused(training: Any, tiny: RunConfig) -> None:
+    run = trained(tiny)
+    with pytest.raises(UsageError, match="next token"):
+        HEAD_PATTERNS.measure(replace(run, run=replace(run.run, config={"training": training})))
+
+
+def test_claims_about_heads_follow_the_numbers() -> None:
+    view = two_arms(["previous", "line"], few=0.4, many=0.1, together=0.5)
+    found = claims(view)
+    assert found[WITHOUT_HEAD].verdict == "lower"
+    assert found[WITHOUT_HEAD].difference == pytest.approx(0.102 - 0.398)
+    assert found[WITHOUT_LAYER].verdict == "higher"
+    assert found[WITHOUT_LAYER].difference == pytest.approx(0.5 - 0.204)
+    assert [(check.value, check.shown) for check in view.checks] == [(2, True)]
+    other = two_arms(["previous", BROAD], few=0.1, many=0.4, together=0.5)
+    assert claims(other)[WITHOUT_HEAD].verdict == "higher"
+    assert claims(other)[WITHOUT_LAYER].verdict == "lower"
+    assert [(check.value, check.shown) for check in other.checks] == [(1, False)]
+
+
+def test_tables_contain_every_number() -> None:
+    found = tables(two_arms(["previous", BROAD], few=0.4, many=0.1, together=0.5))
+    heads, attention, worth = (found[key]["the arm many"] for key in ("Heads", "Attention", "Ablation,"))
+    assert (heads["different kinds"], heads["previous"], heads["near"], heads[BROAD]) == ("1.0", "1.0", "0.0", "1.0")
+    assert list(attention.values())[1:] == ["2.0", "9.0", "0.50", "0.520"]
+    assert list(worth.values())[1:] == ["0.102", "0.051", "0.102", "0.204", "0.500"]
+    assert list(found["Ablation,"]) == ["the arm one", "the arm many"]
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_few_seeds_give_no_verdict(seeds: tuple[int, ...]) -> None:
+    view = two_arms(["near", "line"], few=0.1, many=0.4, together=0.5, seeds=seeds)
+    assert [claim.shown for claim in judge(view.comparisons)] == [None, None]
+
+
+def test_comparisons_of_heads_are_one_family() -> None:
+    """A difference whose p value is 0.035 alone is not shown beside another comparison."""
+    spread = {1: 0.1, 2: 0.2, 3: 0.15}
+    many = {seed: a_run(["near"] * 2, 0.1 + by, 2 * (0.1 + by) + (seed - 2) / 9, 0.5) for seed, by in spread.items()}
+    one = {seed: a_run(["near"], 0.1, 0.1, None) for seed in spread}
+    view = viewed({"many": many, "one": one})
+    found = claims(view)[WITHOUT_HEAD]
+    alone = judge([found.comparison])[0]
+    assert alone.p is not None
+    assert found.p == pytest.approx(2 * alone.p)
+    assert (alone.shown, found.shown) == (True, False)
+
+
+def test_the_map_shows_every_head_and_as_many_as_can_be_read() -> None:
+    plots = {
+        plot.name: plot
+        for plot in two_arms(["near", BROAD], few=0.1, many=0.4, together=0.5).sections
+        if isinstance(plot, Plot)
+    }
+    assert list(plots) == ["heads-attend-to", "heads-overlap", "heads-knock-out"]
+    run = a_run(["near"] * 24, 0.1, 2.4, 0.5)
+    run["layers"] = run["layers"] * 4
+    plot = next(section for section in viewed({"base": {1: run}}).sections if isinstance(section, Plot))
+    assert "first 48 of 96" in plot.caption
+
+
+def test_the_study_of_heads_keeps_the_width_and_takes_fewer_arms_when_quick() -> None:
+    study = study_named("heads")
+
+    def heads(budget: Any) -> set[int]:
+        return {arm.changes.get("model", {}).get("num_heads", 4) for arm in study.at(budget).arms}
+
+    assert heads("quick") == {1, 4, 16}
+    assert heads("standard") == heads("full") == {1, 2, 4, 8, 16}
+    assert all(set(arm.changes.get("model", {})) <= {"num_heads"} for arm in study.arms)

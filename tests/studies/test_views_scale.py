@@ -1,0 +1,279 @@
+"""The probes `saturation` and `score-statistics`: what is measured, and the numbers and judgements of their views."""
+
+import json
+import math
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import Dataset, prepare
+from vitral.figures.sections import Details, Table
+from vitral.inspection import attention_saturation, head_costs, score_statistics, scored_windows
+from vitral.model import ModelConfig, Transformer
+from vitral.runs import load_run
+from vitral.studies import study_named
+from vitral.studies.claims import Claim, Note, judge
+from vitral.studies.design import resolve
+from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probes.saturation import SATURATION, WINDOWS
+from vitral.studies.probes.scores import SCORE_STATISTICS, SIZES
+from vitral.training import RunConfig
+from vitral.training.train import train
+
+SCALE = study_named("scale")
+Plain = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def dataset(tiny: RunConfig) -> Dataset:
+    return prepare(tiny.corpus)
+
+
+@pytest.fixture(scope="module")
+def measured(
+    tiny: RunConfig, dataset: Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[int, Plain]]:
+    """Two arms, really trained for a moment from one seed and measured."""
+    found: dict[str, dict[int, Plain]] = {}
+    for scale in ("sqrt", "learned-per-head"):
+        plain = tiny.plain()
+        plain["model"]["attention"] = {"scale": scale}
+        folder = train(RunConfig.parse(plain | {"seed": 5}), tmp_path_factory.mktemp("runs") / scale, dataset=dataset)
+        run = Trained(scale, 5, load_run(folder.path, "last"), dataset, "quick")
+        found[scale] = {5: json.loads(json.dumps(SATURATION.measure(run), allow_nan=False))}
+    return found
+
+
+def test_fresh_is_the_model_before_its_first_step(
+    measured: Mapping[str, Mapping[int, Plain]], tiny: RunConfig, dataset: Dataset
+) -> None:
+    model = Transformer(tiny.model, dataset.tokenizer.vocab_size, seed=5).eval()
+    pairs = scored_windows(dataset.splits["test"], 11, WINDOWS["quick"])
+    assert measured["sqrt"][5]["fresh"] == attention_saturation(model, *pairs)
+    assert measured["sqrt"][5]["trained"]["loss"] < measured["sqrt"][5]["fresh"]["loss"]
+
+
+def test_learned_scales_begin_at_one(measured: Mapping[str, Mapping[int, Plain]]) -> None:
+    one = measured["learned-per-head"][5]
+    assert one["fresh"]["layers"][0]["factors"] == pytest.approx([1, 1])
+    assert one["trained"]["layers"][0]["factors"] != pytest.approx([1, 1])
+    assert one["gradient_norms"]["num"] == 6
+
+
+@pytest.mark.parametrize("training", [{"allow_leak": True}, {"objective": "masked"}])
+def test_a_run_that_does_not_predict_the_next_token_is_refused(training: Plain) -> None:
+    config = {"training": {"allow_leak": False} | training}
+    run = Trained("other", 5, SimpleNamespace(config=config), None, "quick")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="other is not trained to predict the next token"):
+        SATURATION.measure(run)
+
+
+def multiplied(run: Plain, by: Mapping[str, float]) -> Plain:
+    """A run's measures with quantities of the trained state multiplied."""
+    copy = json.loads(json.dumps(run))
+    for layer in copy["trained"]["layers"]:
+        for name, factor in by.items():
+            layer[name] = [value * factor for value in layer[name]]
+    return copy
+
+
+@pytest.fixture
+def by_run(measured: Mapping[str, Mapping[int, Plain]]) -> dict[str, dict[int, Plain]]:
+    """Three seeds of five arms with two layers; without a scale entropy is a third less, give or take."""
+    one = json.loads(json.dumps(measured["learned-per-head"][5]))
+    for state in ("fresh", "trained"):
+        one[state]["layers"] = one[state]["layers"][:1] * 2
+    bare: Plain = json.loads(json.dumps(one))
+    for state in ("fresh", "trained"):
+        for layer in bare[state]["layers"]:
+            layer["factors"] = []
+    less = {seed: 1 + seed / 1000 for seed in (1, 2, 3)}
+    found: dict[str, dict[int, Plain]] = {
+        "sqrt": {seed: multiplied(bare, {"entropy_share": less[seed]}) for seed in less},
+        "none": {seed: multiplied(bare, {"entropy_share": 0.66 + seed / 500}) for seed in less},
+        "learned-per-head": {
+            seed: multiplied(one, {"entropy_share": 1 + (seed - 2) / 100, "factors": 1.2 + seed / 1000})
+            for seed in less
+        },
+        "d64": dict.fromkeys(less, bare),
+        "d64-none": {1: multiplied(bare, {"entropy_share": 1.2})},
+    }
+    return found
+
+
+def viewed(by_run: Mapping[str, Mapping[int, Plain]]) -> View:
+    """The view of these arms of the study `scale`."""
+    chosen = [arm for arm in SCALE.arms if arm.name in by_run]
+    base = RunConfig.parse({"model": {"context_length": 11, "d_model": 128, "num_heads": 4}})
+    arms = [
+        ArmMeasures(one.arm.name, one.arm.title, one.config.plain(), by_run[one.arm.name])
+        for one in resolve(SCALE.model_copy(update={"arms": tuple(chosen)}), base, 31)
+    ]
+    for arm in arms:
+        for run in arm.runs.values():
+            run["d_head"] = arm.config["model"]["d_model"] // arm.config["model"]["num_heads"]
+    return SATURATION.view(None, arms)  # type: ignore[arg-type]
+
+
+def claims(view: View, quantity: str) -> dict[str, Claim]:
+    """By arm, where a seed has both."""
+    found = [claim for claim in judge(view.comparisons) if claim.comparison.quantity.name == quantity]
+    return {f"{one.comparison.subject} against {one.comparison.against}": one for one in found}
+
+
+def test_arms_are_compared_with_the_same_model_under_the_usual_scale(by_run: dict[str, dict[int, Plain]]) -> None:
+    found = claims(viewed(by_run), "entropy share")
+    assert {name: claim.verdict for name, claim in found.items()} == {
+        "no scale against 1/√d_k": "lower",
+        "learned, one a head against 1/√d_k": "undecided",
+        "no scale, d_k 64 against 1/√d_k, d_k 64": "undecided",
+    }
+    assert [claim.shown for claim in found.values()] == [True, False, None]
+
+
+def test_learned_scales_are_compared_with_one_from_enough_seeds(by_run: dict[str, dict[int, Plain]]) -> None:
+    name = "learned scale in units of 1/√d_k"
+    (ended,) = claims(viewed(by_run), name).values()
+    assert ended.verdict == "higher"
+    two = by_run | {"learned-per-head": {seed: by_run["learned-per-head"][seed] for seed in (1, 2)}}
+    (few,) = claims(viewed(two), name).values()
+    assert few.shown is None
+    assert ended.family > 1
+
+
+def with_share(run: Plain, share: float, spread: float = 0.001) -> dict[int, Plain]:
+    """Three seeds of the run with this share of saturated rows."""
+    runs = {seed: json.loads(json.dumps(run)) for seed in (1, 2, 3)}
+    for seed, one in runs.items():
+        for layer in one["trained"]["layers"]:
+            layer["saturated"] = [share + seed * spread * share] * 2
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("least", "largest", "spread", "verdict"),
+    [(0.1, 0.3, 0.001, "higher"), (0.3, 0.1, 0.001, "lower"), (0.1, 0.101, 4.0, "undecided")],
+)
+def test_saturation_without_a_scale_is_compared_over_d_k(
+    by_run: dict[str, dict[int, Plain]], least: float, largest: float, spread: float, verdict: str
+) -> None:
+    one = by_run["none"][1]
+    arms = by_run | {"none": with_share(one, least, spread), "d64-none": with_share(one, largest, spread)}
+    view = viewed(arms)
+    assert claims(view, "saturated")["no scale, d_k 64 against no scale"].verdict == verdict
+    single = {name: runs for name, runs in arms.items() if not name.startswith("d64")}
+    assert "no scale, d_k 64 against no scale" not in claims(viewed(single), "saturated")
+
+
+def test_the_variance_of_fresh_scores_is_checked_against_d_k(by_run: dict[str, dict[int, Plain]]) -> None:
+    (small,) = viewed(by_run).checks
+    assert (small.low, small.high, small.shown) == (16, 64, False)
+    for run in by_run["sqrt"].values():
+        for layer in run["fresh"]["layers"]:
+            layer["score_variance"] = [33.0, 35.0]
+    (near,) = viewed(by_run).checks
+    assert (near.value, near.shown) == (34.0, True)
+
+
+def test_figures_and_tables(by_run: dict[str, dict[int, Plain]]) -> None:
+    sections = viewed(by_run).sections
+    assert [section.name for section in sections if isinstance(section, Plot)] == [
+        "trained-entropy",
+        "gradient-norms",
+        "learned-scales",
+    ]
+    fresh, trained, norms, scales = (section for section in sections if isinstance(section, Table))
+    assert [len(table.rows) for table in (fresh, trained, norms)] == [5, 5, 5]
+    assert [row[:2] for row in fresh.rows] == [
+        ("1/√d_k", "32"),
+        ("no scale", "32"),
+        ("learned, one a head", "32"),
+        ("1/√d_k, d_k 64", "64"),
+        ("no scale, d_k 64", "64"),
+    ]
+    assert len(scales.rows) == 2 * 3
+    (details,) = (section for section in sections if isinstance(section, Details))
+    assert [len(table.rows) for table in details.sections if isinstance(table, Table)] == [10, 10]
+
+
+# ---------------------------------------------------------------- score-statistics
+
+
+@pytest.fixture(scope="module")
+def few() -> Plain:
+    """The direct measurement with few pairs and rows, at all four widths."""
+    base = ModelConfig.parse({"context_length": 7, "d_model": 64, "num_heads": 4, "num_kv_heads": 2})
+    found = score_statistics(30_000, 150, 1) | {"costs": head_costs(base, 31)}
+    return json.loads(json.dumps(found, allow_nan=False))
+
+
+def scores_view(measured: Plain) -> View:
+    return SCORE_STATISTICS.view(None, measured)  # type: ignore[arg-type]
+
+
+def test_every_budget_draws_enough_pairs_for_two_per_cent() -> None:
+    least = min(pairs for pairs, _ in SIZES.values())
+    assert least >= 100_000
+    assert 5 * math.sqrt((2 + 6 / 16) / least) < 0.02
+
+
+def test_checks_of_scores_follow_the_numbers(few: Plain) -> None:
+    view = scores_view(few)
+    assert [one.shown for one in (*view.checks, *view.notes)] == [True] * 6
+    other = json.loads(json.dumps(few))
+    other["scales"]["linear"]["variance"][2] = 1.03 / 256
+    other["scales"]["none"]["saturated"] = [0.2] * 4
+    other["scales"]["sqrt"]["sensitivity_median"][-1] *= 1e-6
+    changed = scores_view(other)
+    assert [check.shown for check in changed.checks] == [True, True, False, False, True]
+    assert changed.checks[2].value == pytest.approx(1.03)
+    assert [note.shown for note in changed.notes] == [False]
+
+
+def test_a_share_that_never_changes_does_not_rise(few: Plain) -> None:
+    other = json.loads(json.dumps(few))
+    other["scales"]["none"] |= {"saturated": [0.0] * 4, "saturated_error": [0.0] * 4}
+    assert [check.shown for check in scores_view(other).checks][3:] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("sqrt", "error", "shown"),
+    [(2.0, 0.001, True), (16.0, 0.001, False), (4.0, 0.1, None), (4.0, 0.01, True), (5.5, 0.1, None)],
+)
+def test_the_usual_scale_changes_least_only_where_it_is_distinguishable(
+    few: Plain, sqrt: float, error: float, shown: bool | None
+) -> None:
+    other = json.loads(json.dumps(few))
+    for scale, ratio in (("none", 1e6), ("sqrt", sqrt), ("linear", 5.0)):
+        other["scales"][scale] |= {
+            "sensitivity_median": [1.0, 1.0, 1.0, ratio],
+            "sensitivity_median_error": [0.0, 0.0, 0.0, ratio * error],
+        }
+    (note,) = scores_view(other).notes
+    assert isinstance(note, Note)
+    assert note.shown is shown
+
+
+def test_every_scale_and_width_has_a_row_and_every_size_of_model(few: Plain) -> None:
+    statistics, costs = (section for section in scores_view(few).sections if isinstance(section, Table))
+    assert len(statistics.rows) == 16
+    assert all(row[2] == "\N{EN DASH}" for row in statistics.rows if row[0] == "adaptive")
+    assert [row[:4] for row in costs.rows][:2] == [("heads", "16", "4", "64"), ("heads", "64", "1", "64")]
+    plots = [section.name for section in scores_view(few).sections if isinstance(section, Plot)]
+    assert plots == ["score-variance", "score-sensitivity"]
+
+
+def test_every_arm_of_every_budget_is_a_model() -> None:
+    base = RunConfig.parse({"model": {"context_length": 64, "d_model": 128, "num_heads": 4}})
+    counts = {}
+    for budget in ("quick", "standard", "full"):
+        arms = resolve(SCALE.at(budget), base, 109)
+        counts[budget] = len(arms) * len(SCALE.at(budget).seeds)
+    widths = {one.arm.name: one.config.model.d_head for one in arms}
+    assert {widths[name] for name in ("d16", "d64", "d256", "d1024")} == {16, 64, 256, 1024}
+    assert counts["quick"] <= 15
+    same = {one.arm.name: one.num_parameters for one in arms}
+    assert len({same[name] for name in ("sqrt", "d16", "d64")}) == 1

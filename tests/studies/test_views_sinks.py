@@ -1,0 +1,70 @@
+"""The probe `attention-sinks`: what is measured of a run, and the numbers and judgements of its view."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vitral.data import prepare
+from vitral.figures.sections import Details, Table
+from vitral.model import ModelConfig, Transformer
+from vitral.runs import LoadedRun, RunFolder
+from vitral.studies import study_named
+from vitral.studies.claims import judge
+from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probes.attention_sinks import ATTENTION_SINKS
+from vitral.training import RunConfig
+
+
+def a_run(weights: list[list[float]], rise: float) -> dict[str, Any]:
+    """A run with these weights by layer and head, whose loss rises by so much without the first position."""
+    without = {"increase": rise, "error": 0.0}
+    layers = [{"heads": [{"weight": each, "without": without} for each in row], "without": without} for row in weights]
+    return {"uniform": 0.1, "loss": 2.0, "layers": layers, "without": without}
+
+
+def viewed(**arms: dict[int, dict[str, Any]]) -> View:
+    return ATTENTION_SINKS.view(None, [ArmMeasures(name, name, {}, runs) for name, runs in arms.items()])  # type: ignore[arg-type]
+
+
+def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
+    dataset = prepare(tiny.corpus)
+    model = Transformer(ModelConfig.parse(tiny.model.plain() | {"num_layers": 2}), dataset.tokenizer.vocab_size).eval()
+    plain = {"training": {"objective": "next-token", "allow_leak": False}}
+    run = LoadedRun(RunFolder(Path("no-folder-is-read")), model, dataset.tokenizer, plain, 0)
+    found = ATTENTION_SINKS.measure(Trained("base", 1, run, dataset, "quick"))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
+    assert viewed(base={1: found}).sections
+
+
+def test_claims_and_tables_follow_the_numbers() -> None:
+    base = {seed: a_run([[0.2, 0.6], [0.3, 0.5]], 0.1 + seed / 1000) for seed in (1, 2, 3)}
+    other = {seed: a_run([[0.1, 0.1 + seed / 100]], 0.0) for seed in (1, 2, 3)}
+    view = viewed(base=base, other=other)
+    table = next(section for section in view.sections if isinstance(section, Table))
+    assert table.rows[0] == ("base", "0.400", "0.600", "0.100", "0.102", "0.102", "0.102")
+    (details,) = (section for section in view.sections if isinstance(section, Details))
+    assert [row[0] for table in details.sections if isinstance(table, Table) for row in table.rows] == [
+        "base, layer 0",
+        "base, layer 1",
+        "other, layer 0",
+    ]
+    assert [claim.verdict for claim in judge(view.comparisons)] == [
+        "undecided",  # 0.4 against 0.1 in every seed: no spread
+        "undecided",
+        "higher",
+        "undecided",
+        "lower",
+    ]
+    assert [plot.name for plot in view.sections if isinstance(plot, Plot)] == ["sink-map", "sink-weights"]
+
+
+def test_arms_without_attention_are_left_out() -> None:
+    nothing = {1: {"uniform": None, "loss": 2.0, "layers": [], "without": None}}
+    assert viewed(none=nothing) == View()
+
+
+def test_the_study_measures_sinks_at_every_budget() -> None:
+    study = study_named("attention-sinks")
+    assert study.probes == ("attention-sinks",)
+    assert len(study.at("quick").arms) < len(study.at("full").arms)
