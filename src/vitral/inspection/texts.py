@@ -27,7 +27,7 @@ from jaxtyping import Float, Int, UInt64
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Dataset, Split, Tokenizer
-from vitral.data.store import thinned
+from vitral.data.batches import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
 from vitral.evaluation import WittenBell, longest_copy, training_text
 from vitral.model import Transformer

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import UsageError
-from vitral.data.store import thinned
+from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Section, Table
