@@ -60,9 +60,10 @@ def test_agrees_with_scipy_at_bonferronis_level(num: int, family: int) -> None:
     families = [comparison(generator.normal(0.1, 0.3, size=num).tolist()) for _ in range(family)]
     for claim in judge(families):
         reference = stats.ttest_1samp(claim.comparison.differences, 0.0)
+        pvalue = float(reference.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
         ends = reference.confidence_interval(1 - LEVEL / family)
         assert claim.family == family
-        assert claim.p == pytest.approx(min(1.0, family * float(reference.pvalue))  # pyright: ignore[reportAttributeAccessIssue], rel=1e-6, abs=1e-12)
+        assert claim.p == pytest.approx(min(1.0, family * pvalue), rel=1e-6, abs=1e-12)
         assert claim.low == pytest.approx(ends.low, rel=1e-6, abs=1e-9)
         assert claim.high == pytest.approx(ends.high, rel=1e-6, abs=1e-9)
 
