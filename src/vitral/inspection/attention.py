@@ -228,17 +228,17 @@ def _mean_patterns(
     uniform: dict[str, RunningMean] = defaultdict(RunningMean)
     layers: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in names]
     for few in tokens.split(_windows_at_once(model, most_bytes)):
-        keys = kind_masks(few, marks, visible)
+        keys = kind_masks(few.cpu(), marks, visible)
         recorder = Recorder(names)
         with torch.inference_mode():
             model(few, tap=recorder)
-        for into, weights in [(uniform, even), *zip(layers, (recorder.kept[name] for name in names), strict=True)]:
+        seen = [recorder.kept[name].cpu() for name in names]
+        for into, weights in [(uniform, even), *zip(layers, seen, strict=True)]:
             for kind, where in keys.items():
                 share = attended_share(weights, where, queries)
                 if share is not None:
                     into[kind].add(share, seeing_queries(where, queries))
-        for into, name in zip(layers, names, strict=True):
-            weights = recorder.kept[name]
+        for into, weights in zip(layers, seen, strict=True):
             into["distance"].add(attended_distance(weights, queries), len(few))
             into["entropy"].add(mean_entropy_share(weights, visible, queries), len(few))
             alike = overlap(weights, queries)

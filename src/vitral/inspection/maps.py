@@ -3,28 +3,16 @@
 Legend of axes: batch = rows of tokens, heads, time = queries, source = keys.
 """
 
-from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from vitral.data import Tokenizer
-from vitral.inspection.ablation import RunningMean
-from vitral.inspection.attention import (
-    KINDS,
-    attended_distance,
-    attended_share,
-    kind_masks,
-    landmarks,
-    mean_entropy_share,
-    name_of,
-    patient_queries,
-    seeing_queries,
-    uniform_weights,
-)
+from vitral.inspection.attention import head_patterns
 from vitral.inspection.numbers import number, numbers
-from vitral.inspection.targets import rows_at_once, text_tokens
+from vitral.inspection.targets import text_tokens
 from vitral.model import Transformer
 
 
@@ -66,41 +54,15 @@ def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "ba
         `KINDS`, or "broad"), `share` (by kind), `distance` (mean positions between query and key) and `entropy` (as a
         share of the largest possible).
     """
-    mask, time = model.mask, tokens.shape[1]
-    if mask is None:
-        return {"uniform": {}, "layers": []}
-    visible = mask.allowed(time, time)
-    uniform: dict[str, RunningMean] = defaultdict(RunningMean)
-    layers: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in weight_names(model)]
-    marks = landmarks(tokenizer)
-    for rows in rows_at_once(model, tokens):
-        keys = kind_masks(tokens[rows].cpu(), marks, visible)
-        seen = model.trace(tokens[rows], weight_names(model)) if layers else {}
-        _add(uniform, uniform_weights(visible), keys, visible)
-        for means, name in zip(layers, weight_names(model), strict=True):
-            _add(means, seen[name].cpu().double(), keys, visible)
-    even = {kind: number(uniform[kind].value[0]) if kind in uniform else None for kind in KINDS}
-    heads = range(model.config.num_heads)
-    return {"uniform": even, "layers": [[_head(means, head, even) for head in heads] for means in layers]}
+    found = head_patterns(model, tokenizer, tokens)
+    layers = [[_head(head) for head in layer["heads"]] for layer in found["layers"]]
+    return {"uniform": _rounded(found["uniform"]), "layers": layers}
 
 
-def _add(
-    means: dict[str, RunningMean],
-    weights: Tensor,
-    keys: dict[str, Bool[Tensor, "batch time time"]],
-    visible: Bool[Tensor, "time time"],
-) -> None:
-    """Take in the shares, distance and entropy of some rows' weights."""
-    queries = patient_queries(visible)
-    for kind, where in keys.items():
-        share = attended_share(weights, where, queries)
-        if share is not None:
-            means[kind].add(share, seeing_queries(where, queries))
-    means["distance"].add(attended_distance(weights, queries), len(weights))
-    means["entropy"].add(mean_entropy_share(weights, visible, queries), len(weights))
+def _head(pattern: Mapping[str, Any]) -> dict[str, Any]:
+    distance, entropy = number(pattern["distance"]), number(pattern["entropy"])
+    return {"kind": pattern["name"], "share": _rounded(pattern["share"]), "distance": distance, "entropy": entropy}
 
 
-def _head(means: dict[str, RunningMean], head: int, uniform: dict[str, float | None]) -> dict[str, Any]:
-    share = {kind: number(means[kind].value[head]) if kind in means else None for kind in KINDS}
-    distance, entropy = (number(means[name].value[head]) for name in ("distance", "entropy"))
-    return {"kind": name_of(share, uniform), "share": share, "distance": distance, "entropy": entropy}
+def _rounded(shares: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {kind: None if share is None else number(share) for kind, share in shares.items()}

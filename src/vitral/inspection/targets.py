@@ -14,15 +14,16 @@ from torch.nn import functional
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
-from vitral.data import Batches, Split, Tokenizer
+from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.ablation import MOST_BYTES
+from vitral.inspection.windows import scored_windows
 from vitral.model import Transformer
 
 UNSCORED = -100
 """A target that does not count; the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
 SAMPLE_SEED = 0
-"""Seed of the windows drawn from a split: the same for every run."""
+"""Seed of the masked positions of a masked language model's windows: the same for every run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class Scored:
     Attributes:
         inputs: `[batch, time]`, ids as the model reads them.
         targets: `[batch, time]`, the id to be predicted at each position, or `UNSCORED`.
-        sampled: whether the rows are windows drawn from a text, so that their spread gives a standard error.
+        sampled: whether the rows are a sample of a split's windows, so that their spread gives a standard error.
     """
 
     inputs: Int[Tensor, "batch time"]
@@ -82,12 +83,12 @@ def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Mas
 
 
 def window_targets(model: Transformer, part: Split, count: int, masking: Masking | None = None) -> Scored:
-    """Windows drawn from a split, every window equally likely, the same for every run.
+    """Windows of a split with their targets, evenly spread over it, the same for every run.
 
     Args:
         model: gives the context length and the mask.
         part: the tokens of a split.
-        count: number of windows.
+        count: number of windows; fewer where the split has fewer.
         masking: of a masked language model, whose targets are the masked tokens of each window.
 
     Raises:
@@ -95,9 +96,8 @@ def window_targets(model: Transformer, part: Split, count: int, masking: Masking
     """
     if count < 1:
         raise UsageError(f"inspect: {count} windows; at least 1 is needed")
-    batches = Batches(part, context_length=model.config.context_length, batch_size=count, seed=SAMPLE_SEED)
     device = model.token_embedding.weight.device
-    inputs, following = (each.to(device) for each in batches.batch(0))
+    inputs, following = (each.to(device) for each in scored_windows(part, model.config.context_length, count))
     if masking is None:
         return Scored(inputs, _after_prefix(model, following), sampled=True)
     masked, hidden = masking.hide(inputs, numpy_stream(SAMPLE_SEED, "blanks", "inspection"))
