@@ -49,8 +49,8 @@ def study(
     with live_reporter() as report:
         done = plan.run(callback=report)
     say("verdict:")
-    for finding in done.claims:
-        say(f"  {finding.text}")
+    for claim in done.claims:
+        say(f"  {claim.text}")
     say(f"report: {done.html}")
 
 
