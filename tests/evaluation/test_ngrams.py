@@ -130,13 +130,13 @@ LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.3
 @pytest.mark.parametrize(
     ("loss", "where"),
     [
-        (4.6, "above the unigram baseline"),
-        (math.inf, "above the unigram baseline"),
-        (3.2, "between the unigram and bigram baselines"),
-        (1.7, "between the trigram and 4-gram baselines"),
-        (1.595, "between the trigram and 4-gram baselines"),
-        (1.4, "between the 5-gram and 6-gram baselines"),
-        (1.3, "below the 6-gram baseline"),
+        (4.6, "above the unigram line"),
+        (math.inf, "above the unigram line"),
+        (3.2, "between the unigram and the bigram"),
+        (1.7, "between the trigram and the 4-gram"),
+        (1.595, "between the trigram and the 4-gram"),
+        (1.4, "between the 5-gram and the 6-gram"),
+        (1.3, "below the 6-gram line"),
     ],
 )
 def test_where_a_loss_stands(loss: float, where: str) -> None:
@@ -145,9 +145,9 @@ def test_where_a_loss_stands(loss: float, where: str) -> None:
 
 def test_where_a_loss_stands_when_longer_is_worse() -> None:
     lines = NgramBaselines({1: 3.0, 2: 2.0, 3: 2.2}, 1.0)
-    assert standing(2.1, lines) == "between the trigram and bigram baselines"
-    assert standing(2.5, lines) == "between the unigram and trigram baselines"
-    assert standing(1.9, lines) == "below the bigram baseline"
+    assert standing(2.1, lines) == "between the trigram and the bigram"
+    assert standing(2.5, lines) == "between the unigram and the trigram"
+    assert standing(1.9, lines) == "below the bigram line"
 
 
 def test_a_loss_that_is_no_number_stands_nowhere() -> None:

@@ -112,7 +112,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: 
     if len(ids) > context_length and not crop:
         raise UsageError(
             f"prompt: {len(ids)} tokens, but the model sees {context_length} at once; "
-            f"shorten it, or crop it to its last {context_length} tokens (crop=True, or --crop)"
+            f"shorten it, or crop it to its last {context_length} (crop)"
         )
     return ids[-context_length:]
 

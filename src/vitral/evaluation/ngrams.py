@@ -165,12 +165,12 @@ def baseline_name(order: int) -> str:
 
 
 def standing(loss: float, lines: NgramBaselines) -> str:
-    """A loss compared with the baselines, as a phrase that follows "the loss is …".
+    """Where a loss stands among the lines, to follow "the loss is …".
 
-    Baselines are ordered by their loss, since on a small text a longer n-gram can do worse than a shorter one.
+    Lines are taken by height, since on a small text a longer n-gram can do worse than a shorter one.
 
     >>> standing(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
-    'between the bigram and trigram baselines'
+    'between the bigram and the trigram'
 
     Raises:
         UsageError: a loss that is not a number.
@@ -181,10 +181,10 @@ def standing(loss: float, lines: NgramBaselines) -> str:
     above = [order for order in by_height if lines.orders[order] > loss]
     below = [order for order in by_height if lines.orders[order] <= loss]
     if not above:
-        return f"above the {baseline_name(below[0])} baseline"
+        return f"above the {baseline_name(below[0])} line"
     if not below:
-        return f"below the {baseline_name(above[-1])} baseline"
-    return f"between the {baseline_name(above[-1])} and {baseline_name(below[0])} baselines"
+        return f"below the {baseline_name(above[-1])} line"
+    return f"between the {baseline_name(above[-1])} and the {baseline_name(below[0])}"
 
 
 @dataclass(frozen=True)
