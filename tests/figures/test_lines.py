@@ -49,7 +49,7 @@ def test_a_label_stands_at_its_height_on_a_logarithmic_axis() -> None:
 @pytest.mark.parametrize(
     ("lines", "y", "complaint"),
     [
-        ([Line("a", [1], [None])], Y, "no line has a point"),
+        ([Line("a", [1], [None])], Y, "no line has a finite value"),
         ([Line("a", [1, 2], [1.0, -1.0])], Axis("v", log=True), "'a': a logarithmic axis"),
     ],
 )
@@ -65,7 +65,9 @@ def test_no_more_lines_than_looks_that_can_be_told_apart() -> None:
     with pytest.raises(UsageError, match="9 lines cannot be told apart, at most 8 can"):
         line_plot([*lines, Line("one more", [1], [2.0])], X, Y)
     assert left_out([line.label for line in lines]) == ""
-    assert left_out([*(line.label for line in lines), "one more"]) == " Drawn are the first 8; left out: one more."
+    assert (
+        left_out([*(line.label for line in lines), "one more"]) == " Only the first 8 are drawn; not drawn: one more."
+    )
 
 
 def test_lengths_must_agree() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.figures.curves import Curve, loss_curves
 from vitral.figures.html import inline_svg, page
+from vitral.figures.lines import Line, loss_plot
 from vitral.figures.markdown import escape, fence, markdown
 from vitral.figures.sections import (
     Callout,
@@ -31,7 +31,7 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 def svg() -> str:
     """A small real figure."""
-    return svg_bytes(loss_curves([Curve("a < b & c", [1, 2], [2.0, 1.0])])).decode()
+    return svg_bytes(loss_plot([Line("a < b & c", [1, 2], [2.0, 1.0])])).decode()
 
 
 def every_kind(text: str) -> list[Section]:
@@ -200,5 +200,5 @@ def test_table_cells_cannot_break_the_table() -> None:
 def test_ragged_tables_and_odd_headings_are_refused() -> None:
     with pytest.raises(UsageError, match="2 cells in a row of 1"):
         Table("c", ("a",), (("x", "y"),))
-    with pytest.raises(UsageError, match="level 2, 3 or 4"):
+    with pytest.raises(UsageError, match="2, 3 or 4"):
         Heading("h", 1)

@@ -169,7 +169,7 @@ def test_a_study_in_small(tmp_path: Path) -> None:
     assert report.claims
     assert "run" in seen
     again = vitral.study("no-attention", "demo", seeds=[1, 2], out=tmp_path / "study", model=MODEL, training=TRAINING)
-    assert [finding.text for finding in again.claims] == [finding.text for finding in report.claims]
+    assert [claim.text for claim in again.claims] == [claim.text for claim in report.claims]
 
 
 def test_a_plan_is_written_as_the_command_that_gives_it() -> None:

@@ -67,8 +67,8 @@ class TrainingState:
             else ""
         )
         return (
-            f"{which}{start['parameters']:,} parameters · {start['vocab_size']} tokens · "
-            f"{start['tokens']['train']:,} to train on · {start['device']}, {start['dtype']}"
+            f"{which}{start['parameters']:,} parameters · vocabulary of {start['vocab_size']:,} · "
+            f"{start['tokens']['train']:,} training tokens · {start['device']}, {start['dtype']}"
         )
 
     def progress(self) -> str:
@@ -79,7 +79,7 @@ class TrainingState:
         parts = [
             f"step {done:,}/{total:,}",
             f"loss {self.step['loss']:.3f}",
-            f"rate {self.step['learning_rate']:.2e}",
+            f"learning rate {self.step['learning_rate']:.2e}",
             f"{self.step['tokens_per_second']:,.0f} tokens/s",
             f"{self._left(done, total)} left",
         ]

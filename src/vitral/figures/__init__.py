@@ -1,5 +1,5 @@
-"""Plots and the HTML shell, from plain data only: nothing here knows a model, a run or a study.
+"""Plots and pages from plain data only, without knowledge of models, runs or studies.
 
-`style` holds the one look and writes files; `curves`, `intervals`, `bars` and `maps` draw; `sections` are the pieces a
-page is made of, which `html.page` and `markdown.markdown` turn into the same report twice.
+`lines`, `intervals`, `bars`, `grid` and `maps` draw in the one style of `style`, which writes the files. `sections` are
+the pieces of a report; `html.page` and `markdown.markdown` write them. `text` formats numbers and hidden characters.
 """

@@ -1,4 +1,4 @@
-"""Counts of an alphabet: how often each character occurs, on a logarithmic scale, the most frequent first."""
+"""Character counts of an alphabet on a logarithmic scale, the most frequent first."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ BAR_INCHES, LABEL_INCHES = 1.25, 0.45
 
 @styled
 def alphabet_bars(counts: Sequence[tuple[str, int]], *, title: str = "", rare: int = 0) -> Figure:
-    """Draw a bar for each character, 36 to a row and at most four rows; what is left out is counted in a note.
+    """Draw a bar for each character, 36 to a row and at most four rows; a note counts the characters not drawn.
 
     Args:
         counts: (label, occurrences) pairs in any order; labels printable, as `Tokenizer.label` gives them.
@@ -29,7 +29,7 @@ def alphabet_bars(counts: Sequence[tuple[str, int]], *, title: str = "", rare: i
         UsageError: there is no character, or a count is below one.
     """
     if not counts or min(count for _, count in counts) < 1:
-        raise UsageError("an alphabet needs characters that occur at least once")
+        raise UsageError("an alphabet needs at least one character, each with a count of at least 1")
     ordered = sorted(counts, key=lambda pair: (-pair[1], pair[0]))
     shown = ordered[: PER_ROW * MOST_ROWS]
     rows = [shown[begin : begin + PER_ROW] for begin in range(0, len(shown), PER_ROW)]
@@ -57,7 +57,6 @@ def alphabet_bars(counts: Sequence[tuple[str, int]], *, title: str = "", rare: i
 
 
 def _label_size(row: Sequence[tuple[str, int]]) -> float:
-    """Smaller type where a label is longer than a character, so that neighbours stay apart."""
     longest = max(len(drawable(label)) for label, _ in row)
     return FONT_SIZE if longest <= 2 else max(5.0, FONT_SIZE * 2.6 / longest)
 

@@ -1,4 +1,4 @@
-"""A grid of numbers: rows and columns with names, shaded cells with the number written in, one colour bar."""
+"""A grid of numbers: named rows and columns, shaded cells with the number in them, one colour bar."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,21 +35,21 @@ def value_grid(
     """Draw a grid whose shading goes from 0 to the largest value, rounded up to a tenth.
 
     Args:
-        values: a row for each of `rows`, zero or more; None is left blank.
+        values: a row for each of `rows`, not negative; None for an empty cell.
         rows: names at the left.
         columns: names below.
-        unit: what the numbers are, beside the colour bar.
-        apart: rows before which a line is drawn.
+        unit: label of the colour bar.
+        apart: rows above which a line is drawn.
         title: above everything; empty for none.
 
     Raises:
-        UsageError: no cell, more than can be read, a negative number, or names that do not fit the values.
+        UsageError: no cell, too many to read, a negative number, or names that do not match the values.
     """
     shape = {len(row) for row in values}
     if len(values) != len(rows) or shape != {len(columns)} or not columns:
-        raise UsageError(f"a grid of {len(rows)} by {len(columns)} names does not go with the values given")
+        raise UsageError(f"a grid of {len(rows)} by {len(columns)} names does not match the values")
     if len(rows) > MOST_ROWS or len(columns) > MOST_COLUMNS:
-        raise UsageError(f"a grid of {len(rows)} by {len(columns)} cells cannot be read")
+        raise UsageError(f"a grid of {len(rows)} by {len(columns)} cells is too large to read")
     numbers = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
     shown = np.ma.masked_invalid(numbers)
     if (shown < 0).any():

@@ -1,6 +1,7 @@
 """One self-contained HTML file from sections: no network, readable in light, in dark and on paper.
 
-Where cells can be chosen a small script comes with the page, and nothing else may run; without it the page still reads.
+A page whose cells can be chosen contains one small script; the content security policy forbids any other. The page is
+readable without it.
 """
 
 import base64
@@ -49,7 +50,7 @@ def page(
         lead: a sentence or two below the title.
         footer: a line at the end, for example what made the page.
         language: BCP 47 code of the text, for screen readers and hyphenation.
-        contents: what the table of contents is called, in that language.
+        contents: heading of the table of contents, in that language.
     """
     anchors: list[Anchor] = []
     render = _renderer(anchors)
@@ -61,17 +62,17 @@ def page(
     return shell.render(**words, body=body, entries=entries, script=script)
 
 
-class Script(NamedTuple):
-    """A page's script, and the hash by which alone the page lets it run."""
+class PageScript(NamedTuple):
+    """The script of a page, and its hash for the content security policy."""
 
     source: Markup
     hash: str
 
 
-def _script() -> Script:
+def _script() -> PageScript:
     source = (resources.files("vitral.figures") / "templates" / "cells.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    return Script(Markup(source), f"sha256-{digest}")
+    return PageScript(Markup(source), f"sha256-{digest}")
 
 
 def _has_cells(sections: Sequence[Section]) -> bool:
@@ -82,7 +83,7 @@ def _has_cells(sections: Sequence[Section]) -> bool:
 
 
 class _Workings(NamedTuple):
-    """The arithmetic of a table's cells: all of it, where each cell's is, and the one told at first."""
+    """The arithmetic of the cells of a table: every text, the index of each cell's, and the one shown first."""
 
     all: list[Markup]
     places: list[list[int | None]]
@@ -123,7 +124,7 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
 
 
 def _note(anchors: list[Anchor], heading: Heading) -> str:
-    """A name for the heading that no other has; headings below level 2 are noted without their text."""
+    # A unique anchor; only headings of level 2 are in the table of contents.
     plain = unicodedata.normalize("NFKD", heading.text).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "section"
     taken = {anchor.name for anchor in anchors}
@@ -137,14 +138,14 @@ def _note(anchors: list[Anchor], heading: Heading) -> str:
 
 
 def inline_svg(svg: str, prefix: str) -> str:
-    """An SVG file made fit to stand inside a page beside others.
+    """An SVG file prepared for a page with other figures.
 
-    Its prologue and metadata go, its ids get a prefix of their own, its style rule (which would reach the whole page)
-    goes, and the colours of ink and paper become the page's, so that it follows it into the dark.
+    Its prologue, metadata and style rule (which would apply to the whole page) are removed, its ids get a prefix, and
+    the colours of ink and paper become those of the page, dark mode included.
 
     Args:
         svg: text of a file that `style.save` wrote.
-        prefix: no other figure of the page has it.
+        prefix: unique on the page.
     """
     svg = svg[svg.index("<svg") :]
     svg = _SVG_METADATA.sub("", _SVG_STYLE.sub("", svg))

@@ -1,4 +1,4 @@
-"""Results of several arms beside one another: every seed a dot, the mean with its interval, reference lines behind."""
+"""Results of several arms: a dot for each seed, the mean with its interval, and reference lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ TITLE_INCHES = 0.4
 
 
 @dataclass(frozen=True)
-class Row:
-    """One arm.
+class IntervalRow:
+    """The results of one arm.
 
     Attributes:
         label: its title.
         values: one for each seed.
         mean: of the values.
-        low: lower end of the interval, or None where there is none (a single seed).
-        high: upper end of the interval, or None.
+        low: lower end of the interval; None for a single seed.
+        high: upper end of the interval; None for a single seed.
     """
 
     label: str
@@ -38,17 +38,17 @@ class Row:
 
 @styled
 def interval_dots(
-    rows: Sequence[Row],
+    rows: Sequence[IntervalRow],
     *,
     references: Sequence[Reference] = (),
     title: str = "",
     x_label: str = "loss (nats per token)",
 ) -> Figure:
-    """Draw one row for each arm, the first at the top: seeds as dots, mean and interval above them.
+    """Draw a row for each arm, the first at the top: seeds as dots, mean and interval above them.
 
     Args:
         rows: in the order of the table beside the figure.
-        references: upright lines, named above the plot.
+        references: vertical lines, named above the plot.
         title: above everything; empty for none.
         x_label: the quantity and its unit.
 
@@ -83,8 +83,7 @@ def interval_dots(
     return figure
 
 
-def _draw(axes: Axes, row: Row, index: int, width: float) -> None:
-    """One row: dots below its middle, mean and interval on it, the mean in figures at the right."""
+def _draw(axes: Axes, row: IntervalRow, index: int, width: float) -> None:
     colour, _, marker = look(index)
     shifted = [index + 0.22] * len(row.values)
     axes.plot(row.values, shifted, linestyle="", marker="o", markersize=5, color=colour, alpha=0.55, zorder=3)
@@ -94,3 +93,6 @@ def _draw(axes: Axes, row: Row, index: int, width: float) -> None:
     axes.plot([row.mean], [index], marker=marker, markersize=9, color=colour, markeredgecolor=PAPER, zorder=4)
     place = axes.get_yaxis_transform()
     axes.text(1 + 0.15 / width, index, f"{row.mean:.3f}", transform=place, va="center", color=INK, fontweight="bold")
+
+
+Row = IntervalRow

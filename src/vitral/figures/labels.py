@@ -1,19 +1,19 @@
-"""Where labels go so that none covers another."""
+"""Positions of labels without overlaps."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 
 def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
-    """Centres for labels that want to be at `wanted`, moved as little as possible so that none overlap.
+    """Centres of labels, as near to `wanted` as possible without overlaps.
 
-    The sum of squared moves is least among all placements in the same order: with the sizes taken off, this is
+    The sum of squared moves is minimal among all placements in the same order: with the sizes subtracted, this is
     isotonic regression, solved by pooling adjacent violators (Barlow et al. 1972). Labels stay between `low` and
-    `high` as long as they fit there together; if they do not, they run over `high`.
+    `high` if they fit there together; if they do not, they exceed `high`.
 
     Args:
-        wanted: where each label would stand if it were alone.
-        sizes: the room each takes along the axis, its margin included.
+        wanted: the position of each label without the others.
+        sizes: of each label along the axis, its margin included.
         low: begin of the axis.
         high: end of the axis.
 

@@ -1,9 +1,10 @@
-"""One quantity against another: a line or a row of marks for each thing compared, axes linear or logarithmic."""
+"""One quantity against another: a line, or a row of marks, for each series; `loss_plot` is the one of training."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -14,10 +15,12 @@ from vitral.figures.palette import INK, MUTED
 from vitral.figures.style import FONT_SIZE, look, styled
 from vitral.figures.text import drawable
 
-PLOT_WIDTH, PLOT_HEIGHT = 6.2, 4.2
-BESIDE_TICKS, BOTTOM, TOP = 0.6, 0.75, 0.55
+PLOT_WIDTH, PLOT_HEIGHT, LOSS_HEIGHT = 6.2, 4.2, 4.6
+LEFT, BESIDE_TICKS, BOTTOM, TOP = 0.85, 0.6, 0.75, 0.55
 MOST_LINES = 8
-"""More measured lines than looks that can be told apart are refused."""
+"""More measured lines cannot be distinguished and are refused."""
+SETTLED_AFTER = 0.1
+"""In a plot of losses, values before this share of the steps may lie above the frame."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Line:
     """One series of points.
 
     Attributes:
-        label: what it is, written at its last point.
+        label: its name, written at its last point.
         x: increasing.
-        y: as many; a value that is None or not finite is left out.
+        y: of the same length; a value that is None or not finite is omitted.
         low: lower end of a band, or empty for none.
         high: upper end of a band, or empty for none.
-        theory: drawn as a thin line without marks: what was predicted, not measured.
-        joined: whether the marks are joined; False for a fit's data.
+        theory: drawn as a thin line without marks: a prediction, not a measurement.
+        joined: whether the marks are joined; False for data to which a curve is fitted.
     """
 
     label: str
@@ -43,19 +46,38 @@ class Line:
     joined: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse lengths that do not agree."""
+        """Refuse unequal lengths."""
         if len({len(self.x), len(self.y), len(self.low or self.x), len(self.high or self.x)}) != 1:
             raise UsageError(f"line {self.label!r}: x, y and band must be equally long")
 
 
+def band(label: str, runs: Sequence[Sequence[tuple[int, float]]]) -> Line:
+    """Mean and range over several runs, at the steps that all of them have.
+
+    Args:
+        label: name of the runs.
+        runs: of each run, its (step, value) pairs.
+
+    >>> band("a", [[(0, 4.0), (5, 2.0)], [(0, 4.0), (5, 3.0), (10, 1.0)]]).y
+    (4.0, 2.5)
+    """
+    tables = [dict(run) for run in runs]
+    steps = sorted(set.intersection(*(set(table) for table in tables))) if tables else []
+    columns = [[table[step] for table in tables] for step in steps]
+    means = tuple(float(np.mean(column)) for column in columns)
+    if len(tables) < 2:
+        return Line(label, tuple(steps), means)
+    return Line(label, tuple(steps), means, tuple(map(min, columns)), tuple(map(max, columns)))
+
+
 @dataclass(frozen=True)
 class Axis:
-    """What an axis measures.
+    """An axis.
 
     Attributes:
         label: the quantity with its unit.
         log: whether it is logarithmic.
-        ticks: where to write numbers; empty to leave that to the figure.
+        ticks: positions of the numbers; chosen automatically if empty.
     """
 
     label: str
@@ -67,29 +89,29 @@ class Axis:
 def line_plot(
     lines: Sequence[Line], x: Axis, y: Axis, *, references: Sequence[Reference] = (), title: str = ""
 ) -> Figure:
-    """Draw the lines, each named at its right end.
+    """Draw lines, each named at its right end.
 
     Args:
-        lines: at most eight measured ones can be told apart; theory does not count.
+        lines: at most eight measured ones; theory does not count.
         x: the horizontal axis.
         y: the vertical axis.
         references: thin dotted lines across.
         title: above the plot; empty for none.
 
     Raises:
-        UsageError: no line has a point that can be drawn, more than `MOST_LINES` measured ones have, or a logarithmic
-            axis has one that is not positive.
+        UsageError: no line has a finite point, more than `MOST_LINES` measured lines have one, or a logarithmic axis
+            has a point that is not positive.
     """
-    shown = [line for line in (_drawable(line, x, y) for line in lines) if line.x]
+    shown = [line for line in (_positive_where_log(_finite(line), x, y) for line in lines) if line.x]
     if not shown:
-        raise UsageError("no line has a point that can be drawn")
+        raise UsageError("no line has a finite value, so there is nothing to draw")
     measured = [line for line in shown if not line.theory]
     if len(measured) > MOST_LINES:
         raise UsageError(f"{len(measured)} lines cannot be told apart, at most {MOST_LINES} can; draw fewer")
     looks = {id(line): look(index) for index, line in enumerate(measured)}
     colours = [looks[id(line)].colour if id(line) in looks else MUTED for line in shown]
     names = [
-        Label(line.label, float(line.y[-1] or 0.0), colour, "normal" if line.theory else "bold")
+        Label(line.label, _last(line), colour, "normal" if line.theory else "bold")
         for line, colour in zip(shown, colours, strict=True)
         if line.label
     ]
@@ -99,15 +121,15 @@ def line_plot(
     axes = figure.add_axes((0, 0, 1, 1))
     for line in shown:
         if line.theory:
-            axes.plot(*_points(line), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3.5)
+            axes.plot(line.x, _values(line), color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3.5)
         else:
             colour, dash, marker = looks[id(line)]
             style = dash if line.joined else "none"
-            axes.plot(*_points(line), color=colour, linestyle=style, marker=marker, markersize=6, linewidth=2, zorder=3)
-            if line.low and line.high:
-                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.22, linewidth=0, zorder=2)
-    for reference in references:
-        axes.axhline(reference.value, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1.5)
+            axes.plot(
+                line.x, _values(line), color=colour, linestyle=style, marker=marker, markersize=6, linewidth=2, zorder=3
+            )
+            _shade(axes, line, colour)
+    _cross(axes, references)
     axes.set(xlabel=drawable(x.label), ylabel=drawable(y.label), title=drawable(title))
     _scale(axes, x, "x")
     _scale(axes, y, "y")
@@ -119,36 +141,117 @@ def line_plot(
     return figure
 
 
+@styled
+def loss_plot(
+    lines: Sequence[Line],
+    *,
+    references: Sequence[Reference] = (),
+    title: str = "",
+    x_label: str = "optimizer step",
+    y_label: str = "loss (nats per token)",
+) -> Figure:
+    """Draw losses against steps, each line named at its end with its last value, and reference values.
+
+    Early values far above all later ones are above the frame; a note there gives the first.
+
+    Args:
+        lines: at most eight can be distinguished.
+        references: for example the n-gram baselines.
+        title: above the plot; empty for none.
+        x_label: the unit of x.
+        y_label: the quantity and its unit.
+
+    Raises:
+        UsageError: no line has a finite value.
+    """
+    shown = [_finite(line) for line in lines]
+    if not any(line.x for line in shown):
+        raise UsageError("no line has a finite value, so there is nothing to draw")
+    names = [
+        Label(f"{line.label}  {_last(line):.3f}", _last(line), look(index).colour, "bold")
+        for index, line in enumerate(shown)
+        if line.x
+    ]
+    names += [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in references]
+    margin = label_width(names)
+    width, height = LEFT + PLOT_WIDTH + margin, BOTTOM + LOSS_HEIGHT + TOP
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((LEFT / width, BOTTOM / height, PLOT_WIDTH / width, LOSS_HEIGHT / height))
+    for index, line in enumerate(shown):
+        colour, dash, marker = look(index)
+        alone = marker if len(line.x) == 1 else ""
+        axes.plot(line.x, _values(line), color=colour, linestyle=dash, marker=alone, linewidth=2.2, zorder=3)
+        _shade(axes, line, colour)
+    _cross(axes, references)
+    axes.set(xlabel=drawable(x_label), ylabel=drawable(y_label), title=drawable(title))
+    axes.margins(x=0)
+    _frame(axes, shown, references)
+    label_right(axes, names, height=LOSS_HEIGHT, width=PLOT_WIDTH)
+    return figure
+
+
 def left_out(labels: Sequence[str]) -> str:
-    """What a caption adds where only the first `MOST_LINES` of these are drawn; nothing where all are.
+    """A sentence for the caption that names the lines beyond the first `MOST_LINES`; empty if there are none.
 
     >>> left_out(["a", "b"])
     ''
     >>> left_out(list("abcdefghij"))
-    ' Drawn are the first 8; left out: i, j.'
+    ' Only the first 8 are drawn; not drawn: i, j.'
     """
     rest = ", ".join(labels[MOST_LINES:])
-    return f" Drawn are the first {MOST_LINES}; left out: {rest}." if rest else ""
+    return f" Only the first {MOST_LINES} are drawn; not drawn: {rest}." if rest else ""
 
 
-def _points(line: Line) -> tuple[list[float], list[float]]:
-    """The places and values of a line that has no gaps any more."""
-    return list(line.x), [value for value in line.y if value is not None]
-
-
-def _drawable(line: Line, x: Axis, y: Axis) -> Line:
+def _finite(line: Line) -> Line:
     keep = [index for index, value in enumerate(line.y) if value is not None and math.isfinite(value)]
-    values = [line.y[index] for index in keep]
-    places = [line.x[index] for index in keep]
-    for axis, numbers in ((x, places), (y, values)):
-        if axis.log and any(number is not None and number <= 0 for number in numbers):
+    x, y = ([series[index] for index in keep] for series in (line.x, line.y))
+    low, high = ([series[index] for index in keep] if series else () for series in (line.low, line.high))
+    return replace(line, x=x, y=y, low=low, high=high)
+
+
+def _positive_where_log(line: Line, x: Axis, y: Axis) -> Line:
+    for axis, numbers in ((x, line.x), (y, _values(line))):
+        if axis.log and any(number <= 0 for number in numbers):
             raise UsageError(f"line {line.label!r}: a logarithmic axis ({axis.label}) cannot show a number below zero")
-    bands = [[band[index] for index in keep] if band else () for band in (line.low, line.high)]
-    return Line(line.label, places, values, *bands, theory=line.theory, joined=line.joined)
+    return line
+
+
+def _values(line: Line) -> list[float]:
+    return [value for value in line.y if value is not None]
+
+
+def _last(line: Line) -> float:
+    return _values(line)[-1]
+
+
+def _shade(axes: Axes, line: Line, colour: str) -> None:
+    if line.low and line.high:
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.22, linewidth=0, zorder=2)
+
+
+def _cross(axes: Axes, references: Sequence[Reference]) -> None:
+    for reference in references:
+        axes.axhline(reference.value, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1.5)
+
+
+def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[Reference]) -> None:
+    # Sets the y limits, and notes above the frame the values outside it.
+    last = max(line.x[-1] for line in lines if line.x)
+    everything = [value for line in lines for value in (*_values(line), *line.low, *line.high)]
+    settled = [reference.value for reference in references]
+    for line in lines:
+        late = [index for index, step in enumerate(line.x) if step >= SETTLED_AFTER * last]
+        settled += [series[index] for series in (_values(line), line.low, line.high) if series for index in late]
+    low, high = min([*settled, *everything]), max(settled)
+    pad = 0.04 * (high - low) or 0.5
+    axes.set_ylim(low - pad, high + pad)
+    above = max(everything)
+    if above > high + pad:
+        note = f"begins at {above:.2f}, above the frame"
+        axes.text(1.0, 1.015, note, transform=axes.transAxes, ha="right", color=MUTED, fontsize=FONT_SIZE - 2)
 
 
 def _scale(axes: Axes, axis: Axis, which: str) -> None:
-    """Set one axis' scale and ticks, numbers written out rather than as powers where they are short."""
     ticks = axes.xaxis if which == "x" else axes.yaxis
     if axis.log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log")
@@ -163,7 +266,7 @@ def _scale(axes: Axes, axis: Axis, which: str) -> None:
 
 
 def _tick_width(axes: Axes) -> float:
-    """Inches of the widest number on the vertical axis."""
+    # Inches of the widest number on the vertical axis.
     places = [float(place) for place in axes.yaxis.get_majorticklocs()]
     return max(
         (text_width(text, size=FONT_SIZE) for text in axes.yaxis.get_major_formatter().format_ticks(places)),
@@ -184,7 +287,7 @@ def _short(value: float) -> str:
 
 
 def _placed(label: Label, axes: Axes, y: Axis) -> Label:
-    """The label at its height on the axis as `label_right` counts it, linearly."""
+    # `label_right` counts heights linearly.
     if not y.log:
         return label
     low, high = axes.get_ylim()

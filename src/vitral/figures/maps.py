@@ -1,4 +1,4 @@
-"""Attention weights as heat maps: who looks at whom."""
+"""Attention weights as heat maps."""
 
 import math
 from collections.abc import Sequence
@@ -22,41 +22,41 @@ LEAST_INCHES, MOST_INCHES = 2.6, 4.9
 CELL_INCHES = 0.22
 DARK_CELL = 0.5
 ON_DARK, ON_LIGHT = "#fdfdfd", "#15181c"
-"""Ink of the numbers in cells: other colours than a page maps to its own, for cells stay as they are."""
+"""Colours of the numbers in cells. A page does not replace them by its own, because cells keep their colours too."""
 TOP, BAR = 0.55, 1.2
 MOST_LABEL = 12
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#eaf1f7", "#9cc4e0", "#0072b2", "#00243a"])
 
 
 @styled
-def attention_maps(weights: ArrayLike, asking: Sequence[str], asked: Sequence[str] = (), *, title: str = "") -> Figure:
+def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[str] = (), *, title: str = "") -> Figure:
     """Draw one heat map for each head of a layer, on one colour scale from 0 to 1.
 
-    A row is a position that asks (a query) and adds up to one; a column is a position that is asked (a key). Cells that
-    are exactly zero, as masked ones are, stay the colour of the paper. Up to 8 by 8 the numbers are written in.
+    A row is a query position and adds up to one; a column is a key position. Cells of exactly zero, such as masked
+    ones, are not coloured. Up to 8 by 8 cells contain their numbers.
 
     Args:
         weights: `[heads, time, source]`, between 0 and 1.
-        asking: labels of the time axis.
-        asked: labels of the source axis; the same as `asking` if not given.
+        queries: labels of the time axis.
+        keys: labels of the source axis; the same as `queries` if not given.
         title: above everything; empty for none.
 
     Raises:
-        UsageError: the weights have another shape than the labels, or a weight is not in [0, 1].
+        UsageError: the weights do not match the labels in shape, or a weight is not in [0, 1].
     """
     values = np.asarray(weights, dtype=float)
-    asked = asked or asking
-    if values.ndim != 3 or not values.size or values.shape[1:] != (len(asking), len(asked)):
-        labels = f"[heads, {len(asking)}, {len(asked)}]"
-        raise UsageError(f"attention weights of shape {list(values.shape)} do not go with labels for {labels}")
+    keys = keys or queries
+    if values.ndim != 3 or not values.size or values.shape[1:] != (len(queries), len(keys)):
+        labels = f"[heads, {len(queries)}, {len(keys)}]"
+        raise UsageError(f"attention weights of shape {list(values.shape)} do not match labels for {labels}")
     if not ((values >= 0) & (values <= 1 + 1e-6)).all():
         raise UsageError("attention weights must lie between 0 and 1")
-    sheet = _sheet(len(values), asking, asked, bool(title))
+    sheet = _sheet(len(values), queries, keys, bool(title))
     figure = Figure(figsize=(sheet.width, sheet.height))
     for head, matrix in enumerate(values):
         axes = figure.add_axes(sheet.place(head))
         _draw(axes, matrix, head)
-        _label(axes, asking, asked, sheet.side)
+        _label(axes, queries, keys, sheet.side)
     bar = figure.add_axes(sheet.bar())
     figure.colorbar(matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS), cax=bar, label="attention weight")
     bar.grid(visible=False)
@@ -96,15 +96,14 @@ class _Sheet(NamedTuple):
         return (self.width - BAR + 0.3) / self.width, bottom, 0.16 / self.width, height
 
 
-def _sheet(num_heads: int, asking: Sequence[str], asked: Sequence[str], titled: bool) -> _Sheet:
-    side = min(MOST_INCHES, max(LEAST_INCHES, CELL_INCHES * max(len(asking), len(asked))))
-    left, bottom = (0.55 + 0.1 * max(len(_short(label)) for label in labels) for labels in (asking, asked))
+def _sheet(num_heads: int, queries: Sequence[str], keys: Sequence[str], titled: bool) -> _Sheet:
+    side = min(MOST_INCHES, max(LEAST_INCHES, CELL_INCHES * max(len(queries), len(keys))))
+    left, bottom = (0.55 + 0.1 * max(len(_short(label)) for label in labels) for labels in (queries, keys))
     columns = max(1, min(num_heads, int((MOST_INCHES_WIDE - BAR) // (side + left))))
     return _Sheet(columns, math.ceil(num_heads / columns), side, left, bottom, 0.35 * titled)
 
 
 def _short(label: str) -> str:
-    """The label as it is drawn, cut where it would take more room than the map."""
     line = drawable(label)
     return line if len(line) <= MOST_LABEL else f"{line[: MOST_LABEL - 1]}…"
 
@@ -124,15 +123,15 @@ def _draw(axes: Axes, matrix: np.ndarray, head: int) -> None:
             axes.text(source, time, f"{weight:.2f}", ha="center", va="center", fontsize=size, color=colour)
 
 
-def _label(axes: Axes, asking: Sequence[str], asked: Sequence[str], side: float) -> None:
-    """Name rows and columns; where they are too many to read, every second, third … one."""
-    for axis, labels in ((axes.yaxis, asking), (axes.xaxis, asked)):
+def _label(axes: Axes, queries: Sequence[str], keys: Sequence[str], side: float) -> None:
+    # If there are too many labels to read, only every second, third … is written.
+    for axis, labels in ((axes.yaxis, queries), (axes.xaxis, keys)):
         every = math.ceil(len(labels) * 0.13 / side)
         places = range(0, len(labels), every)
         size = min(FONT_SIZE, 0.72 * 72 * side / len(labels) * every)
         axis.set_ticks(list(places), [_short(labels[place]) for place in places], fontsize=size)
         axis.set_tick_params(length=0)
-    if max(len(_short(label)) for label in asked) > 2:
+    if max(len(_short(label)) for label in keys) > 2:
         axes.tick_params(axis="x", rotation=90)
-    axes.set_ylabel("asks (query)", color=MUTED)
-    axes.set_xlabel("is asked (key)", color=MUTED)
+    axes.set_ylabel("query", color=MUTED)
+    axes.set_xlabel("key", color=MUTED)

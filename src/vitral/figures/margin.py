@@ -1,4 +1,4 @@
-"""Labels beside a plot, each joined by a thin line to what it names, none covering another."""
+"""Labels beside a plot, each joined to its value by a thin line, without overlaps."""
 
 import textwrap
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _LINE_INCHES = 1.3 * LABEL_SIZE / POINTS_PER_INCH
 
 @dataclass(frozen=True)
 class Reference:
-    """A value worth comparing with, drawn as a thin line across the plot.
+    """A reference value, drawn as a thin line across the plot.
 
     Attributes:
         label: its name, for example `bigram`.
@@ -34,13 +34,13 @@ class Reference:
 
 @dataclass(frozen=True)
 class Label:
-    """A text that belongs to a value of the axis.
+    """A label of a value of the axis.
 
     Attributes:
         text: wrapped at 24 characters.
-        value: where on the axis it belongs.
-        colour: of its leader line; the text itself stays in ink, which can always be read.
-        weight: `bold` for what is measured, `normal` for reference lines.
+        value: its position on the axis.
+        colour: of its leader line; the text is always in ink, for contrast.
+        weight: `bold` for measurements, `normal` for references.
     """
 
     text: str
@@ -50,19 +50,19 @@ class Label:
 
     @property
     def lines(self) -> list[str]:
-        """The text as the lines it is set in."""
+        """The wrapped lines of the text."""
         return textwrap.wrap(drawable(self.text), WRAP) or [""]
 
 
 def text_width(line: str, weight: str = "normal", size: float = LABEL_SIZE) -> float:
-    """Inches a line of text takes, as the font says."""
+    """Width of a line of text in inches, from the font metrics."""
     font = FontProperties(family="DejaVu Sans", weight=weight, size=size)
     width, _, _ = text_to_path.get_text_width_height_descent(line, font, ismath=False)
     return width / POINTS_PER_INCH
 
 
 def label_width(labels: Sequence[Label]) -> float:
-    """Inches a margin needs for these labels and their leader lines."""
+    """Width in inches of the margin for these labels and their leader lines."""
     longest = max((text_width(line, label.weight) for label in labels for line in label.lines), default=0.0)
     return LEADER_INCHES + longest + 0.15
 
@@ -98,7 +98,7 @@ def label_right(axes: Axes, labels: Sequence[Label], *, height: float, width: fl
 
 
 def label_top(axes: Axes, labels: Sequence[Label], *, width: float, height: float) -> None:
-    """Write labels upright above a plot at their values on its (linear) x axis; sizes as in `label_right`."""
+    """Write labels vertically above a plot at their values on its (linear) x axis; sizes as in `label_right`."""
     low, high = axes.get_xlim()
     inches = [(label.value - low) / (high - low) * width for label in labels]
     places = spread(inches, [_LINE_INCHES] * len(labels), 0.0, width)

@@ -19,7 +19,7 @@ def markdown(title: str, sections: Sequence[pieces.Section], *, lead: str = "", 
 
 
 def escape(text: str) -> str:
-    r"""Plain text as Markdown that shows exactly it.
+    r"""Plain text escaped so that Markdown shows exactly it.
 
     >>> escape("a_b <i> 1*2")
     'a\\_b \\<i\\> 1\\*2'
@@ -28,7 +28,6 @@ def escape(text: str) -> str:
 
 
 def _escaped_start(match: re.Match[str]) -> str:
-    """The first mark of a line, written so that it begins no list, heading or rule."""
     indent, number, point, mark = match.groups()
     return f"{indent}\\{mark}" if mark else f"{indent}{number}\\{point}"
 
@@ -103,11 +102,11 @@ def _(section: pieces.Formula) -> str:
 @_block.register
 def _(section: pieces.CellTable) -> str:
     row, column = section.chosen
-    told, rows = section.workings[row][column], [list(cells) for cells in section.rows]
-    if told is not None:
+    working, rows = section.workings[row][column], [list(cells) for cells in section.rows]
+    if working is not None:
         rows[row][column + 1] = f"[{rows[row][column + 1]}]"
     table = _block(pieces.Table(section.caption, section.columns, tuple(map(tuple, rows))))
-    return table if told is None else f"{table}\n\n{fence(told.text)}"
+    return table if working is None else f"{table}\n\n{fence(working.text)}"
 
 
 @_block.register

@@ -1,4 +1,4 @@
-"""The four colours that figures and pages share; without matplotlib, which pages do not need."""
+"""The four colours that figures and pages share, in a module without matplotlib, which pages do not need."""
 
 INK = "#1b1f24"
 MUTED = "#59636e"

@@ -1,8 +1,8 @@
-"""One look for every figure, and the only place that writes one: the same data give the same bytes.
+"""One style for every figure, and the writing of figure files: the same data give the same bytes.
 
-Colours are those of Okabe and Ito (2008), which people with any common colour blindness can tell apart; arms differ by
-dash and marker too. Figures are built on `matplotlib.figure.Figure` directly, so no window system and no global figure
-list is ever touched, and a user's own matplotlib settings change nothing.
+Colours are those of Okabe and Ito (2008), distinguishable with any common colour blindness; arms also differ by dash
+and marker. Figures are built on `matplotlib.figure.Figure` directly, so that no window system and no global list of
+figures is used, and the user's matplotlib settings have no effect.
 """
 
 import functools
@@ -58,14 +58,14 @@ Parameters = ParamSpec("Parameters")
 
 
 class Saved(NamedTuple):
-    """Where a figure was written, for a page (SVG) and for everything else (PNG)."""
+    """The files of a figure: SVG for pages, PNG for other uses."""
 
     svg: Path
     png: Path
 
 
 class Look(NamedTuple):
-    """How the n-th of several things to compare is drawn."""
+    """The colour, dash and marker of one of several series."""
 
     colour: str
     dash: str | tuple
@@ -73,12 +73,12 @@ class Look(NamedTuple):
 
 
 def look(index: int) -> Look:
-    """The look of number `index`; colours, dashes and markers repeat with different periods, so no two of 8 agree."""
+    """The look of series `index`; colours, dashes and markers repeat with different periods, so that 8 are distinct."""
     return Look(COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], MARKERS[index % len(MARKERS)])
 
 
 def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
-    """Let a drawing function work in the one style, whatever matplotlib is set to outside."""
+    """Decorate a drawing function to use the one style, whatever the matplotlib settings outside are."""
 
     @functools.wraps(draw)
     def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
@@ -109,7 +109,7 @@ def save(figure: Figure, folder: Path, name: str) -> Saved:
     """Write `folder/name.svg` and `folder/name.png`, making the folder.
 
     Raises:
-        StorageError: the disk did not take them.
+        StorageError: writing to disk failed.
     """
     saved = Saved(folder / f"{name}.svg", folder / f"{name}.png")
     try:

@@ -114,7 +114,7 @@ def _picture(character: str) -> str:
 
 
 def drawable(text: str) -> str:
-    """One line that the bundled font can draw whole: what it has no glyph for is written as its code point.
+    """One line that the bundled font can draw: characters without a glyph are written as code points.
 
     >>> drawable("a␠中")
     'a␣U+4E2D'

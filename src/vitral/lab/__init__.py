@@ -192,18 +192,18 @@ def check(example: str | Path) -> Report:
     return check_example(find_example(example))
 
 
-def exercise(out: str | Path | None = None, **sizes: Any) -> Example:
+def exercise(file: str | Path | None = None, **sizes: Any) -> Example:
     """Make a small attention exercise with whole numbers, to be solved by hand and checked.
 
     Args:
-        out: write it to this file, with question marks to fill in; not written if None.
+        file: write it to this file, with question marks to fill in; not written if None.
         sizes: fields of `vitral.explain.Tiny`: positions, d_model, num_heads, mask, scale, seed.
 
     Raises:
         UsageError: an invalid size, or the file exists.
         StorageError: writing to disk failed.
     """
-    return make_exercise(Tiny(**sizes), None if out is None else Path(out))
+    return make_exercise(Tiny(**sizes), None if file is None else Path(file))
 
 
 def free_folder(name: str) -> Path:

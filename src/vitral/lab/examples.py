@@ -30,7 +30,9 @@ def find_example(named: str | Path) -> Example:
         return load_example(path, preset_model)
     known = gallery()
     if str(named) not in known:
-        raise UsageError(f"{named}: neither a file nor a worked example; {nearest(str(named), known)}")
+        hint = nearest(str(named), known)
+        hint = hint if hint.startswith("did") else "vitral list examples lists them"
+        raise UsageError(f"{named}: neither a file nor a worked example; {hint}")
     return parse_example(known[str(named)], preset_model, path)
 
 

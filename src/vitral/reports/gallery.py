@@ -41,8 +41,8 @@ def _verdict(report: Report) -> str:
 def _page(name: str, report: Report) -> str:
     example = report.example
     sections: list[Section] = [Callout(summary(report, SAY))]
-    told = list(rows(report, SAY))
-    if told:
+    problems = list(rows(report, SAY))
+    if problems:
         columns = tuple(SAY(f"check.{key}") for key in ("step", "place", "claimed", "expected", "verdict", "guess"))
         lines = tuple(
             (
@@ -53,10 +53,10 @@ def _page(name: str, report: Report) -> str:
                 SAY(f"check.{row.verdict}"),
                 row.guess,
             )
-            for row in told
+            for row in problems
         )
         sections.append(Table(first_wrong(report, SAY), columns, lines, prose=tuple(range(1, 6))))
-        sections += [Preformatted("\n".join(row.working for row in told if row.working))]
+        sections += [Preformatted("\n".join(row.working for row in problems if row.working))]
     sections += [Heading("The file"), Preformatted(example.text), Heading("Every step")]
     sections += to_sections(walk_example(example))
     lead = " ".join(part for part in (example.note, SAY("explain.source", source=example.source)) if part)

@@ -40,13 +40,13 @@ class ModelCount:
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
-    """The totals as (what, number, how it is counted)."""
+    """The totals as (quantity, value, how it is counted)."""
     costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
     return [
         (
             "forward",
             f"{costs.forward_flops:,} FLOPs per token",
-            "2 per matrix number, 4 context · d_model per attention",
+            "2 per matrix entry, 4 · context · d_model per attention layer",
         ),
         ("backward", f"{costs.backward_flops:,} FLOPs per token", "twice the forward pass"),
         (
@@ -56,8 +56,8 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
         ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
-        ("optimizer", _bytes(costs.optimizer_bytes), "AdamW: two averages of 4 bytes each"),
-        ("activations", _bytes(costs.activation_bytes), f"estimate, kept for the backward pass of {tokens:,} tokens"),
+        ("optimizer", _bytes(costs.optimizer_bytes), "AdamW: two moments of 4 bytes each"),
+        ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
         ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
     ]
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
-from vitral.figures.curves import Curve, loss_curves
+from vitral.evaluation import NgramBaselines, baseline_name, standing
 from vitral.figures.html import page
+from vitral.figures.lines import Line, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Callout, Details, Figure, Heading, Paragraph, Preformatted, Section, Table
 from vitral.figures.style import save
@@ -13,26 +13,26 @@ from vitral.reports.model import parameter_section
 from vitral.runs import RunFolder
 from vitral.runs.files import replace_durably
 
-LINES_SHOWN = (1, 2, 3, 4, 5, 6)
-GRAY = " Gray lines: what counting n-grams alone achieves."
+ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
+GRAY = " Gray lines: n-gram baselines."
 
 
 def write_run_report(path: Path) -> Path:
-    """Write `report/run.html`, `report/losses.svg` and `.png` into a run's folder; gives the page's path.
+    """Write `report/run.html`, `report/losses.svg` and `.png` into a run's folder, and return the path of the page.
 
     Raises:
         UsageError: not a run.
-        StorageError: the disk did not take them.
+        StorageError: writing to disk failed.
     """
     folder = RunFolder.open(path)
     counted = folder.document("corpus").get("ngrams")  # there is none before the first evaluation
-    lines = None if counted is None else NgramBaselines.from_plain(counted)
+    baselines = None if counted is None else NgramBaselines.from_plain(counted)
     config = ModelConfig.parse(folder.config["model"], f"{path}/config.toml")
     vocab_size = folder.document("corpus")["vocab_size"]
-    sections: list[Section] = [*loss_sections(folder, lines)]
+    sections: list[Section] = [*loss_sections(folder, baselines)]
     samples = folder.metrics("sample")
     if samples:
-        sections += [Heading("What it wrote"), Preformatted(samples[-1]["text"], f"after step {samples[-1]['step']:,}")]
+        sections += [Heading("Sample"), Preformatted(samples[-1]["text"], f"after step {samples[-1]['step']:,}")]
     sections += [Heading("Parameters"), parameter_section(parameter_table(config, vocab_size))]
     configuration = (folder.path / "config.toml").read_text(encoding="utf-8")
     sections.append(Details("The whole configuration", (Preformatted(configuration),)))
@@ -41,38 +41,34 @@ def write_run_report(path: Path) -> Path:
     return target
 
 
-def loss_sections(folder: RunFolder, lines: NgramBaselines | None) -> list[Section]:
-    """The losses of a run, as a sentence, a figure (written into its report folder) and a table."""
+def loss_sections(folder: RunFolder, baselines: NgramBaselines | None) -> list[Section]:
+    """The losses of a run as a sentence, a figure (written into its report folder) and a table."""
     evaluations = folder.metrics("evaluation")
-    if not evaluations or lines is None:
-        return [Paragraph("Nothing has been evaluated yet.")]
+    if not evaluations or baselines is None:
+        return [Paragraph("There is no evaluation yet.")]
     last = evaluations[-1]
     steps = [event["step"] for event in evaluations]
-    curves = [
-        Curve(label, steps, [event[key] for event in evaluations])
+    lines = [
+        Line(label, steps, [event[key] for event in evaluations])
         for label, key in (("training", "train_loss"), ("validation", "validation_loss"), ("test", "test_loss"))
     ]
     is_causal_lm = folder.config["training"].get("objective", "next-token") == "next-token"
-    orders = [order for order in LINES_SHOWN if order in lines.orders] if is_causal_lm else []
-    references = [Reference(baseline_name(order), lines.orders[order]) for order in orders]
-    drawn = loss_curves(curves, references=references, title="Loss while training")
+    orders = [order for order in ORDERS_SHOWN if order in baselines.orders] if is_causal_lm else []
+    references = [Reference(baseline_name(order), baselines.orders[order]) for order in orders]
+    drawn = loss_plot(lines, references=references, title="Loss while training")
     saved = save(drawn, folder.report, "losses")
-    where = (
-        rank_among_baselines(last["test_loss"], lines)
-        if is_causal_lm
-        else "of hidden tokens, which no n-gram line speaks of"
-    )
+    compared = f"nats per token, {standing(last['test_loss'], baselines)}" if is_causal_lm else "nats per masked token"
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
     ]
     return [
-        Callout(f"After {last['step']:,} steps the test loss is {last['test_loss']:.3f} nats per token: {where}."),
+        Callout(f"After {last['step']:,} steps the test loss is {last['test_loss']:.3f} {compared}."),
         Figure(
             saved.svg.read_text(encoding="utf-8"),
-            "Loss in nats per token against steps. Training: mean over the batches since the evaluation before, "
-            f"dropout on. Validation and test: full passes.{GRAY if is_causal_lm else ''}",
-            f"The test loss falls to {last['test_loss']:.3f}, {where}.",
+            "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout. "
+            f"Validation and test: full passes.{GRAY if is_causal_lm else ''}",
+            f"The test loss falls to {last['test_loss']:.3f} {compared}.",
             saved.svg.name,
         ),
         Table("Losses in nats per token", ("step", "training", "validation", "test"), tuple(rows)),

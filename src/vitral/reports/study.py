@@ -12,9 +12,9 @@ import tomli_w
 
 from vitral.decoding import Sampling, generate
 from vitral.evaluation import NgramBaselines, baseline_name
-from vitral.figures.curves import Curve, band, loss_curves
 from vitral.figures.html import page
-from vitral.figures.intervals import Row, interval_dots
+from vitral.figures.intervals import IntervalRow, interval_dots
+from vitral.figures.lines import Line, band, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.markdown import markdown
 from vitral.figures.sections import (
@@ -319,19 +319,19 @@ def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report:
     tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
     often = tested >= OFTEN
     curves = [_curve(arm, tested=often) for arm in arms]
-    if not any(len(curve.steps) > 1 for curve in curves):
+    if not any(len(curve.x) > 1 for curve in curves):
         return None
     lines = _near(_references(result, result.curve_baselines), curves) if often else []
     kind = "Test" if often else "Training"
     label = f"{kind.lower()} loss ({result.study.unit})"
-    figure = loss_curves(curves, references=lines, title=f"{kind} loss while training", y_label=label)
+    figure = loss_plot(curves, references=lines, title=f"{kind} loss while training", y_label=label)
     caption = f"{kind} loss against optimizer steps, {_over(result)}, {TESTED if often else TRAINED}"
-    ends = "; ".join(f"{curve.label} ends at {nats(curve.values[-1])}" for curve in curves if curve.steps)
+    ends = "; ".join(f"{curve.label} ends at {nats(curve.y[-1] or 0.0)}" for curve in curves if curve.x)
     name = "curves" if number == 1 else f"curves-{number}"
     return _written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
 
 
-def _curve(arm: ArmResult, *, tested: bool) -> Curve:
+def _curve(arm: ArmResult, *, tested: bool) -> Line:
     """Mean and range over the seeds that finished, or over those that did not if none did."""
     curves = {
         run.seed: [(step, loss * arm.factor) for step, loss in (run.curve if tested else run.training_curve)]
@@ -342,9 +342,9 @@ def _curve(arm: ArmResult, *, tested: bool) -> Curve:
     return band(label, finished or list(curves.values()))
 
 
-def _near(lines: Sequence[Reference], curves: Sequence[Curve]) -> list[Reference]:
+def _near(lines: Sequence[Reference], curves: Sequence[Line]) -> list[Reference]:
     """The lines that stand among the measured losses or beside them: others would only press these together."""
-    values = [value for curve in curves for value in curve.values[-1:]]
+    values = [value for curve in curves for value in curve.y[-1:] if value is not None]
     low, high = min(values), max(values)
     room = max(NEAR * (high - low), NEAR_AT_LEAST)
     return [reference for reference in lines if low - room <= reference.value <= high + room]
@@ -355,11 +355,11 @@ def _intervals(result: StudyResult, report: Path) -> Section | None:
     for arm in result.arms:
         mean = mean_loss(arm)
         if mean is not None and arm.arm.compared:
-            rows.append(Row(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
+            rows.append(IntervalRow(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
             told.append(f"{arm.arm.title} {nats(mean.mean)}")
     if len(rows) < 2:  # nothing to stand beside
         return None
-    ends = [Curve(row.label, (0,), (row.mean,)) for row in rows]
+    ends = [Line(row.label, (0,), (row.mean,)) for row in rows]
     lines = _near(_references(result, result.baselines), ends)
     figure = interval_dots(
         rows, references=lines, title="Test loss at the last step", x_label=f"test loss ({result.study.unit})"

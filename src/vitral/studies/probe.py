@@ -310,14 +310,14 @@ def interval_plot(
     name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: str = "seeds"
 ) -> tuple[Plot, ...]:
     """A row for each arm that has the quantity: seeds (or other repetitions) as dots, the mean with its interval."""
-    from vitral.figures.intervals import Row, interval_dots
+    from vitral.figures.intervals import IntervalRow, interval_dots
 
     rows = []
     for arm in arms:
         values = list(arm.values(quantity).values())
         if values:
             mean = mean_interval(values)
-            rows.append(Row(arm.title, values, mean.mean, mean.low, mean.high))
+            rows.append(IntervalRow(arm.title, values, mean.mean, mean.low, mean.high))
     if not rows:
         return ()
     label = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
