@@ -59,7 +59,7 @@ def plan_study(
     overrides: Sequence[Mapping[str, Any]] = (),
     out: Path | None = None,
 ) -> StudyPlan:
-    """ExecutionPlan a study.
+    """Plan a study.
 
     Args:
         name: a study's name or a `.toml` file.

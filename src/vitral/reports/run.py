@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vitral.evaluation import NgramBaselines, baseline_name, standing
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.html import page
 from vitral.figures.lines import Line, loss_plot
 from vitral.figures.margin import Reference
@@ -57,7 +57,11 @@ def loss_sections(folder: RunFolder, baselines: NgramBaselines | None) -> list[S
     references = [Reference(baseline_name(order), baselines.orders[order]) for order in orders]
     drawn = loss_plot(lines, references=references, title="Loss while training")
     saved = save(drawn, folder.report, "losses")
-    compared = f"nats per token, {standing(last['test_loss'], baselines)}" if is_causal_lm else "nats per masked token"
+    compared = (
+        f"nats per token, {rank_among_baselines(last['test_loss'], baselines)}"
+        if is_causal_lm
+        else "nats per masked token"
+    )
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
