@@ -12,9 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vitral.core.taps import SILENT, Tap
+
 Stream = Float[Tensor, "batch time d_model"]
 Part = Callable[[Tensor], Tensor]
-Wiring = Callable[[Tensor, Part, Part, Callable[[Tensor, Tensor], Tensor]], Tensor]
+Combine = Callable[[Tensor, Tensor], Tensor]
+Wiring = Callable[[Tensor, Part, Part, Combine, Tap, str], Tensor]
+"""Arguments: the stream, the norm, the sublayer, the residual rule, a tap, the sublayer's name ("attn" or "mlp")."""
 
 
 def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
@@ -24,14 +28,19 @@ def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
     return nn.LayerNorm(width, bias=bias)
 
 
-def pre_norm(x: Stream, norm: Part, part: Part, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
-    """The part reads the normalised stream; the stream itself stays as it is: x + f(norm(x))."""
-    return combine(x, part(norm(x)))
+def pre_norm(x: Stream, norm: Part, part: Part, combine: Combine, tap: Tap = SILENT, name: str = "part") -> Stream:
+    """The sublayer reads the normalised stream, tapped as `{name}_norm`: x + f(norm(x))."""
+    return combine(x, part(tap(f"{name}_norm", norm(x))))
 
 
-def post_norm(x: Stream, norm: Part, part: Part, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
-    """The stream is normalised after each part: norm(x + f(x))."""
-    return norm(combine(x, part(x)))
+def post_norm(x: Stream, norm: Part, part: Part, combine: Combine, tap: Tap = SILENT, name: str = "part") -> Stream:
+    """The stream is normalised after each sublayer, the sum tapped as `{name}_sum`: norm(x + f(x))."""
+    return norm(tap(f"{name}_sum", combine(x, part(x))))
+
+
+def no_norm(x: Stream, norm: Part, part: Part, combine: Combine, tap: Tap = SILENT, name: str = "part") -> Stream:
+    """`norm` is not used: x + f(x)."""
+    return combine(x, part(x))
 
 
 def with_residual(x: Stream, output: Stream) -> Stream:
@@ -44,5 +53,5 @@ def without_residual(x: Stream, output: Stream) -> Stream:
     return output
 
 
-WIRINGS: dict[str, Wiring] = {"pre": pre_norm, "post": post_norm, "none": pre_norm}
-"""By `model.norm`; "none" is pre-norm with a norm that does nothing."""
+WIRINGS: dict[str, Wiring] = {"pre": pre_norm, "post": post_norm, "none": no_norm}
+"""The wiring of each value of `model.norm`."""
