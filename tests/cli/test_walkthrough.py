@@ -9,7 +9,6 @@ from rich.console import Console
 
 from vitral.cli import walkthrough as printing
 from vitral.explain.renderers import to_text
-from vitral.explain.walkthrough import Chapter, Panel, Walkthrough
 
 
 def bare(written: str) -> str:

@@ -7,8 +7,7 @@ import torch
 
 from vitral.attention import attend_traced
 from vitral.core.errors import UsageError
-from vitral.explain import Choice, Example, Tiny, check, parse_example, tiny_example, walk_example
-from vitral.explain.checking import Verdict
+from vitral.explain import Choice, Example, Exercise, Verdict, check, exercise_text, parse_example, walk_example
 from vitral.lab.examples import find_example, gallery, preset_model
 
 
@@ -76,7 +75,11 @@ REFUSALS = [
         3,
         "d_k: the scale 'sqrt' needs the width of a head",
     ),
-    ("mask = 'causal'\nscale = 'learned'\n[given]\nscores = [[1]]\n", 3, "factor: the scale 'learned' is learned"),
+    (
+        "mask = 'causal'\nscale = 'learned'\n[given]\nscores = [[1]]\n",
+        3,
+        "factor: the scale 'learned' needs the learned factor",
+    ),
     ("mask = 'casual'\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "did you mean 'causal'?"),
     (
         "mask = [[true], [true, false]]\nscale = 'none'\n[given]\nscores = [[1]]\n",
@@ -194,16 +197,16 @@ def test_files_that_cannot_be_read(tmp_path) -> None:
 @pytest.mark.parametrize("name", [name for name in gallery() if "scores" in gallery()[name]])
 def test_an_examples_numbers_are_the_traced_executions(name: str) -> None:
     example = find_example(name)
-    values, setting = example.sheet.values, example.setting
-    if not all(each in values for each in ("q", "k", "v", "weights")) or setting.scale in (
+    values, parts = example.sheet.values, example.architecture
+    if not all(each in values for each in ("q", "k", "v", "weights")) or parts.scale in (
         "learned",
         "learned-per-head",
     ):
         return
-    assert setting.mask is not None
+    assert parts.mask is not None
     time, source = values["weights"].shape[1:]
-    allowed = setting.mask.allowed(time, source).reshape(-1, time, source)
-    traced = attend_traced(values["q"], values["k"], values["v"], mask=allowed, scale=setting.scale or "none")
+    allowed = parts.mask.allowed(time, source).reshape(-1, time, source)
+    traced = attend_traced(values["q"], values["k"], values["v"], mask=allowed, scale=parts.scale or "none")
     for step in ("scores", "scaled", "masked", "weights", "z"):
         torch.testing.assert_close(values[step], getattr(traced, step), rtol=1e-12, atol=1e-12)
 
@@ -249,14 +252,17 @@ def test_parameter_tables_by_other_names_and_shapes() -> None:
 
 
 def test_a_case_to_do_by_hand_can_be_filled_in_and_checked() -> None:
-    for tiny in (Tiny(), Tiny(positions=5, d_model=6, num_heads=3, mask="bidirectional", scale="linear", seed=7)):
-        text = tiny_example(tiny)
+    for exercise in (
+        Exercise(),
+        Exercise(positions=5, d_model=6, num_heads=3, mask="bidirectional", scale="linear", seed=7),
+    ):
+        text = exercise_text(exercise)
         blank = check(read(text))
         assert blank.worst is Verdict.unknown
         assert set(blank.counts()) >= {"unknown"}
         assert sum(blank.counts().values()) == blank.counts()["unknown"] > 30
-        assert text == tiny_example(tiny)
-    assert tiny_example(Tiny(seed=1)) != tiny_example(Tiny(seed=2))
+        assert text == exercise_text(exercise)
+    assert exercise_text(Exercise(seed=1)) != exercise_text(Exercise(seed=2))
     bad_sizes: list[dict[str, Any]] = [
         {"positions": 0},
         {"d_model": 9},
@@ -266,7 +272,7 @@ def test_a_case_to_do_by_hand_can_be_filled_in_and_checked() -> None:
     ]
     for bad in bad_sizes:
         with pytest.raises(UsageError):
-            Tiny(**bad)
+            Exercise(**bad)
 
 
 def test_heads_and_cells_of_an_example_are_chosen() -> None:

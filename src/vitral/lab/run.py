@@ -28,7 +28,7 @@ from vitral.evaluation import (
     standing,
     training_text,
 )
-from vitral.explain import View, Walkthrough, walk_run
+from vitral.explain import RunView, Walkthrough, walk_run
 from vitral.model import Row, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
@@ -331,7 +331,7 @@ class Run:
             raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
         return self.model.trace(tokens, None if names is None else list(names))
 
-    def explain(self, text: str, view: View | None = None) -> Walkthrough:
+    def explain(self, text: str, view: RunView | None = None) -> Walkthrough:
         """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`."""
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, text, view, self.path.name)

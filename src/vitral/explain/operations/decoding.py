@@ -1,7 +1,4 @@
-"""Operations on a distribution over a vocabulary: the choice under each decoding rule.
-
-The rules are those of `vitral.decoding`, applied to a table of probabilities instead of a model's logits.
-"""
+"""The choice of the next token under each rule of `vitral.decoding`, from a table of probabilities."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,19 +12,19 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.decoding import Sampling, beam_search, distribution
-from vitral.explain.notation import Apply, Expression, Fraction, Name, Number, Over, Power, Product, Sum, Words
-from vitral.explain.operations import Index, Scribe, numbers
+from vitral.explain.formulas.notation import Apply, Expression, Fraction, Name, Number, Over, Power, Product, Sum, Words
+from vitral.explain.operations.base import CellNamer, Index, numbers
 from vitral.model import ModelConfig, Transformer
 from vitral.model.cache import KVCache
 
 
 @dataclass(frozen=True)
 class Filtered:
-    """The distribution that is drawn from under one rule, from the last position's probabilities.
+    """The distribution to sample from under one rule, from the last position's probabilities.
 
     Attributes:
         rule: "temperature", "top_k", "top_p" or "min_p".
-        value: its number.
+        value: its parameter.
     """
 
     rule: str
@@ -38,16 +35,16 @@ class Filtered:
         return distribution(probabilities[-1:].log(), self.sampling())[0]
 
     def sampling(self) -> Sampling:
-        """The rule as decoding knows it.
+        """The rule as a configuration of `vitral.decoding`.
 
         Raises:
-            UsageError: a number the rule cannot have.
+            UsageError: a value that the rule does not allow.
         """
         whole = self.rule == "top_k" and self.value == int(self.value)
         return Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
 
     def formula(self) -> Expression:
-        """p^(1/T) over its sum, or p over the sum of what is kept."""
+        """p^(1/T) over the sum of such powers, or p over the sum of the kept probabilities."""
         share: Expression = Name("p", below="i")
         other: Expression = Name("p", below="l")
         if self.rule == "temperature":
@@ -55,8 +52,8 @@ class Filtered:
             return Fraction(Power(share, exponent), Over("l", Power(other, exponent)))
         return Fraction(share, Over("kept", other))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """One share over those that are left."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """One probability over the sum of the kept ones."""
         probabilities, (word,) = inputs[0][-1], index
         shares = self(inputs[0])
         if self.rule == "temperature" and self.value > 0:
@@ -80,23 +77,23 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Greedy:
-    """The likeliest word, as its place in the vocabulary."""
+    """The most probable word, as its index in the vocabulary."""
 
     def __call__(self, probabilities: Tensor) -> Tensor:
-        """[1] of [time, vocab]; of equal ones the first."""
+        """[1] of [time, vocab]; ties go to the lowest index."""
         return distribution(probabilities[-1:].log(), Sampling(temperature=0.0)).argmax(dim=-1).double()
 
     def formula(self) -> Expression:
         """Arg max p."""
         return Apply("argmax", (Name("p", below="i"),))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The largest of them all."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The maximum."""
         return (Apply("max", tuple(numbers(inputs[0][-1]))),)
 
 
 class _Table(Transformer):
-    """A model that is a table: the next word's probabilities depend on the last word alone."""
+    """A bigram model: the probabilities of the next word depend on the last word alone."""
 
     def __init__(self, table: Tensor, length: int) -> None:
         super().__init__(ModelConfig(context_length=length, d_model=1, num_layers=0, num_heads=1), len(table))
@@ -110,7 +107,7 @@ class _Table(Transformer):
 
 @dataclass(frozen=True)
 class _Words:
-    """A tokenizer whose tokens are the places of words, as numbers."""
+    """A tokenizer whose tokens are indices of words, written as numbers."""
 
     vocab_size: int
     name: str = "words"
@@ -135,13 +132,13 @@ class _Words:
 
 @dataclass(frozen=True)
 class Beam:
-    """The likeliest continuation that beam search finds in a table of next words.
+    """The most probable continuation that beam search finds in a bigram table.
 
     Attributes:
-        start: place of the word it begins after.
-        num_beams: hypotheses kept.
+        start: index of the word before the continuation.
+        num_beams: hypotheses kept at each step.
         length: words to add.
-        probability: give its probability rather than its words.
+        probability: whether the result is the probability instead of the words.
     """
 
     start: int
@@ -150,100 +147,53 @@ class Beam:
     probability: bool = False
 
     def __call__(self, table: Tensor) -> Tensor:
-        """Places of the words, [length], or the probability, [1], of [vocab, vocab]."""
+        """Indices of the words, [length], or the probability, [1], of [vocab, vocab]."""
         model, words = _Table(table, self.length + 1), _Words(len(table))
         [best] = beam_search(model, words, str(self.start), max_tokens=self.length, num_beams=self.num_beams)
         assert best.score is not None
         return torch.tensor([math.exp(best.score)] if self.probability else best.tokens, dtype=torch.float64)
 
     def formula(self) -> Expression:
-        """Arg max of the product."""
+        """Arg max of the product of probabilities."""
         product = Apply("Π", (Apply("P", (Words("w | …"),)),))
         return product if self.probability else Apply("argmax", (product,))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The product along the way found."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The product of the probabilities of the words found."""
         return (Product(tuple(Number(step) for step in self.steps(inputs[0]))),)
 
     def steps(self, table: Tensor) -> list[float]:
-        """The probability of each word on the way found."""
-        way = [self.start, *map(int, Beam(self.start, self.num_beams, self.length)(table).tolist())]
-        return [float(table[before, after]) for before, after in pairwise(way)]
+        """The probability of each word found."""
+        path = [self.start, *map(int, Beam(self.start, self.num_beams, self.length)(table).tolist())]
+        return [float(table[before, after]) for before, after in pairwise(path)]
 
 
 @dataclass(frozen=True)
-class Followed(Beam):
-    """What beam search found with a model: the words are known, and the probability of each on its way.
+class FoundBeam(Beam):
+    """The result of a beam search with a model.
 
     Attributes:
-        found: places of the words.
-        shares: the probability of each.
+        found: indices of the words.
+        shares: probability of each.
     """
 
     found: tuple[int, ...] = ()
     shares: tuple[float, ...] = ()
 
     def __call__(self, *_: Tensor) -> Tensor:
-        """The words, [length], or their probability, [1]."""
+        """Indices of the words, [length], or their probability, [1]."""
         return torch.tensor([math.prod(self.shares)] if self.probability else self.found, dtype=torch.float64)
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The product along the way."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The product of the probabilities."""
         return (Product(tuple(map(Number, self.shares))),)
 
 
-@dataclass(frozen=True)
-class Counted:
-    """How many numbers tensors of these shapes hold.
-
-    Attributes:
-        shapes: of each row; several where a row stands for several tensors.
-    """
-
-    shapes: tuple[tuple[tuple[int, ...], ...], ...]
-
-    def __call__(self) -> Tensor:
-        """[rows]."""
-        return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
-
-    def formula(self) -> Expression:
-        """Rows · columns."""
-        return Product((Words("rows"), Words("columns")))
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The product of the sizes, summed where there are several tensors."""
-        terms = [Product(tuple(Number(size, exact=True) for size in shape)) for shape in self.shapes[index[0]]]
-        return (terms[0] if len(terms) == 1 else Sum(tuple(terms)),)
-
-
-@dataclass(frozen=True)
-class Total:
-    """The sum of rows, and of what no row names.
-
-    Attributes:
-        rest: what the model has besides.
-    """
-
-    rest: float = 0.0
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """[1] of [rows]."""
-        return rows.sum()[None] + self.rest
-
-    def formula(self) -> Expression:
-        """Σ rows."""
-        return Over("row", Name("count"))
-
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """All the rows."""
-        return (Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),)
-
-
-def word_place(word: Any, vocabulary: Sequence[str], where: str) -> int:
-    """A word's place in the vocabulary.
+def word_index(word: Any, vocabulary: Sequence[str], where: str) -> int:
+    """The index of a word in the vocabulary.
 
     Raises:
-        UsageError: it is not in it.
+        UsageError: the vocabulary does not contain it.
     """
     if word not in vocabulary:
         raise UsageError(f"{where}: {word!r} is not in the vocabulary ({', '.join(vocabulary)})")
