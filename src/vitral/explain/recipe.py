@@ -85,7 +85,7 @@ class Architecture:
 
 
 @dataclass(frozen=True)
-class Line:
+class RecipeLine:
     """One line of a recipe.
 
     Attributes:
@@ -105,7 +105,9 @@ class Line:
     after: tuple[str, ...] = ()
 
 
-def follow(lines: Iterator[Line], values: dict[str, Tensor], recorded: Values | None = None) -> tuple[Quantity, ...]:
+def follow(
+    lines: Iterator[RecipeLine], values: dict[str, Tensor], recorded: Values | None = None
+) -> tuple[Quantity, ...]:
     """Add to `values` every quantity that the recipe can compute from them, and return these quantities.
 
     Args:
@@ -146,7 +148,7 @@ def _shape(value: Tensor) -> str:
     return "[" + ", ".join(map(str, value.shape)) + "]"
 
 
-def missing_for(name: str, lines: Mapping[str, Line], values: Values) -> str:
+def missing_for(name: str, lines: Mapping[str, RecipeLine], values: Values) -> str:
     """The first quantity that is not known on the way to `name`; empty if there is none."""
     if name in values:
         return ""
@@ -156,7 +158,7 @@ def missing_for(name: str, lines: Mapping[str, Line], values: Values) -> str:
     return next((missing for each in needs if (missing := missing_for(each, lines, values))), "")
 
 
-def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[Line]:
+def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
     """The lines of a computation.
 
     Some lines depend on which quantities are known, so `values` is read again before each line. Missing gains of norms
@@ -172,25 +174,25 @@ def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[Li
         last = "final_norm" if "final_norm" in values else "resid_post"
     last = last if last in values else stream
     if parts.tied:
-        yield Line("logits", LOGITS, (last, "embedding"), lambda _: Linear("E", last, tied=True))
+        yield RecipeLine("logits", LOGITS, (last, "embedding"), lambda _: Linear("E", last, tied=True))
     else:
-        yield Line("logits", LOGITS, (last, "w_u"), lambda _: Linear("U", last))
-    yield Line("probabilities", LOGITS, ("logits",), lambda _: Softmax("logits"))
+        yield RecipeLine("logits", LOGITS, (last, "w_u"), lambda _: Linear("U", last))
+    yield RecipeLine("probabilities", LOGITS, ("logits",), lambda _: Softmax("logits"))
 
 
-def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[Line]:
+def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
     token, position = "token_embedding", "position_embedding"
     if parts.rows:
-        yield Line(token, STREAM, ("embedding",), lambda _: Lookup(parts.rows))
+        yield RecipeLine(token, STREAM, ("embedding",), lambda _: Lookup(parts.rows))
     if parts.sinusoidal:
-        yield Line(position, STREAM, (), lambda known: Sinusoid(*known[token].shape), after=(token,))
+        yield RecipeLine(position, STREAM, (), lambda known: Sinusoid(*known[token].shape), after=(token,))
     if position in values:
-        yield Line(parts.stream, STREAM, (token, position), lambda _: Add(token, position))
+        yield RecipeLine(parts.stream, STREAM, (token, position), lambda _: Add(token, position))
     elif token in values:
         values.setdefault(parts.stream, values[token])
 
 
-def _block(parts: Architecture, values: dict[str, Tensor]) -> Iterator[Line]:
+def _block(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
     """One block: pre-norm, post-norm or without norms."""
     stream = parts.stream
     if "attn" in parts.sublayers:
@@ -209,42 +211,50 @@ def _block(parts: Architecture, values: dict[str, Tensor]) -> Iterator[Line]:
         yield from _norm(parts, values, "final_norm", "resid_post")
 
 
-def _after(parts: Architecture, values: dict[str, Tensor], name: str, stream: tuple[str, str, str]) -> Iterator[Line]:
+def _after(
+    parts: Architecture, values: dict[str, Tensor], name: str, stream: tuple[str, str, str]
+) -> Iterator[RecipeLine]:
     """The residual sum after a sublayer, and in post-norm the norm of the sum."""
     before, output, after = stream
     total = f"{name}_sum" if parts.norm == "post" else after
     if parts.residual:
-        yield Line(total, STREAM, (before, output), lambda _: Add(before, output))
+        yield RecipeLine(total, STREAM, (before, output), lambda _: Add(before, output))
     else:
-        yield Line(total, STREAM, (output,), lambda _: Replace(output))
+        yield RecipeLine(total, STREAM, (output,), lambda _: Replace(output))
     if parts.norm == "post":
         yield from _norm(parts, values, after, total, f"{name}_norm")
 
 
-def _norm(parts: Architecture, values: dict[str, Tensor], name: str, source: str, norm: str = "") -> Iterator[Line]:
+def _norm(
+    parts: Architecture, values: dict[str, Tensor], name: str, source: str, norm: str = ""
+) -> Iterator[RecipeLine]:
     gain, shift = f"{norm or name}_gain", f"{norm or name}_bias"
     if source in values:
         values.setdefault(gain, torch.ones_like(values[source][0]))
-    yield Line(name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), (shift,))
+    yield RecipeLine(
+        name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), (shift,)
+    )
 
 
-def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> Iterator[Line]:
+def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> Iterator[RecipeLine]:
     for name in "qkv":
         rotates = parts.frequencies is not None and name != "v"
         projected = f"{name}_pre" if rotates else name
         project = Project(name.upper(), source)
-        yield Line(projected, HEADS, (source, f"w_{name}"), lambda _, made=project: made, (f"b_{name}",))
+        yield RecipeLine(projected, HEADS, (source, f"w_{name}"), lambda _, made=project: made, (f"b_{name}",))
         if parts.frequencies is not None and rotates:
             rotate = Rotate(name, parts.frequencies)
-            yield Line(name, HEADS, (projected,), lambda _, made=rotate: made)
-    yield Line("scores", SQUARE, ("q", "k"), lambda _: Score())
-    yield Line("scaled", SQUARE, ("scores",), lambda known: _scale(parts, known))
-    yield Line("masked", SQUARE, ("scaled",), lambda known: ApplyMask(_allowed(parts, known["scaled"]), parts.bias))
-    yield Line("weights", SQUARE, ("masked",), lambda _: Softmax("masked"))
-    yield Line("z", HEADS, ("weights", "v"), lambda _: Weigh())
+            yield RecipeLine(name, HEADS, (projected,), lambda _, made=rotate: made)
+    yield RecipeLine("scores", SQUARE, ("q", "k"), lambda _: Score())
+    yield RecipeLine("scaled", SQUARE, ("scores",), lambda known: _scale(parts, known))
+    yield RecipeLine(
+        "masked", SQUARE, ("scaled",), lambda known: ApplyMask(_allowed(parts, known["scaled"]), parts.bias)
+    )
+    yield RecipeLine("weights", SQUARE, ("masked",), lambda _: Softmax("masked"))
+    yield RecipeLine("z", HEADS, ("weights", "v"), lambda _: Weigh())
     if "b_o" in values and "w_o" not in values:
         raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')
-    yield Line("out", STREAM, ("z",), lambda known: Output(len(known["z"]), "w_o" in known), ("w_o", "b_o"))
+    yield RecipeLine("out", STREAM, ("z",), lambda known: Output(len(known["z"]), "w_o" in known), ("w_o", "b_o"))
 
 
 def _scale(parts: Architecture, values: Values) -> Scale:
@@ -287,11 +297,11 @@ def _allowed(parts: Architecture, scores: Tensor) -> Tensor:
     return parts.mask.allowed(time, source).reshape(-1, time, source)[-len(scores) :]
 
 
-def _feed_forward(parts: Architecture, source: str) -> Iterator[Line]:
+def _feed_forward(parts: Architecture, source: str) -> Iterator[RecipeLine]:
     pre, gate = "mlp.pre", "mlp.gate"
     gated = parts.activation == "swiglu"
     if gated:
-        yield Line(gate, HIDDEN, (source, "w_gate"), lambda _: Linear("gate", source), ("b_gate",))
-    yield Line(pre, HIDDEN, (source, "w_up"), lambda _: Linear("up", source), ("b_up",))
-    yield Line("mlp.hidden", HIDDEN, (pre, gate) if gated else (pre,), lambda _: Activate(parts.activation))
-    yield Line("mlp.out", STREAM, ("mlp.hidden", "w_down"), lambda _: Linear("down", "mlp.hidden"), ("b_down",))
+        yield RecipeLine(gate, HIDDEN, (source, "w_gate"), lambda _: Linear("gate", source), ("b_gate",))
+    yield RecipeLine(pre, HIDDEN, (source, "w_up"), lambda _: Linear("up", source), ("b_up",))
+    yield RecipeLine("mlp.hidden", HIDDEN, (pre, gate) if gated else (pre,), lambda _: Activate(parts.activation))
+    yield RecipeLine("mlp.out", STREAM, ("mlp.hidden", "w_down"), lambda _: Linear("down", "mlp.hidden"), ("b_down",))

@@ -17,7 +17,7 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import beam_search, distribution
 from vitral.explain.operations import CellNamer
 from vitral.explain.operations.decoding import Filtered, FoundBeam, Greedy
-from vitral.explain.recipe import Architecture, Line, follow, recipe
+from vitral.explain.recipe import Architecture, RecipeLine, follow, recipe
 from vitral.explain.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
@@ -126,12 +126,12 @@ def _architecture(config: ModelConfig) -> Architecture:
 
 
 def _sheet(
-    empty: Sheet, architecture: Architecture, given: dict[str, Tensor], recorded: dict[str, Tensor], *lines: Line
+    empty: Sheet, architecture: Architecture, given: dict[str, Tensor], recorded: dict[str, Tensor], *lines: RecipeLine
 ) -> Sheet:
     """The sheet of one part of the model, with `lines` after those of the recipe."""
     values = dict(given)
 
-    def all_lines() -> Iterator[Line]:
+    def all_lines() -> Iterator[RecipeLine]:
         yield from recipe(architecture, values)
         yield from lines
 
@@ -183,15 +183,15 @@ def _attention(attention: MultiHeadAttention) -> dict[str, Tensor]:
     return values | factor | _linear("o", attention.out_proj)
 
 
-def _choices(rules: Sequence[tuple[str, float]], beam: FoundBeam | None) -> list[Line]:
+def _choices(rules: Sequence[tuple[str, float]], beam: FoundBeam | None) -> list[RecipeLine]:
     """The choice of the next token: greedy, under each rule, and by beam search."""
-    lines = [Line("greedy", ("choice",), ("probabilities",), lambda _: Greedy())]
+    lines = [RecipeLine("greedy", ("choice",), ("probabilities",), lambda _: Greedy())]
     for rule, value in rules:
         filtered = Filtered(rule, value)
-        lines.append(Line(f"{rule}_{value:g}", ("vocab",), ("probabilities",), lambda _, made=filtered: made))
+        lines.append(RecipeLine(f"{rule}_{value:g}", ("vocab",), ("probabilities",), lambda _, made=filtered: made))
     if beam is not None:
-        lines.append(Line("beam", ("choice",), (), lambda _: beam))
-        lines.append(Line("beam_probability", ("choice",), (), lambda _: replace(beam, probability=True)))
+        lines.append(RecipeLine("beam", ("choice",), (), lambda _: beam))
+        lines.append(RecipeLine("beam_probability", ("choice",), (), lambda _: replace(beam, probability=True)))
     return lines
 
 
@@ -207,7 +207,7 @@ def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, 
 
 
 def _ending(
-    model: Transformer, empty: Sheet, architecture: Architecture, kept: dict[str, Tensor], choices: list[Line]
+    model: Transformer, empty: Sheet, architecture: Architecture, kept: dict[str, Tensor], choices: list[RecipeLine]
 ) -> Sheet:
     last = f"blocks.{len(model.blocks) - 1}.resid_post" if len(model.blocks) else "embed"
     final_norm = _norm("final_norm", model.final_norm)

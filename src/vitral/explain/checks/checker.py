@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explain.checks.diagnosis import WORDS, Diagnoser, Diagnosis, Mismatch, within
+from vitral.explain.checks.diagnosis import WORDS, Diagnoser, SlipMatch, Mismatch, within
 from vitral.explain.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
 from vitral.explain.examples.example import Claim, Example
 from vitral.explain.operations import Index
@@ -87,7 +87,7 @@ class _Checker:
         findings = tuple(self.findings(name, claim, verdicts, diagnoses))
         return CheckedQuantity(claim, self.exact[name], verdicts, findings)
 
-    def diagnoses(self, mismatch: Mismatch) -> Mapping[Index, Diagnosis]:
+    def diagnoses(self, mismatch: Mismatch) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""
         computations = (self.exact, self.right, self.printed, self.slipped)
         return Diagnoser(self.sheet, set(self.claims), computations, self.example.decimals).diagnose(mismatch)
@@ -122,7 +122,7 @@ class _Checker:
         verdicts[~known] = ORDER.index(Verdict.unknown)
         return verdicts
 
-    def keep(self, name: str, values: Tensor, verdicts: Tensor, diagnoses: Mapping[Index, Diagnosis]) -> None:
+    def keep(self, name: str, values: Tensor, verdicts: Tensor, diagnoses: Mapping[Index, SlipMatch]) -> None:
         """Update the computations with the author's numbers."""
 
         def at_most(verdict: Verdict) -> Tensor:
@@ -150,7 +150,7 @@ class _Checker:
         self.slipped[name] = slipped
 
     def findings(
-        self, name: str, claim: Claim, verdicts: Tensor, diagnoses: Mapping[Index, Diagnosis]
+        self, name: str, claim: Claim, verdicts: Tensor, diagnoses: Mapping[Index, SlipMatch]
     ) -> Iterator[CellFinding]:
         for place in (verdicts >= ORDER.index(Verdict.rounding)).nonzero().tolist():
             index = tuple(place)

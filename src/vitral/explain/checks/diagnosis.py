@@ -49,7 +49,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class SlipMatch:
     """A slip, the wrong cells that it explains, and its result before rounding.
 
     Attributes:
@@ -89,10 +89,10 @@ class Diagnoser:
         self.sheet, self.claimed, self.computations, self.decimals = sheet, claimed, computations, decimals
         self.half = 10.0**-decimals / 2
 
-    def diagnose(self, mismatch: Mismatch) -> dict[Index, Diagnosis]:
+    def diagnose(self, mismatch: Mismatch) -> dict[Index, SlipMatch]:
         """The slip that explains most wrong cells, then the one that explains most of the others, and so on."""
         ranked = sorted(self._candidates(mismatch), key=lambda candidate: candidate.rank)
-        diagnoses: dict[Index, Diagnosis] = {}
+        diagnoses: dict[Index, SlipMatch] = {}
         left = mismatch.wrong.clone()
         while ranked and bool(left.any()):
             best = min(ranked, key=lambda candidate: (-int((candidate.explains & left).sum()), candidate.rank))
@@ -103,7 +103,7 @@ class Diagnoser:
             left &= ~best.explains
         return diagnoses
 
-    def _candidates(self, mismatch: Mismatch) -> Iterator[Diagnosis]:
+    def _candidates(self, mismatch: Mismatch) -> Iterator[SlipMatch]:
         yield from self._misprinted(mismatch)
         exact = list(self._slipped(mismatch, self.half))
         yield from exact
@@ -112,7 +112,7 @@ class Diagnoser:
                 if candidate.slip.kind in KINDS[:COMMON]:
                     yield replace(candidate, loosely=True)
 
-    def _misprinted(self, mismatch: Mismatch) -> Iterator[Diagnosis]:
+    def _misprinted(self, mismatch: Mismatch) -> Iterator[SlipMatch]:
         """Cells that are right after swapping two digits, changing the sign or moving the point."""
         name = mismatch.quantity.name
         if name in WORDS:
@@ -124,9 +124,9 @@ class Diagnoser:
                 if any(abs(meant - truth) <= self.half * (1 + 1e-6) for truth in truths):
                     explains = torch.zeros_like(mismatch.wrong)
                     explains[index] = True
-                    yield Diagnosis(Slip(kind, name, {}), explains, None, "cell")
+                    yield SlipMatch(Slip(kind, name, {}), explains, None, "cell")
 
-    def _slipped(self, mismatch: Mismatch, tolerance: float) -> Iterator[Diagnosis]:
+    def _slipped(self, mismatch: Mismatch, tolerance: float) -> Iterator[SlipMatch]:
         """Slips in this quantity, or in one on the way to it, that result in the printed numbers."""
         for base in self._bases(mismatch.quantity):
             for step in self._on_the_way(mismatch.quantity):
@@ -134,7 +134,7 @@ class Diagnoser:
                     for made, grain in self._outcomes(step, mismatch.quantity, variant, base):
                         explains = _explained(made, grain, mismatch, tolerance)
                         if bool(explains.any()):
-                            yield Diagnosis(Slip(variant.kind, step.name, variant.places), explains, made, grain)
+                            yield SlipMatch(Slip(variant.kind, step.name, variant.places), explains, made, grain)
 
     def _bases(self, quantity: Quantity) -> list[Values]:
         """The computations that differ in the inputs of the quantity."""

@@ -29,7 +29,7 @@ from vitral.explain.examples.schema import (
     toml,
 )
 from vitral.explain.operations.decoding import Beam, Filtered, Greedy, word_index
-from vitral.explain.recipe import Architecture, Line, follow, missing_for, recipe
+from vitral.explain.recipe import Architecture, RecipeLine, follow, missing_for, recipe
 from vitral.explain.sheet import Quantity, Sheet
 
 MOST_BYTES = 2**20
@@ -112,7 +112,7 @@ class _Reader:
 
     def read(self, path: Path | None) -> Example:
         head, given = self.head, self.head.given
-        lines: dict[str, Line] = {}
+        lines: dict[str, RecipeLine] = {}
         if any(key in given for key in ("preset", "model", "shapes")):
             architecture = Architecture()
             sheet = parameter_sheet(given, head.claimed, self.find_model, self.refuse)
@@ -136,7 +136,7 @@ class _Reader:
             return "out" if self.head.block is None else "resid_post"
         return self.stream if key in STREAM_KEYS else ALIASES.get(key, key)
 
-    def computation(self) -> tuple[Architecture, Sheet, dict[str, Line]]:
+    def computation(self) -> tuple[Architecture, Sheet, dict[str, RecipeLine]]:
         """Everything but a parameter table: the parts, the sheet and the recipe's lines by name."""
         head = self.head
         values = self.all_given()
@@ -288,20 +288,20 @@ class _Reader:
 
     # Claims about the next token.
 
-    def choice(self, key: str, values: Values, lines: Mapping[str, Line]) -> tuple[Quantity, ...]:
+    def choice(self, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[Quantity, ...]:
         """The quantity of a claimed choice, such as greedy or top_k_2; none for other keys."""
         rule, _, number = key.rpartition("_")
         if key == "greedy":
             self.need("probabilities", key, values, lines)
-            line = Line(key, ("choice",), ("probabilities",), lambda _: Greedy())
+            line = RecipeLine(key, ("choice",), ("probabilities",), lambda _: Greedy())
         elif rule in RULES:
             self.need("probabilities", key, values, lines)
             filtered = self.filtered(key, rule, number)
-            line = Line(key, ("vocab",), ("probabilities",), lambda _: filtered)
+            line = RecipeLine(key, ("vocab",), ("probabilities",), lambda _: filtered)
         elif key in ("beam", "beam_probability"):
             self.need("next", key, values, lines)
             beam = self.beam(key)
-            line = Line(key, ("choice",), ("next",), lambda _: beam)
+            line = RecipeLine(key, ("choice",), ("next",), lambda _: beam)
         else:
             return ()
         try:
@@ -332,7 +332,7 @@ class _Reader:
         start = self.word(given["start"], self.head.vocabulary, "given", "start")
         return Beam(start, counts[0], counts[1], probability=key == "beam_probability")
 
-    def need(self, name: str, key: str, values: Values, lines: Mapping[str, Line]) -> None:
+    def need(self, name: str, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> None:
         missing = missing_for(name, lines, values)
         if missing and name == "probabilities" and self.stream not in values:
             missing = "probabilities (or logits)"
@@ -341,7 +341,7 @@ class _Reader:
 
     # Claims.
 
-    def claim(self, keys: Keys, value: Any, sheet: Sheet, lines: Mapping[str, Line]) -> Claim:
+    def claim(self, keys: Keys, value: Any, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> Claim:
         label, path = ".".join(keys), ("claimed", *keys)
         if label in ("rows", "total") and "rows" in sheet.values:
             return self.count(label, value)
