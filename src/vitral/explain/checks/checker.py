@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explain.checks.diagnosis import WORDS, Diagnoser, SlipMatch, Mismatch, within
+from vitral.explain.checks.diagnosis import WORDS, Diagnoser, Mismatch, SlipMatch, within
 from vitral.explain.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
 from vitral.explain.examples.example import Claim, Example
 from vitral.explain.operations import Index
