@@ -250,6 +250,11 @@ def test_correcting_keeps_comments_and_layout() -> None:
     assert corrected(checked(text)) == text.replace("0.5]", "1.00]")
 
 
+def test_a_row_of_a_parameter_table_is_corrected() -> None:
+    text = '[given.shapes]\n"w" = [3, 5]\n"b" = [5]\n[claimed]\ntotal = 20\n[claimed.rows]\n"w" = 16 # 3 · 5\n"b" = 5\n'
+    assert corrected(checked(text)) == text.replace("16", "15")
+
+
 # Words and data.
 
 

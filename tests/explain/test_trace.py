@@ -12,7 +12,7 @@ from worth import worth
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
-from vitral.explain import Choice, RunView, Step, phrases, walk_run
+from vitral.explain import Choice, RunView, Step, parse_example, phrases, walk_example, walk_run
 from vitral.explain.formulas import text as as_text
 from vitral.explain.phrases import catalogue
 from vitral.explain.trace import trace_text
@@ -204,6 +204,21 @@ def test_a_masked_pair_has_weight_0() -> None:
     assert says(steps["weights"].sentence, "weights_none", column="position 3 (d)")
     assert says(steps["z"].sentence, "z_many", seen=2)
     assert says(steps_of(model(), choice=Choice(heads=(0,), query=0))["z"].sentence, "z_one")
+
+
+def test_a_position_that_may_attend_to_nothing_has_weights_of_0() -> None:
+    text = "mask = [[0, 0]]\nscale = 'none'\n[given]\nscores = [[1, 2]]\nv = [[1], [2]]\n"
+    example = parse_example(text, lambda _: ModelConfig())
+    steps = {step.name: step for step in walk_example(example).steps}
+    assert says(steps["weights"].sentence, "weights_empty")
+    assert says(steps["z"].sentence, "z_none")
+
+
+def test_a_norms_formula_has_its_gain_and_bias() -> None:
+    step = steps_of(model(), block=True)["attn_norm"]
+    assert as_text(step.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε)) + b"
+    without_bias = steps_of(model(bias=False), block=True)["attn_norm"]
+    assert as_text(without_bias.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε))"
 
 
 def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None:

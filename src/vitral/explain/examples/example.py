@@ -19,12 +19,14 @@ class Claim:
         key: its place in the file, as ("claimed", "scores").
         values: the numbers, NaN where nothing is claimed; for words, their indices in the vocabulary.
         axes_left_out: number of leading axes that the file omits: the heads, or every axis of a single number.
+        rows: keys of the numbers, where the file has a table instead of a list.
     """
 
     name: str
     key: tuple[str, ...]
     values: Tensor
     axes_left_out: int = 0
+    rows: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -33,7 +35,7 @@ class Claim:
 
     def path(self, index: Index) -> tuple[str | int, ...]:
         """The place of a cell in the file."""
-        return (*self.key, *index[self.axes_left_out :])
+        return (*self.key, self.rows[index[0]]) if self.rows else (*self.key, *index[self.axes_left_out :])
 
 
 @dataclass(frozen=True)

@@ -380,7 +380,7 @@ class _Reader:
         if key == "total":
             return Claim("total", ("claimed", "total"), torch.tensor([self.single(value, "total")]).double(), 1)
         counts = [self.single(number, "rows", name) for name, number in value.items()]
-        return Claim("rows", ("claimed", "rows"), torch.tensor(counts, dtype=torch.float64))
+        return Claim("rows", ("claimed", "rows"), torch.tensor(counts, dtype=torch.float64), rows=tuple(value))
 
     def single(self, value: Any, *path: str) -> float:
         number = self.numbers(value, ("claimed", *path), path[-1])
