@@ -108,9 +108,6 @@ _TEX = {
 
 
 class _LaTeX(FormulaWriter):
-    def joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
-
     def number(self, letters: str) -> str:
         return "".join(_TEX.get(letter, letter) for letter in letters)
 

@@ -30,9 +30,6 @@ def _shown(letters: str) -> str:
 
 
 class _MathML(FormulaWriter):
-    def joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
-
     def number(self, letters: str) -> str:
         if letters.startswith("−"):
             return f"<mrow><mo>−</mo>{self.number(letters[1:])}</mrow>"

@@ -18,9 +18,6 @@ def sides(equation: Equation, digits: int, say: Phrases) -> list[str]:
 class _Plain(FormulaWriter):
     """As q[2,1] = x[2]·W^Q[:,1]; indices in brackets, other subscripts after an underscore: √d_k."""
 
-    def joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
-
     def number(self, letters: str) -> str:
         return letters
 

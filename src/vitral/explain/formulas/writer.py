@@ -179,65 +179,54 @@ class FormulaWriter(ABC):
         """The pieces with a sign between each pair of neighbours."""
         return [part for piece in pieces for part in (sign, piece)][1:]
 
-    @abstractmethod
-    def joined(self, pieces: list[str]) -> str:
+    @staticmethod
+    def joined(pieces: list[str]) -> str:
         """Concatenate pieces."""
-        ...
+        return "".join(pieces)
 
     @abstractmethod
     def number(self, letters: str) -> str:
         """A number, given its characters."""
-        ...
 
     @abstractmethod
     def name(self, name: Name) -> str:
         """A quantity's name."""
-        ...
 
     @abstractmethod
     def words(self, words: str) -> str:
         """Plain words."""
-        ...
 
     @abstractmethod
     def sign(self, sign: str) -> str:
         """An operator or relation sign."""
-        ...
 
     @abstractmethod
     def brackets(self, inside: str) -> str:
         """Round brackets."""
-        ...
 
     @abstractmethod
     def product(self, factors: list[str], tight: bool) -> str:
         """A product of factors that are already written, and bracketed where needed."""
-        ...
 
     @abstractmethod
     def fraction(self, above: Expression, below: Expression) -> str:
         """A fraction."""
-        ...
 
     @abstractmethod
     def root(self, inside: Expression) -> str:
         """A square root."""
-        ...
 
     @abstractmethod
     def power(self, base: Expression, exponent: Expression) -> str:
         """A power."""
-        ...
 
     @abstractmethod
     def over(self, index: str, body: str) -> str:
         """A sum over an index; `body` is already written."""
-        ...
 
     @abstractmethod
     def function(self, function: str) -> str:
         """A function's name."""
-        ...
 
 
 def _negated(expression: Expression) -> Expression:
