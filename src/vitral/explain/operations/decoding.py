@@ -1,21 +1,18 @@
 """The choice of the next token under each rule of `vitral.decoding`, from a table of probabilities."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.decoding import Sampling, beam_search, distribution
+from vitral.decoding import Sampling, distribution
 from vitral.explain.formulas.notation import Apply, Expression, Fraction, Name, Number, Over, Power, Product, Sum, Words
 from vitral.explain.operations.base import CellNamer, Index, numbers
-from vitral.model import ModelConfig, Transformer
-from vitral.model.cache import KVCache
 
 
 @dataclass(frozen=True)
@@ -92,44 +89,6 @@ class Greedy:
         return (Apply("max", tuple(numbers(inputs[0][-1]))),)
 
 
-class _Table(Transformer):
-    """A bigram model: the probabilities of the next word depend on the last word alone."""
-
-    def __init__(self, table: Tensor, length: int) -> None:
-        super().__init__(ModelConfig(context_length=length, d_model=1, num_layers=0, num_heads=1), len(table))
-        self.table = table.log()
-
-    def forward(self, tokens: Tensor, *, cache: KVCache | None = None, **_: Any) -> Tensor:
-        if cache is not None:
-            cache.advance(tokens.shape[1])
-        return self.table[tokens]
-
-
-@dataclass(frozen=True)
-class _Words:
-    """A tokenizer whose tokens are indices of words, written as numbers."""
-
-    vocab_size: int
-    name: str = "words"
-    specials: tuple[int, ...] = ()
-    start: int = 0
-
-    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        return np.array([int(text)])
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return " ".join(map(str, ids))
-
-    def token_bytes(self, token: int) -> bytes:
-        return str(token).encode()
-
-    def label(self, token: int) -> str:
-        return str(token)
-
-    def plain(self) -> dict[str, Any]:
-        return {}
-
-
 @dataclass(frozen=True)
 class Beam:
     """The most probable continuation that beam search finds in a bigram table.
@@ -148,10 +107,21 @@ class Beam:
 
     def __call__(self, table: Tensor) -> Tensor:
         """Indices of the words, [length], or the probability, [1], of [vocab, vocab]."""
-        model, words = _Table(table, self.length + 1), _Words(len(table))
-        [best] = beam_search(model, words, str(self.start), max_tokens=self.length, num_beams=self.num_beams)
-        assert best.score is not None
-        return torch.tensor([math.exp(best.score)] if self.probability else best.tokens, dtype=torch.float64)
+        words, score = self._search(table)
+        return torch.tensor([math.exp(score)] if self.probability else words, dtype=torch.float64)
+
+    def _search(self, table: Tensor) -> tuple[tuple[int, ...], float]:
+        """The best hypothesis and its log-probability; of equal ones the first by index, as in `beam_search`."""
+        steps = distribution(table.log()).log().tolist()
+        hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+        for _ in range(self.length):
+            grown = [
+                ((*words, word), score + step)
+                for words, score in hypotheses
+                for word, step in enumerate(steps[words[-1] if words else self.start])
+            ]
+            hypotheses = sorted(grown, key=lambda hypothesis: (-hypothesis[1], hypothesis[0]))[: self.num_beams]
+        return hypotheses[0]
 
     def formula(self) -> Expression:
         """Arg max of the product of probabilities."""
@@ -164,7 +134,7 @@ class Beam:
 
     def steps(self, table: Tensor) -> list[float]:
         """The probability of each word found."""
-        path = [self.start, *map(int, Beam(self.start, self.num_beams, self.length)(table).tolist())]
+        path = [self.start, *self._search(table)[0]]
         return [float(table[before, after]) for before, after in pairwise(path)]
 
 
