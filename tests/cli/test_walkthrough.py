@@ -8,8 +8,7 @@ from handmade import CASES, NASTY, step, walkthrough
 from rich.console import Console
 
 from vitral.cli import walkthrough as printing
-from vitral.explain.renderers import to_text
-from vitral.explain.walkthrough import Chapter, Panel, Walkthrough
+from vitral.explain import Chapter, Panel, Walkthrough, to_text
 
 
 def bare(written: str) -> str:

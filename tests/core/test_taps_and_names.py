@@ -47,9 +47,13 @@ def test_names_are_those_of_the_plan() -> None:
     assert names[0] == "embed"
     assert names[-2:] == ["final_norm", "logits"]
     steps = [f"blocks.1.attn.{step}" for step in ATTENTION_STEPS]
-    ends = ["blocks.1.resid_mid", "blocks.1.mlp.hidden", "blocks.1.mlp.out", "blocks.1.resid_post"]
-    assert names[15:-2] == ["blocks.1.resid_pre", *steps, *ends]
-    assert len(names) == len(set(names)) == 1 + 2 * 14 + 2
+    every = [name for name in names if name.startswith("blocks.1.")]
+    assert len(names) == len(set(names)) == 1 + 2 * len(every) + 2
+    first = ["blocks.1.resid_pre", "blocks.1.attn_norm", "blocks.1.attn.q_pre", "blocks.1.attn.k_pre"]
+    mlp = [f"blocks.1.mlp{name}" for name in ("_norm", ".gate", ".pre", ".hidden", ".out", "_sum")]
+    assert every == [*first, *steps, "blocks.1.attn_sum", "blocks.1.resid_mid", *mlp, "blocks.1.resid_post"]
+    fewer = activation_names(2, without={"attn_sum", "mlp.gate"})
+    assert fewer == [name for name in names if not name.endswith(("attn_sum", "mlp.gate"))]
 
 
 def test_devices_and_precision() -> None:

@@ -7,18 +7,18 @@ import pytest
 from mutants import SLIPS, Case, make_case
 from scrambled import make_claims, make_given
 
-from vitral.explain import Report, Verdict, check, corrected, parse_example, phrases
-from vitral.explain.verdicts import first_wrong, plain, rows, summary
+from vitral.explain import CheckReport, Verdict, check, corrected, parse_example, phrases
+from vitral.explain.checks.report import first_wrong, plain, rows, summary
 from vitral.lab.examples import find_example, gallery, preset_model
 
 SAY = phrases("en")
 
 
-def checked(text: str) -> Report:
+def checked(text: str) -> CheckReport:
     return check(parse_example(text, preset_model))
 
 
-def verdicts(report: Report) -> dict[str, dict[tuple[int, ...], str]]:
+def verdicts(report: CheckReport) -> dict[str, dict[tuple[int, ...], str]]:
     """By quantity, the verdict of each cell that is not right, counted from 1."""
     return {
         one.claim.name: {tuple(place + 1 for place in found.index): found.verdict.value for found in one.findings}
@@ -165,17 +165,17 @@ CASES = 500
 
 
 @pytest.fixture(scope="module")
-def mutants() -> list[tuple[Case, Report]]:
+def mutants() -> list[tuple[Case, CheckReport]]:
     return [(case, checked(case.text)) for case in (make_case(seed) for seed in range(2 * CASES))]
 
 
-def test_no_correct_example_is_accused(mutants: list[tuple[Case, Report]]) -> None:
+def test_no_correct_example_is_accused(mutants: list[tuple[Case, CheckReport]]) -> None:
     correct = [report for case, report in mutants if case.slip is None]
     assert len(correct) == CASES
     assert [report.counts() for report in correct if report.worst not in (Verdict.right, Verdict.rounding)] == []
 
 
-def test_the_first_wrong_step_is_named(mutants: list[tuple[Case, Report]]) -> None:
+def test_the_first_wrong_step_is_named(mutants: list[tuple[Case, CheckReport]]) -> None:
     named = [
         {"out": "output"}.get(first.name, first.name) == case.step if (first := report.first_wrong) else False
         for case, report in mutants
@@ -185,7 +185,7 @@ def test_the_first_wrong_step_is_named(mutants: list[tuple[Case, Report]]) -> No
     assert sum(named) >= 0.99 * CASES
 
 
-def test_the_kind_of_slip_is_guessed(mutants: list[tuple[Case, Report]]) -> None:
+def test_the_kind_of_slip_is_guessed(mutants: list[tuple[Case, CheckReport]]) -> None:
     right: Counter[str] = Counter()
     every: Counter[str] = Counter()
     for case, report in mutants:
@@ -198,7 +198,7 @@ def test_the_kind_of_slip_is_guessed(mutants: list[tuple[Case, Report]]) -> None
     assert min(right[slip] / every[slip] for slip in SLIPS) >= 0.6
 
 
-def test_what_only_follows_is_not_called_wrong_in_itself(mutants: list[tuple[Case, Report]]) -> None:
+def test_what_only_follows_is_not_called_wrong_in_itself(mutants: list[tuple[Case, CheckReport]]) -> None:
     """One slip was made, so one quantity alone is wrong in itself, whether it was carried on or not."""
     alone = [
         sum(any(found.verdict is Verdict.wrong for found in one.findings) for one in report.quantities) == 1
@@ -229,7 +229,9 @@ def test_rounding_at_every_step_is_rounding_where_steps_are_not_printed() -> Non
     assert found == ["right", "rounding", "wrong"]
 
 
-def test_the_corrected_example_is_right_and_the_rest_of_the_file_untouched(mutants: list[tuple[Case, Report]]) -> None:
+def test_the_corrected_example_is_right_and_the_rest_of_the_file_untouched(
+    mutants: list[tuple[Case, CheckReport]],
+) -> None:
     for case, report in mutants[:80]:
         fixed = corrected(report)
         assert checked(fixed).worst in (Verdict.right, Verdict.rounding)
@@ -246,6 +248,11 @@ def test_correcting_keeps_comments_and_layout() -> None:
     text = '# mine\ndecimals = 2\nmask = "causal"\nscale = "none"\n[given]\nscores = [[0]] # one\n'
     text += "[claimed]\nweights = [\n  [0.5],  # oh\n]\n"
     assert corrected(checked(text)) == text.replace("0.5]", "1.00]")
+
+
+def test_a_row_of_a_parameter_table_is_corrected() -> None:
+    text = '[given.shapes]\n"w" = [3, 5]\n"b" = [5]\n[claimed]\ntotal = 20\n[claimed.rows]\n"w" = 16 # 3 · 5\n"b" = 5\n'
+    assert corrected(checked(text)) == text.replace("16", "15")
 
 
 # Words and data.

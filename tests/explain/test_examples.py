@@ -7,8 +7,8 @@ import torch
 
 from vitral.attention import attend_traced
 from vitral.core.errors import UsageError
-from vitral.explain import Choice, Example, Tiny, check, parse_example, tiny_example, walk_example
-from vitral.explain.checking import Verdict
+from vitral.core.names import ATTENTION_STEPS, BLOCK_STEPS
+from vitral.explain import Choice, Example, Exercise, Verdict, check, exercise_text, parse_example, walk_example
 from vitral.lab.examples import find_example, gallery, preset_model
 
 
@@ -76,7 +76,11 @@ REFUSALS = [
         3,
         "d_k: the scale 'sqrt' needs the width of a head",
     ),
-    ("mask = 'causal'\nscale = 'learned'\n[given]\nscores = [[1]]\n", 3, "factor: the scale 'learned' is learned"),
+    (
+        "mask = 'causal'\nscale = 'learned'\n[given]\nscores = [[1]]\n",
+        3,
+        "factor: the scale 'learned' needs the learned factor",
+    ),
     ("mask = 'casual'\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "did you mean 'causal'?"),
     (
         "mask = [[true], [true, false]]\nscale = 'none'\n[given]\nscores = [[1]]\n",
@@ -194,16 +198,16 @@ def test_files_that_cannot_be_read(tmp_path) -> None:
 @pytest.mark.parametrize("name", [name for name in gallery() if "scores" in gallery()[name]])
 def test_an_examples_numbers_are_the_traced_executions(name: str) -> None:
     example = find_example(name)
-    values, setting = example.sheet.values, example.setting
-    if not all(each in values for each in ("q", "k", "v", "weights")) or setting.scale in (
+    values, parts = example.sheet.values, example.architecture
+    if not all(each in values for each in ("q", "k", "v", "weights")) or parts.scale in (
         "learned",
         "learned-per-head",
     ):
         return
-    assert setting.mask is not None
+    assert parts.mask is not None
     time, source = values["weights"].shape[1:]
-    allowed = setting.mask.allowed(time, source).reshape(-1, time, source)
-    traced = attend_traced(values["q"], values["k"], values["v"], mask=allowed, scale=setting.scale or "none")
+    allowed = parts.mask.allowed(time, source).reshape(-1, time, source)
+    traced = attend_traced(values["q"], values["k"], values["v"], mask=allowed, scale=parts.scale or "none")
     for step in ("scores", "scaled", "masked", "weights", "z"):
         torch.testing.assert_close(values[step], getattr(traced, step), rtol=1e-12, atol=1e-12)
 
@@ -229,6 +233,77 @@ def test_embeddings_of_words_and_the_sinusoids() -> None:
     assert check(example).worst is Verdict.right
 
 
+BLOCK = """
+block = "{norm}"
+mask = "causal"
+scale = "none"
+decimals = 3
+[given]
+x = [[3, 1], [1, 5]]
+w_q = "identity"
+w_k = "identity"
+w_v = "identity"
+norm_1_gain = [2, 3]
+norm_1_bias = [1, 0]
+norm_2_gain = [1, 2]
+norm_2_bias = [0, 1]
+w_1 = [[1, -1, 2], [0, 2, 1]]
+b_1 = [0, 1, 0]
+w_2 = [[1, 0], [0, 1], [1, 1]]
+b_2 = [1, 0]
+[claimed]
+{claims}
+pre_activation = [["?", "?", "?"], ["?", "?", "?"]]
+hidden = [["?", "?", "?"], ["?", "?", "?"]]
+mlp_out = [["?", "?"], ["?", "?"]]
+output = [["?", "?"], ["?", "?"]]
+"""
+OWN = {"norm_1": "attn_norm", "norm_2": "mlp_norm", "sum_1": "attn_sum", "sum_2": "mlp_sum", "x = ": "resid_pre = "}
+OWN |= {"w_1": "w_up", "b_1": "b_up", "w_2": "w_down", "b_2": "b_down", "output": "resid_post"}
+OWN |= {"pre_activation": "mlp.pre", "hidden": "mlp.hidden", "mlp_out": "mlp.out"}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_earlier_keys_stand_for_the_names_of_a_trace(norm: str) -> None:
+    claims = {"pre": ("norm_1", "norm_2"), "post": ("sum_1", "sum_2")}[norm]
+    old = BLOCK.format(norm=norm, claims="\n".join(f'{name} = [["?", "?"], ["?", "?"]]' for name in claims))
+    new = old
+    for key, name in OWN.items():
+        new = new.replace(key, name)
+    quoted = new.replace("mlp.pre", '"mlp.pre"').replace("mlp.out = ", '"mlp.out" = ')
+    examples = [read(text) for text in (old, new, quoted)]
+    for example in examples:
+        assert [claim.name for claim in example.claims] == [claim.name for claim in examples[0].claims]
+        assert set(example.sheet.values) == set(examples[0].sheet.values)
+        for name, value in example.sheet.values.items():
+            assert torch.equal(value, examples[0].sheet.values[name]), name
+    steps = {f"blocks.0.{name}" for name in BLOCK_STEPS} | {f"blocks.0.attn.{name}" for name in ATTENTION_STEPS}
+    names = {quantity.name for quantity in examples[0].sheet.quantities}
+    assert {f"blocks.0.{name}" for name in names} - steps == {f"blocks.0.{name}" for name in ATTENTION_STEPS}
+    assert examples[0].claims[-1].label == "output"
+    assert [claim.label for claim in examples[1].claims] == [claim.name for claim in examples[1].claims]
+
+
+@pytest.mark.parametrize("key", ["embed = [[3, 1]]", "resid_pre = [[3, 1]]"])
+def test_a_quantity_is_given_once(key: str) -> None:
+    with pytest.raises(UsageError, match="line 4: x: is given twice"):
+        read(f"mask = 'causal'\n[given]\nx = [[3, 1]]\n{key}\n")
+
+
+def test_a_gated_feed_forward_by_hand() -> None:
+    """SiLU(0) = 0 and SiLU(large) = large: the first hidden number is 0, the second 40 · 2."""
+    text = "block = 'pre'\nactivation = 'swiglu'\ndecimals = 1\n[given]\nmlp_norm = [[1, 0]]\n"
+    text += "w_gate = [[0, 40], [0, 0]]\nw_up = [[1, 2], [0, 0]]\n[claimed]\nmlp.hidden = [[0, 80]]\n"
+    assert check(read(text)).worst is Verdict.right
+
+
+def test_a_block_may_begin_in_the_middle() -> None:
+    """norm((1, 3)) = (-1, 1), times (1, 1) is 0, and the stream keeps (1, 3)."""
+    text = "block = 'pre'\nepsilon = 0\n[given]\nresid_mid = [[1, 3]]\nw_up = [[1], [1]]\nw_down = [[1, 2]]\n"
+    text += "[claimed]\nmlp_norm = [[-1, 1]]\nmlp.pre = [[0]]\nresid_post = [[1, 3]]\n"
+    assert check(read(text)).worst is Verdict.right
+
+
 def test_masks_may_be_combined_and_written_out() -> None:
     given = "[given]\nscores = [[0, 0, 0], [0, 0, 0], [0, 0, 0]]\n[claimed]\n"
     both = 'mask = ["causal", { name = "padding", real = [false, true, true] }]\nscale = "none"\ndecimals = 1\n'
@@ -249,14 +324,17 @@ def test_parameter_tables_by_other_names_and_shapes() -> None:
 
 
 def test_a_case_to_do_by_hand_can_be_filled_in_and_checked() -> None:
-    for tiny in (Tiny(), Tiny(positions=5, d_model=6, num_heads=3, mask="bidirectional", scale="linear", seed=7)):
-        text = tiny_example(tiny)
+    for exercise in (
+        Exercise(),
+        Exercise(positions=5, d_model=6, num_heads=3, mask="bidirectional", scale="linear", seed=7),
+    ):
+        text = exercise_text(exercise)
         blank = check(read(text))
         assert blank.worst is Verdict.unknown
         assert set(blank.counts()) >= {"unknown"}
         assert sum(blank.counts().values()) == blank.counts()["unknown"] > 30
-        assert text == tiny_example(tiny)
-    assert tiny_example(Tiny(seed=1)) != tiny_example(Tiny(seed=2))
+        assert text == exercise_text(exercise)
+    assert exercise_text(Exercise(seed=1)) != exercise_text(Exercise(seed=2))
     bad_sizes: list[dict[str, Any]] = [
         {"positions": 0},
         {"d_model": 9},
@@ -266,7 +344,7 @@ def test_a_case_to_do_by_hand_can_be_filled_in_and_checked() -> None:
     ]
     for bad in bad_sizes:
         with pytest.raises(UsageError):
-            Tiny(**bad)
+            Exercise(**bad)
 
 
 def test_heads_and_cells_of_an_example_are_chosen() -> None:

@@ -6,10 +6,9 @@ import string
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.explain import LANGUAGES, phrases
-from vitral.explain.checking import Verdict
+from vitral.explain import LANGUAGES, Verdict, phrases
+from vitral.explain.checks.slips import KINDS
 from vitral.explain.phrases import catalogue
-from vitral.explain.slips import KINDS
 
 
 def places(phrase: str) -> set[str]:

@@ -7,7 +7,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.explain.places import line_of, places
+from vitral.explain.examples.places import line_of, places
 
 keys = st.text(st.sampled_from('ab.1 é"#=[]'), min_size=1, max_size=4)
 plain = st.one_of(

@@ -10,7 +10,6 @@ import torch
 import vitral
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
-from vitral.core.names import activation_names
 from vitral.lab import plan_study
 from vitral.model import count_parameters
 
@@ -39,7 +38,7 @@ def test_streamed_is_generated(run: vitral.Run) -> None:
 
 def test_trace_has_every_name_and_only_what_is_asked_for(run: vitral.Run) -> None:
     trace = run.trace("The light")
-    assert list(trace) == activation_names(2)
+    assert list(trace) == run.model.activation_names
     weights = trace["blocks.1.attn.weights"]
     assert weights.shape == (1, 3, 9, 9)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 3, 9))

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from vitral.core.names import activation_names, require_known
+from vitral.core.names import BLOCK_STEPS, activation_names, require_known
 from vitral.core.taps import Editor, Recorder
 from vitral.model import Transformer
+from vitral.model.block import Block
 
 Made = Callable[..., Transformer]
 Drawn = Callable[..., Tensor]
@@ -29,23 +31,59 @@ def test_traced_logits_are_plain_logits(mask: Any, norm: str, lively: Made, toke
         torch.testing.assert_close(traced, plain, rtol=0, atol=1e-11, msg=f"{scale} {position}")
 
 
+PRE, POST = ("attn_norm", "mlp_norm"), ("attn_sum", "mlp_sum")
+ROTARY, GATE = ("attn.q_pre", "attn.k_pre"), ("mlp.gate",)
+ABSENT = [
+    ({}, (*POST, *ROTARY, *GATE)),
+    ({"norm": "post"}, (*PRE, *ROTARY, *GATE)),
+    ({"norm": "none"}, (*PRE, *POST, *ROTARY, *GATE)),
+    ({"positions": "rotary", "d_model": 24, "residual": False}, (*POST, *GATE)),
+    ({"positions": "rotary", "d_model": 24, "norm": "post", "feed_forward": "swiglu"}, PRE),
+    ({"attention": "none"}, (*POST, *ROTARY, *GATE, *(name for name in BLOCK_STEPS if name.startswith("attn")))),
+    ({"feed_forward": "none"}, (*POST, *ROTARY, *(name for name in BLOCK_STEPS if name.startswith("mlp")))),
+]
+
+
 @pytest.mark.parametrize("num_layers", [0, 1, 3])
-@pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
+@pytest.mark.parametrize(("config", "absent"), ABSENT)
 def test_every_name_is_recorded_in_order_and_no_other(
-    num_layers: int, feed_forward: str, lively: Made, tokens: Drawn
+    config: dict[str, Any], absent: tuple[str, ...], num_layers: int, lively: Made, tokens: Drawn
 ) -> None:
-    model = lively(num_layers=num_layers, feed_forward=feed_forward)
-    assert list(model.trace(tokens())) == activation_names(num_layers)
+    model = lively(num_layers=num_layers, **config)
+    assert list(model.trace(tokens())) == model.activation_names == activation_names(num_layers, absent)
 
 
-@pytest.mark.parametrize(
-    ("config", "without"), [({"attention": "none"}, ".attn."), ({"feed_forward": "none"}, ".mlp.")]
-)
-def test_a_part_left_out_leaves_its_names_out(
-    config: dict[str, str], without: str, lively: Made, tokens: Drawn
-) -> None:
-    expected = [name for name in activation_names(2) if without not in name]
-    assert list(lively(**config).trace(tokens())) == expected
+def test_a_name_that_this_model_does_not_have_is_refused(lively: Made, tokens: Drawn) -> None:
+    with pytest.raises(ValueError, match=r"no activation is called 'blocks\.0\.mlp\.gate', did you mean"):
+        lively().trace(tokens(), ["blocks.0.mlp.gate"])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("feed_forward", ["gelu", "swiglu"])
+def test_norms_projections_and_rotation_by_name(norm: str, feed_forward: str, lively: Made, tokens: Drawn) -> None:
+    model = lively(norm=norm, feed_forward=feed_forward, positions="rotary", d_model=24)
+    kept, block = model.trace(tokens(2, 5)), model.blocks[1]
+    at = {name.removeprefix("blocks.1."): value for name, value in kept.items()}
+    assert isinstance(block, Block)
+    assert block.attn is not None
+    assert block.attn_norm is not None
+    assert block.mlp_norm is not None
+    with torch.inference_mode():
+        if norm == "pre":
+            read = at["attn_norm"], at["mlp_norm"]
+            assert torch.equal(at["attn_norm"], block.attn_norm(at["resid_pre"]))
+            assert torch.equal(at["mlp_norm"], block.mlp_norm(at["resid_mid"]))
+        else:
+            read = at["resid_pre"], at["resid_mid"]
+            assert torch.equal(at["attn_sum"], at["resid_pre"] + at["attn.out"])
+            assert torch.equal(at["resid_post"], block.mlp_norm(at["resid_mid"] + at["mlp.out"]))
+        for projected, name in zip(block.attn.project(read[0])[:2], "qk", strict=True):
+            assert torch.equal(at[f"attn.{name}_pre"], projected)
+            assert torch.equal(at[f"attn.{name}"], model.positions.rotate(projected, 0))
+        assert torch.equal(at["mlp.pre"], block.get_submodule("mlp.up")(read[1]))
+        if feed_forward == "swiglu":
+            assert torch.equal(at["mlp.gate"], block.get_submodule("mlp.gate")(read[1]))
+            assert torch.equal(at["mlp.hidden"], functional.silu(at["mlp.gate"]) * at["mlp.pre"])
 
 
 def test_shapes_by_the_axis_legend(lively: Made, tokens: Drawn) -> None:
@@ -84,8 +122,9 @@ def test_a_few_names_are_kept_alone(lively: Made, tokens: Drawn) -> None:
         assert torch.equal(model.trace(tokens(), ["logits"])["logits"], model(tokens()))
 
 
-def test_every_activation_may_be_replaced(lively: Made, tokens: Drawn) -> None:
-    model = lively()
+@pytest.mark.parametrize("config", [{}, {"norm": "post", "positions": "rotary", "d_model": 24}])
+def test_every_activation_may_be_replaced(config: dict[str, Any], lively: Made, tokens: Drawn) -> None:
+    model = lively(feed_forward="swiglu", **config)
     kept = model.trace(tokens())
     with torch.inference_mode():
         plain = model(tokens())
@@ -111,7 +150,7 @@ def test_an_edit_reaches_only_what_comes_after(lively: Made, tokens: Drawn) -> N
 
     with torch.inference_mode():
         model(tokens(), tap=Watching({"blocks.1.attn.z": torch.zeros_like}))
-    order = activation_names(2)
+    order = model.activation_names
     for name in order[: order.index("blocks.1.attn.z")]:
         assert torch.equal(edited[name], plain[name])
     torch.testing.assert_close(edited["blocks.1.attn.out"][0, 0], model.get_parameter("blocks.1.attn.out_proj.bias"))

@@ -78,15 +78,15 @@ class MultiHeadAttention(nn.Module):
         """Attend from every position of x.
 
         Args:
-            x: the input, normalised or not depending on the block.
-            rotate: rotates queries and keys by position (rotary).
+            x: the residual stream, normalised or not as the block has it.
+            rotate: rotates queries and keys by position (rotary); without it there are no `q_pre` and `k_pre`.
             bias: added to the scaled scores (ALiBi, relative).
-            past: prepends the keys and values of earlier calls (a cache).
+            past: gives the keys and values of earlier calls as well (a cache).
             tap: receives every step by name, and may replace it.
         """
         q, k, v = self.project(x)
         if rotate is not None:
-            q, k = rotate(q), rotate(k)
+            q, k = rotate(tap("q_pre", q)), rotate(tap("k_pre", k))
         q, k, v = tap("q", q), tap("k", k), tap("v", v)
         if past is not None:
             k, v = past(k, v)

@@ -12,9 +12,9 @@ from vitral.core.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vitral.explain import Report
+    from vitral.explain import CheckReport
+    from vitral.explain.checks.report import RowFinding
     from vitral.explain.phrases import Phrases
-    from vitral.explain.verdicts import Row
 
 FIXABLE = ("rounding", "follows", "wrong")
 STYLES = {"unknown": "dim", "right": "green", "rounding": "yellow", "follows": "yellow", "wrong": "bold red"}
@@ -74,7 +74,7 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
     from vitral.cli.screen import print_json
     from vitral.cli.screen import say as say_line
     from vitral.explain import check
-    from vitral.explain.verdicts import plain
+    from vitral.explain.checks.report import plain
     from vitral.lab.examples import correct, find_example
 
     data: list[dict[str, Any]] = []
@@ -109,13 +109,13 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
     return code
 
 
-def print_report(report: "Report", say: "Phrases") -> None:
+def print_report(report: "CheckReport", say: "Phrases") -> None:
     """Print the summary, the first wrong step, a table of the rows that are not right, and their arithmetic."""
     from rich.padding import Padding
     from rich.text import Text
 
     from vitral.cli.screen import console
-    from vitral.explain.verdicts import first_wrong, rows, summary
+    from vitral.explain.checks.report import first_wrong, rows, summary
     from vitral.figures.text import visible
 
     screen = console()
@@ -134,7 +134,7 @@ def print_report(report: "Report", say: "Phrases") -> None:
             screen.print(Padding(Text(visible(row.working)), (0, 0, 0, 2)))
 
 
-def _table(problems: "list[Row]", say: "Phrases") -> "Table":
+def _table(problems: "list[RowFinding]", say: "Phrases") -> "Table":
     from rich.text import Text
 
     from vitral.cli.screen import table

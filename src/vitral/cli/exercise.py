@@ -50,11 +50,11 @@ def exercise(
     """
     from vitral.cli.screen import say
     from vitral.cli.walkthrough import write_walkthrough
-    from vitral.explain import Tiny, walk_example
+    from vitral.explain import Exercise, walk_example
     from vitral.lab.examples import make_exercise
 
     choice = choice_of(head, query, key, column, first=1)
-    made = make_exercise(Tiny(positions, d_model, num_heads, mask, scale, seed), file)
+    made = make_exercise(Exercise(positions, d_model, num_heads, mask, scale, seed), file)
     if file is not None:
         say(f"written: {file}\nfill in the question marks, then run: vitral check {file}")
     if file is None or out is not None:

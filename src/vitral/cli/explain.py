@@ -89,10 +89,10 @@ def explain(
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
     if is_run:
-        from vitral.explain import View
+        from vitral.explain import RunView
         from vitral.lab import Run
 
-        view = View(numbers("--layer", layer, 0), choice, block=block, ending=ending, language=lang.value)
+        view = RunView(numbers("--layer", layer, 0), choice, block=block, ending=ending, language=lang.value)
         walkthrough = Run(what, checkpoint.value, device=device.value, dtype=dtype.value).explain(text, view)
     else:
         from vitral.explain import walk_example

@@ -27,8 +27,8 @@ from vitral.explain import (
     to_text,
 )
 from vitral.explain.phrases import Phrases
-from vitral.explain.renderers.cutting import Cut, Gap, Place, cut, opening
-from vitral.explain.renderers.text import heading, stacked
+from vitral.explain.truncation import Gap, Shown, ShownPanel, truncate
+from vitral.explain.walkthrough import heading, opening, stacked
 from vitral.figures.text import visible
 from vitral.lab.examples import write_new
 
@@ -91,7 +91,7 @@ def _print_step(screen: Console, step: Step, number: int, digits: int, words: Ph
     for panel in step.panels:
         if panel.label:
             screen.print(Padding(Text(visible(panel.label), style="italic"), (0, 0, 0, INDENT)))
-        for part in _tables(step, panel, cut(panel, digits, words), screen.width - INDENT):
+        for part in _tables(step, panel, truncate(panel, digits, words), screen.width - INDENT):
             screen.print(Padding(part, (0, 0, 0, INDENT)))
         arithmetic = panel.working(*panel.cell)
         if arithmetic.stages:
@@ -100,7 +100,7 @@ def _print_step(screen: Console, step: Step, number: int, digits: int, words: Ph
             )
 
 
-def _tables(step: Step, panel: Panel, shown: Cut, width: int) -> list[Table]:
+def _tables(step: Step, panel: Panel, shown: ShownPanel, width: int) -> list[Table]:
     # On a screen that is too narrow, a table becomes several below one another, each with some of the columns.
     labels = min(LABEL_WIDTH, max(cell_len(visible(line[0])) for line in shown.lines))
     parts: list[list[int]] = [[]]
@@ -115,7 +115,7 @@ def _tables(step: Step, panel: Panel, shown: Cut, width: int) -> list[Table]:
     return [_table(step, panel, shown, columns) for columns in parts]
 
 
-def _table(step: Step, panel: Panel, shown: Cut, columns: Sequence[int]) -> Table:
+def _table(step: Step, panel: Panel, shown: ShownPanel, columns: Sequence[int]) -> Table:
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     made.add_column("", max_width=LABEL_WIDTH, overflow="fold")
     for column in columns:
@@ -126,7 +126,7 @@ def _table(step: Step, panel: Panel, shown: Cut, columns: Sequence[int]) -> Tabl
     return made
 
 
-def _style(step: Step, panel: Panel, row: Place, column: Place) -> Style:
+def _style(step: Step, panel: Panel, row: Shown, column: Shown) -> Style:
     if isinstance(row, Gap) or isinstance(column, Gap):
         return Style()
     share = panel.matrix[row][column] if step.is_share else 0.0

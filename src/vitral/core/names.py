@@ -1,7 +1,9 @@
 """The canonical names of tensor axes, attention steps and model activations.
 
-Traces, explanations, inspection, pages and documentation all use these names and no others.
+Traces, explanations, worked examples, inspection, pages and documentation use these names and no others.
 """
+
+from collections.abc import Collection, Iterable
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
@@ -24,34 +26,57 @@ ATTENTION_STEPS = {
     "v": "values: what each position hands over when found",
     "scores": "q·k for every query and key",
     "scaled": "scores times the scale",
-    "masked": "scaled, with any position bias added and -inf where looking is not allowed",
+    "masked": "scaled, with any position bias added and -inf where attention is not allowed",
     "weights": "softmax of masked, over the keys",
     "z": "each head's weighted sum of values",
     "out": "the heads side by side, times W_O",
 }
+"""Where attention is computed alone, outside a block, its input is called `x`."""
+
+BLOCK_STEPS = {
+    "resid_pre": "residual stream before the block",
+    "attn_norm": "pre-norm only: the normalised stream, input of attention",
+    "attn.q_pre": "rotary positions only: queries before the rotation",
+    "attn.k_pre": "rotary positions only: keys before the rotation",
+    **{f"attn.{step}": meaning for step, meaning in ATTENTION_STEPS.items()},
+    "attn_sum": "post-norm only: resid_pre + attn.out, input of the norm",
+    "resid_mid": "residual stream after attention",
+    "mlp_norm": "pre-norm only: the normalised stream, input of the feed-forward",
+    "mlp.gate": "SwiGLU only: the gate's projection, before SiLU",
+    "mlp.pre": "first projection of the feed-forward, before the activation",
+    "mlp.hidden": "hidden layer of the feed-forward, after the activation",
+    "mlp.out": "output of the feed-forward",
+    "mlp_sum": "post-norm only: resid_mid + mlp.out, input of the norm",
+    "resid_post": "residual stream after the block",
+}
+"""Activations of one block, in the order in which they are computed.
+
+In post-norm the outputs of the norms are `resid_mid` and `resid_post`.
+"""
 
 
-def activation_names(num_layers: int) -> list[str]:
-    """The names of all activations of a model with `num_layers` blocks, in the order they happen.
+def activation_names(num_layers: int, without: Collection[str] = ()) -> list[str]:
+    """The names of the activations of a model with `num_layers` blocks, in the order in which they are computed.
+
+    Args:
+        num_layers: number of blocks.
+        without: names in `BLOCK_STEPS` that the model does not have; if empty, the list covers every kind of model.
 
     >>> activation_names(1)[:3]
-    ['embed', 'blocks.0.resid_pre', 'blocks.0.attn.q']
+    ['embed', 'blocks.0.resid_pre', 'blocks.0.attn_norm']
     """
-    names = ["embed"]
-    for layer in range(num_layers):
-        steps = [f"attn.{step}" for step in ATTENTION_STEPS]
-        inside = ["resid_pre", *steps, "resid_mid", "mlp.hidden", "mlp.out", "resid_post"]
-        names += [f"blocks.{layer}.{name}" for name in inside]
-    return [*names, "final_norm", "logits"]
+    steps = [step for step in BLOCK_STEPS if step not in without]
+    inside = [f"blocks.{layer}.{step}" for layer in range(num_layers) for step in steps]
+    return ["embed", *inside, "final_norm", "logits"]
 
 
-def require_known(names: list[str], num_layers: int) -> None:
-    """Refuse a name that no activation of such a model has.
+def require_known(names: Iterable[str], num_layers: int, without: Collection[str] = ()) -> None:
+    """Refuse a name that is not an activation of such a model; arguments as `activation_names`.
 
     Raises:
-        UsageError: naming the nearest known activation.
+        UsageError: an unknown name; the message offers the nearest known one.
     """
-    known = activation_names(num_layers)
+    known = activation_names(num_layers, without)
     for name in names:
         if name not in known:
             raise UsageError(f"no activation is called {name!r}, {nearest(name, known)}")

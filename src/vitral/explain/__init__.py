@@ -1,35 +1,37 @@
-"""Explaining: a computation told step by step, and a computation done by hand, checked."""
+"""Explanations: a computation narrated step by step, and checks of computations done by hand."""
 
-from vitral.explain.checking import Report, Verdict, check
-from vitral.explain.correcting import corrected
-from vitral.explain.example import Example
+from vitral.explain.checks.checker import check
+from vitral.explain.checks.correction import corrected
+from vitral.explain.checks.report import CheckReport, Verdict
+from vitral.explain.examples.example import Example
+from vitral.explain.examples.exercise import Exercise, exercise_text
+from vitral.explain.examples.file import load_example, parse_example
+from vitral.explain.narration import Choice
 from vitral.explain.phrases import LANGUAGES, phrases
-from vitral.explain.reading import load_example, parse_example
 from vitral.explain.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
-from vitral.explain.telling import Choice
-from vitral.explain.tiny import Tiny, tiny_example
-from vitral.explain.walking import View, walk_example, walk_run
-from vitral.explain.walkthrough import Arithmetic, Chapter, Panel, Step, Walkthrough
+from vitral.explain.steps import Arithmetic, Chapter, Panel, Step
+from vitral.explain.walks import RunView, walk_example, walk_run
+from vitral.explain.walkthrough import Walkthrough
 
 __all__ = [
     "LANGUAGES",
     "Arithmetic",
     "Chapter",
+    "CheckReport",
     "Choice",
     "Example",
+    "Exercise",
     "Panel",
-    "Report",
+    "RunView",
     "Step",
-    "Tiny",
     "Verdict",
-    "View",
     "Walkthrough",
     "check",
     "corrected",
+    "exercise_text",
     "load_example",
     "parse_example",
     "phrases",
-    "tiny_example",
     "to_latex",
     "to_markdown",
     "to_page",

@@ -1,7 +1,7 @@
-"""The catalogue of phrases: every sentence the explainer and the checker write, in every language they write in.
+"""The catalogue of phrases: every sentence of walkthroughs and checks, in every language.
 
-The phrases of a language lie in one TOML file under `catalogue`, by table and key; places for numbers and names are
-written `{like_this}`. The field's terms (query, key, value, softmax) are kept in every language.
+The phrases of a language are in one TOML file under `catalogue`, by table and key; placeholders for numbers and names
+are written `{like_this}`. The field's terms (query, key, value, softmax) are not translated.
 """
 
 import tomllib
@@ -15,15 +15,15 @@ from vitral.core.errors import UsageError
 LANGUAGES = ("en", "pt")
 
 Phrases = Callable[..., str]
-"""Takes a key and what goes into the phrase's places; gives the phrase."""
+"""Takes a key and the values of the placeholders; returns the phrase."""
 
 
 @cache
 def catalogue(language: str) -> dict[str, str]:
-    """All phrases of a language by key, tables joined with points.
+    """All phrases of a language by "table.key".
 
     Raises:
-        UsageError: a language there is none of.
+        UsageError: an unknown language.
     """
     if language not in LANGUAGES:
         raise UsageError(f"--lang {language}: {nearest(language, LANGUAGES)}")
@@ -32,7 +32,11 @@ def catalogue(language: str) -> dict[str, str]:
 
 
 def phrases(language: str) -> Phrases:
-    """The function that says things in a language."""
+    """The phrases of a language, as a function of key and placeholders.
+
+    Raises:
+        UsageError: an unknown language.
+    """
     known = catalogue(language)
 
     def say(key: str, **places: object) -> str:

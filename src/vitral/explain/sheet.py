@@ -1,7 +1,6 @@
-"""A sheet: a computation as a list of quantities, each made of earlier ones by one operation.
+"""A sheet: a computation as a list of quantities, each computed from earlier ones by one operation.
 
-What an explanation tells and what a check compares are the same sheet: told, its values are shown; checked, its
-operations are applied to an author's numbers too.
+A walkthrough shows the values of a sheet; a check applies its operations to an author's numbers as well.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -9,9 +8,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from vitral.explain.notation import Expression
-from vitral.explain.operations import Index, Operation, Scribe
-from vitral.explain.walkthrough import Arithmetic
+from vitral.explain.formulas.notation import Expression
+from vitral.explain.operations import CellNamer, Index, Operation
+from vitral.explain.steps import Arithmetic
 
 Values = Mapping[str, Tensor]
 
@@ -21,10 +20,10 @@ class Quantity:
     """One named quantity.
 
     Attributes:
-        name: as in `vitral.core.names`, or of the block and the head around attention.
-        axes: the names of its axes, as ("heads", "time", "source").
-        operation: makes it.
-        inputs: of these, in order; those that are not there (a bias) are left out.
+        name: as in `vitral.core.names`, without the block's prefix and "attn.".
+        axes: names of its axes, as ("heads", "time", "source").
+        operation: computes it.
+        inputs: names of the operation's inputs, in order; absent ones (a bias) are omitted.
     """
 
     name: str
@@ -33,7 +32,7 @@ class Quantity:
     inputs: tuple[str, ...]
 
     def make(self, values: Values) -> Tensor:
-        """The quantity from the values of its inputs."""
+        """Compute the quantity from the values of its inputs."""
         return self.operation(*(values[name] for name in self.inputs))
 
 
@@ -43,10 +42,10 @@ class Sheet:
 
     Attributes:
         quantities: in order; each after its inputs.
-        values: float64 tensors by name, of what was given and of every quantity.
-        tokens: names of the positions.
-        vocabulary: names of the vocabulary's words, where there is one.
-        scribe: how cells are called.
+        values: float64 tensors by name: the given ones and every quantity.
+        tokens: labels of the positions.
+        vocabulary: the words of the vocabulary, if there is one.
+        namer: names cells.
         num_heads: query heads.
     """
 
@@ -54,7 +53,7 @@ class Sheet:
     values: Values
     tokens: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
-    scribe: Scribe = field(default_factory=Scribe)
+    namer: CellNamer = field(default_factory=CellNamer)
     num_heads: int = 1
 
     def __getitem__(self, name: str) -> Quantity:
@@ -62,18 +61,19 @@ class Sheet:
         return next(quantity for quantity in self.quantities if quantity.name == name)
 
     def __contains__(self, name: object) -> bool:
-        """Whether it is computed here (what is given is not)."""
+        """Whether the quantity is computed here; given ones are not."""
         return any(quantity.name == name for quantity in self.quantities)
 
     def arithmetic(self, name: str, index: Index, *, through: Container[str] = ()) -> Arithmetic:
-        """How one cell comes about.
+        """The computation of one cell.
 
         Args:
             name: the quantity.
             index: the cell.
-            through: quantities the reader does not see: where one only passes a number on, its arithmetic is added.
+            through: quantities that the reader does not see; if the cell is a copy of one of their cells, its
+                arithmetic is appended.
         """
-        if name not in self:  # given: it comes from nowhere
+        if name not in self:
             return Arithmetic(self.cell(name, index), (), float(self.values[name][index]))
         target, stages = self.cell(name, index), self._stages(name, index)
         value, source = float(self.values[name][index]), self._source(name, index)
@@ -84,7 +84,7 @@ class Sheet:
 
     def _stages(self, name: str, index: Index) -> tuple[Expression, ...]:
         quantity = self[name]
-        return quantity.operation.stages([self.values[each] for each in quantity.inputs], index, self.scribe)
+        return quantity.operation.stages([self.values[each] for each in quantity.inputs], index, self.namer)
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         quantity = self[name]
@@ -92,12 +92,12 @@ class Sheet:
         return None if passes is None else passes([self.values[each] for each in quantity.inputs], index)
 
     def cell(self, name: str, index: Index) -> Expression:
-        """A cell's name; the head is left out, it stands above the matrix."""
-        return self.scribe.cell(name, *(index[1:] if len(index) == 3 else index))
+        """The name of a cell, without its head, which the matrix's label shows."""
+        return self.namer.cell(name, *(index[1:] if len(index) == 3 else index))
 
 
 def computed(quantities: Sequence[Quantity], given: Values) -> dict[str, Tensor]:
-    """The values of what is given and of all quantities."""
+    """The given values and those of all quantities."""
     values = dict(given)
     for quantity in quantities:
         values[quantity.name] = quantity.make(values)

@@ -10,9 +10,9 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus, prepare
-from vitral.explain import Report, Tiny
+from vitral.explain import CheckReport, Exercise
 from vitral.explain import check as check_example
-from vitral.explain.example import Example
+from vitral.explain.examples.example import Example
 from vitral.lab.configuration import DEFAULT_PRESET, Preset, configure, presets
 from vitral.lab.examples import find_example, make_exercise
 from vitral.lab.run import Generation, Measures, Run
@@ -183,7 +183,7 @@ def count(
     )
 
 
-def check(example: str | Path) -> Report:
+def check(example: str | Path) -> CheckReport:
     """Check a worked example, a `.toml` file or a name of the gallery; print the result to read it.
 
     Raises:
@@ -197,13 +197,13 @@ def exercise(file: str | Path | None = None, **sizes: Any) -> Example:
 
     Args:
         file: write it to this file, with question marks to fill in; not written if None.
-        sizes: fields of `vitral.explain.Tiny`: positions, d_model, num_heads, mask, scale, seed.
+        sizes: fields of `vitral.explain.Exercise`: positions, d_model, num_heads, mask, scale, seed.
 
     Raises:
         UsageError: an invalid size, or the file exists.
         StorageError: writing to disk failed.
     """
-    return make_exercise(Tiny(**sizes), None if file is None else Path(file))
+    return make_exercise(Exercise(**sizes), None if file is None else Path(file))
 
 
 def free_folder(name: str) -> Path:

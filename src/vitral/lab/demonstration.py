@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vitral.core.config import assignment
 from vitral.data import Dataset, load_corpus, prepare
-from vitral.explain import Choice, View, Walkthrough
+from vitral.explain import Choice, RunView, Walkthrough
 from vitral.lab.configuration import configure
 from vitral.lab.run import Run
 from vitral.model import cost, parameter_table
@@ -52,7 +52,7 @@ class Demonstration:
 
     def walkthrough(self) -> Walkthrough:
         """The attention computation that is shown."""
-        return self.trained().explain(SENTENCE, View(layers=(LAYER,), choice=Choice(heads=(HEAD,))))
+        return self.trained().explain(SENTENCE, RunView(layers=(LAYER,), choice=Choice(heads=(HEAD,))))
 
     def write(self, study: StudyResult, walkthrough: Walkthrough) -> Path:
         """Write the page and return its path.

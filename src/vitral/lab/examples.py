@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError
-from vitral.explain import Example, Report, Tiny, corrected, load_example, parse_example, tiny_example
+from vitral.explain import CheckReport, Example, Exercise, corrected, exercise_text, load_example, parse_example
 from vitral.lab.configuration import configure, presets
 from vitral.model import ModelConfig
 
@@ -54,7 +54,7 @@ def preset_model(name: str) -> ModelConfig:
     return configure(name).model
 
 
-def correct(report: Report, folder: Path | None = None) -> Path:
+def correct(report: CheckReport, folder: Path | None = None) -> Path:
     """Write the corrected example as NAME.fixed.toml beside the original, or into a folder, and return its path.
 
     Raises:
@@ -66,14 +66,14 @@ def correct(report: Report, folder: Path | None = None) -> Path:
     return write_new(target, corrected(report))
 
 
-def make_exercise(tiny: Tiny, target: Path | None = None) -> Example:
+def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
     """A small exercise to be solved by hand; written to the file `target`, if given, with question marks to fill in.
 
     Raises:
         UsageError: an invalid size, or the file exists.
         StorageError: writing to disk failed.
     """
-    text = tiny_example(tiny)
+    text = exercise_text(tiny)
     if target is not None:
         write_new(target, text)
     return parse_example(text, preset_model, target)

@@ -28,7 +28,7 @@ from vitral.evaluation import (
     rank_among_baselines,
     training_text,
 )
-from vitral.explain import View, Walkthrough, walk_run
+from vitral.explain import RunView, Walkthrough, walk_run
 from vitral.inspection import inspect_text
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
@@ -332,7 +332,7 @@ class Run:
             raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
         return self.model.trace(tokens, None if names is None else list(names))
 
-    def explain(self, text: str, view: View | None = None) -> Walkthrough:
+    def explain(self, text: str, view: RunView | None = None) -> Walkthrough:
         """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`."""
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, text, view, self.path.name)

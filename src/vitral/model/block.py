@@ -13,13 +13,13 @@ from vitral.model.norms import WIRINGS, build_norm, with_residual, without_resid
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with its norm, wired pre or post, with or without residual.
+    """Attention and feed-forward, each with its norm, pre-norm or post-norm, with or without residual.
 
     Omitting a sublayer also omits its norm.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        """Build the configured sublayers."""
+        """Build the sublayers that `config` asks for."""
         super().__init__()
         self.wire = WIRINGS[config.norm]
         self.combine = with_residual if config.residual else without_residual
@@ -39,20 +39,20 @@ class Block(nn.Module):
         past: Past | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The residual stream after this block; arguments as in `MultiHeadAttention.forward`."""
+        """The residual stream after this block; arguments as `MultiHeadAttention.forward`."""
         x = tap("resid_pre", x)
         if self.attn is not None and self.attn_norm is not None:
             attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
-            x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine)
+            x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine, tap, "attn")
         x = tap("resid_mid", x)
         if self.mlp is not None and self.mlp_norm is not None:
-            feed_forward = partial(self.mlp, tap=tap.within("mlp"))
-            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(feed_forward(y)), self.combine)
+            transform = partial(self.mlp, tap=tap.within("mlp"))
+            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(transform(y)), self.combine, tap, "mlp")
         return tap("resid_post", x)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
-    """The configured attention; None for "none"."""
+    """The attention that `config.attention` describes; None if there is none."""
     if config.attention == "none":
         return None
     return MultiHeadAttention(
@@ -67,7 +67,6 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
 
 
 def _norm_of(config: ModelConfig) -> nn.Module:
-    """The configured norm, or the identity."""
     if config.norm == "none":
         return nn.Identity()
     return build_norm(config.norm_type, config.d_model, bias=config.bias)

@@ -33,8 +33,8 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "batch time d_model"], tap: Tap = SILENT) -> Float[Tensor, "batch time d_model"]:
-        """Apply to each position; `tap` receives `hidden` (after the activation) and `out`."""
-        return tap("out", self.down(tap("hidden", self.activation(self.up(x)))))
+        """The output at every position; taps: `pre` (before the activation), `hidden` (after it), `out`."""
+        return tap("out", self.down(tap("hidden", self.activation(tap("pre", self.up(x))))))
 
 
 class SwiGLU(nn.Module):
@@ -48,12 +48,13 @@ class SwiGLU(nn.Module):
         self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "batch time d_model"], tap: Tap = SILENT) -> Float[Tensor, "batch time d_model"]:
-        """Apply to each position; `tap` receives `hidden` (the gated product) and `out`."""
-        return tap("out", self.down(tap("hidden", functional.silu(self.gate(x)) * self.up(x))))
+        """The output at every position; taps: `gate` and `pre` (the projections), `hidden` (their product), `out`."""
+        gate = functional.silu(tap("gate", self.gate(x)))
+        return tap("out", self.down(tap("hidden", gate * tap("pre", self.up(x)))))
 
 
 def build_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU | None:
-    """The configured feed-forward; None for "none"."""
+    """The feed-forward that `config.feed_forward` names; None if there is none."""
     if config.feed_forward == "none":
         return None
     return SwiGLU(config) if config.feed_forward == "swiglu" else FeedForward(config)

@@ -12,9 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vitral.core.taps import SILENT, Tap
+
 Stream = Float[Tensor, "batch time d_model"]
 Sublayer = Callable[[Tensor], Tensor]
-Wiring = Callable[[Tensor, Sublayer, Sublayer, Callable[[Tensor, Tensor], Tensor]], Tensor]
+Combine = Callable[[Tensor, Tensor], Tensor]
+Wiring = Callable[[Tensor, Sublayer, Sublayer, Combine, Tap, str], Tensor]
+"""Arguments: the stream, the norm, the sublayer, the residual rule, a tap, the sublayer's name ("attn" or "mlp")."""
 
 
 def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
@@ -24,14 +28,19 @@ def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
     return nn.LayerNorm(width, bias=bias)
 
 
-def pre_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
-    """Normalise the input of the sublayer; the stream itself is not normalised: x + f(norm(x))."""
-    return combine(x, sublayer(norm(x)))
+def pre_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer") -> Stream:
+    """The sublayer reads the normalised stream, tapped as `{name}_norm`: x + f(norm(x))."""
+    return combine(x, sublayer(tap(f"{name}_norm", norm(x))))
 
 
-def post_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Callable[[Tensor, Tensor], Tensor]) -> Stream:
-    """Normalise the stream after each sublayer: norm(x + f(x))."""
-    return norm(combine(x, sublayer(x)))
+def post_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer") -> Stream:
+    """The stream is normalised after each sublayer, the sum tapped as `{name}_sum`: norm(x + f(x))."""
+    return norm(tap(f"{name}_sum", combine(x, sublayer(x))))
+
+
+def no_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer") -> Stream:
+    """`norm` is not used: x + f(x)."""
+    return combine(x, sublayer(x))
 
 
 def with_residual(x: Stream, output: Stream) -> Stream:
@@ -44,5 +53,5 @@ def without_residual(x: Stream, output: Stream) -> Stream:
     return output
 
 
-WIRINGS: dict[str, Wiring] = {"pre": pre_norm, "post": post_norm, "none": pre_norm}
-"""Wirings by value of `model.norm`; "none" is pre-norm with the identity as norm."""
+WIRINGS: dict[str, Wiring] = {"pre": pre_norm, "post": post_norm, "none": no_norm}
+"""The wiring of each value of `model.norm`."""

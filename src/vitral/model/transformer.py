@@ -9,13 +9,14 @@ from torch.nn import functional
 
 from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
+from vitral.core.names import BLOCK_STEPS, activation_names, require_known
 from vitral.core.taps import SILENT, Recorder, Tap
 from vitral.model.block import Block
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig
 from vitral.model.initialisation import DRAWS, initialise
 from vitral.model.norms import build_norm
-from vitral.model.positions import build_positions
+from vitral.model.positions import Positions, build_positions
 
 
 class Transformer(nn.Module):
@@ -55,7 +56,7 @@ class Transformer(nn.Module):
 
         Args:
             tokens: ids, 0 … vocab_size - 1.
-            cache: contains the tokens before `tokens`; `tokens` are added to it.
+            cache: holds what came before `tokens`, and after the call holds them too.
             tap: receives every named activation, and may replace it.
 
         Raises:
@@ -68,7 +69,8 @@ class Transformer(nn.Module):
         x = self.token_embedding(tokens)
         placed = self.positions.embed(start, time)
         x = self.dropout(tap("embed", x if placed is None else x + placed.to(x.dtype)))
-        rotate = partial(self.positions.rotate, start=start)
+        rotates = type(self.positions).rotate is not Positions.rotate
+        rotate = partial(self.positions.rotate, start=start) if rotates else None
         bias = self.positions.bias(time, start + time)
         for layer, block in enumerate(self.blocks):
             past = None if cache is None else partial(cache.extend, layer)
@@ -99,11 +101,37 @@ class Transformer(nn.Module):
         )
 
     def trace(self, tokens: Int[Tensor, "batch time"], names: list[str] | None = None) -> dict[str, Tensor]:
-        """The activations of one forward pass by name (`vitral.core.names`): all, or only `names`."""
+        """The activations of one forward pass by name (`vitral.core.names`), all or only `names`.
+
+        Raises:
+            UsageError: a name that is not an activation of this model (see `activation_names`).
+        """
+        if names is not None:
+            require_known(names, self.config.num_layers, self._absent_steps())
         recorder = Recorder(names)
         with torch.inference_mode():
             self(tokens, tap=recorder)
         return recorder.kept
+
+    @property
+    def activation_names(self) -> list[str]:
+        """The names of this model's activations, in the order in which they are computed."""
+        return activation_names(self.config.num_layers, self._absent_steps())
+
+    def _absent_steps(self) -> set[str]:
+        config = self.config
+        present = {
+            "attn_norm": config.norm == "pre",
+            "mlp_norm": config.norm == "pre",
+            "attn_sum": config.norm == "post",
+            "mlp_sum": config.norm == "post",
+            "attn.q_pre": config.positions == "rotary",
+            "attn.k_pre": config.positions == "rotary",
+            "mlp.gate": config.feed_forward == "swiglu",
+        }
+        absent = {step for step, there in present.items() if not there}
+        left_out = [part for part, kind in (("attn", config.attention), ("mlp", config.feed_forward)) if kind == "none"]
+        return absent | {step for step in BLOCK_STEPS for part in left_out if step.startswith(part)}
 
     def _check_cache(self, cache: KVCache, batch: int, time: int) -> None:
         cache.reserve(batch, time)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from vitral.explain import Example, Report, Verdict, check, phrases, to_sections, walk_example
-from vitral.explain.verdicts import first_wrong, rows, summary
+from vitral.explain import CheckReport, Example, Verdict, check, phrases, to_sections, walk_example
+from vitral.explain.checks.report import first_wrong, rows, summary
 from vitral.figures.markdown import markdown
 from vitral.figures.sections import Callout, Heading, Preformatted, Section, Table
 
@@ -18,7 +18,7 @@ def gallery_pages(examples: Mapping[str, Example]) -> dict[str, str]:
     return {INDEX: _index(reports), **pages}
 
 
-def _index(reports: dict[str, Report]) -> str:
+def _index(reports: dict[str, CheckReport]) -> str:
     own = [(name, report) for name, report in reports.items() if not report.example.source]
     others = [(name, report) for name, report in reports.items() if report.example.source]
     lines = ["# Gallery of worked examples", ""]
@@ -34,11 +34,11 @@ def _index(reports: dict[str, Report]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: CheckReport) -> str:
     return SAY(f"check.{report.worst}") if report.worst is not Verdict.wrong else first_wrong(report, SAY)
 
 
-def _page(name: str, report: Report) -> str:
+def _page(name: str, report: CheckReport) -> str:
     example = report.example
     sections: list[Section] = [Callout(summary(report, SAY))]
     problems = list(rows(report, SAY))

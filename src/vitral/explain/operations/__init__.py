@@ -1,26 +1,27 @@
-"""The operations a computation is made of: how each makes its numbers, and how one number is worked out by hand."""
+"""Operations: each computes a quantity and writes the arithmetic of any of its cells."""
 
-from vitral.explain.operations.attention import Masking, Output, Project, Scale, Score, Softmax, Turn, Weigh
-from vitral.explain.operations.base import Index, Operation, Scribe, numbers
-from vitral.explain.operations.block import Activate, Add, Linear, Lookup, Normalise, Sinusoid
+from vitral.explain.operations.attention import ApplyMask, Output, Project, Rotate, Scale, Score, Softmax, Weigh
+from vitral.explain.operations.base import CellNamer, Index, Operation, numbers
+from vitral.explain.operations.block import Activate, Add, Linear, Lookup, Normalise, Replace, Sinusoid
 
 __all__ = [
     "Activate",
     "Add",
+    "ApplyMask",
+    "CellNamer",
     "Index",
     "Linear",
     "Lookup",
-    "Masking",
     "Normalise",
     "Operation",
     "Output",
     "Project",
+    "Replace",
+    "Rotate",
     "Scale",
     "Score",
-    "Scribe",
     "Sinusoid",
     "Softmax",
-    "Turn",
     "Weigh",
     "numbers",
 ]

@@ -1,4 +1,4 @@
-"""The operations of attention, by the steps of `vitral.attention.steps`."""
+"""The operations of attention: the steps of `vitral.attention.steps`."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitral.attention import scales, steps
-from vitral.explain.notation import (
+from vitral.explain.formulas.notation import (
     Apply,
     Difference,
     Expression,
@@ -22,11 +22,11 @@ from vitral.explain.notation import (
     Sum,
     Words,
 )
-from vitral.explain.operations.base import Index, Scribe, dot, linear_stages
+from vitral.explain.operations.base import CellNamer, Index, dot, linear_stages
 
 EXP = Name("e")
 MOST_EXPONENT = 20.0
-"""Larger entries have the row's largest taken off before e is raised to them: e^20 is 485,165,195 already."""
+"""If an exponent is larger, the largest of its row is subtracted first: e^20 is already 485,165,195."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Project:
 
     Attributes:
         letter: "Q", "K" or "V".
-        of: what is projected, as "x".
+        of: name of the input, as "x".
     """
 
     letter: str
@@ -50,16 +50,16 @@ class Project:
         """X W."""
         return Product((Name(self.of), Name("W", above=self.letter)), tight=True)
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """A row of x times a column of the matrix."""
         (x, weight, *bias), (head, row, column) = inputs, index
         extra = [float(bias[0][head, column])] if bias else []
-        return linear_stages(x[row], weight[head][:, column], extra, (self.of, self.letter, row, column), scribe)
+        return linear_stages(x[row], weight[head][:, column], extra, (self.of, self.letter, row, column), namer)
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Queries or keys turned in pairs by position: rotary (Su et al. 2021, eq. 34).
+class Rotate:
+    """Queries or keys rotated in pairs by position: rotary positions (Su et al. 2021, eq. 34).
 
     Attributes:
         letter: "q" or "k".
@@ -69,20 +69,20 @@ class Turn:
     letter: str
     frequencies: Tensor
 
-    def __call__(self, straight: Tensor) -> Tensor:
-        """The same, turned, [heads, time, d_head]."""
-        positions = torch.arange(straight.shape[-2], dtype=self.frequencies.dtype)
+    def __call__(self, x: Tensor) -> Tensor:
+        """[heads, time, d_head] of the same shape."""
+        positions = torch.arange(x.shape[-2], dtype=self.frequencies.dtype)
         angles = torch.outer(positions, self.frequencies)
-        first, second = straight.chunk(2, dim=-1)
+        first, second = x.chunk(2, dim=-1)
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
 
     def formula(self) -> Expression:
-        """Turned by an angle that grows with position."""
-        return Apply("turn", (Name(f"{self.letter}_straight"), Name("position")))
+        """A rotation by an angle proportional to the position."""
+        return Apply("rotate", (Name(f"{self.letter}_pre"), Name("position")))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The pair it belongs to, and the angle."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The two numbers of its pair, with sine and cosine of the angle."""
         head, row, column = index
         values, half = inputs[0][head, row], len(self.frequencies)
         low = column % half
@@ -91,7 +91,7 @@ class Turn:
         parts = (low, low + half)
         written = Number(angle)
         rule = [
-            Product((scribe.cell(f"{self.letter}_straight", row, part), Apply(function, (written,))))
+            Product((namer.cell(f"{self.letter}_pre", row, part), Apply(function, (written,))))
             for part, function in zip(parts, functions, strict=True)
         ]
         factors = {"cos": math.cos(angle), "sin": math.sin(angle)}
@@ -107,29 +107,29 @@ class Score:
     """Every query with every key: q kᵀ."""
 
     def __call__(self, q: Tensor, k: Tensor) -> Tensor:
-        """[heads, time, source]; fewer key heads are shared by groups of query heads."""
+        """[heads, time, source]; with fewer key heads than query heads, each serves a group of them."""
         return steps.score(q, k.repeat_interleave(len(q) // len(k), dim=0))
 
     def formula(self) -> Expression:
         """Q Kᵀ."""
         return Product((Name("q"), Name("k", above="T")), tight=True)
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """A dot product."""
         (q, k), (head, row, column) = inputs, index
-        rule = Product((scribe.cell("q", row), scribe.cell("k", column)))
+        rule = Product((namer.cell("q", row), namer.cell("k", column)))
         return (rule, dot(q[head, row], k[head * len(k) // len(q), column]))
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Scores times a number: given, or 1/σ of each row's visible scores.
+    """Scores times a factor: a given one, or 1/σ of each row's visible scores.
 
     Attributes:
         kind: the scale's name, or "number".
-        factor: the number, or one per head, [heads, 1, 1]; for "adaptive" the number where σ cannot be used.
-        allowed: for "adaptive": which keys each query may see.
-        d_head: the width of a head, where it is known.
+        factor: the factor, or one for each head, [heads, 1, 1]; of "adaptive" the factor for rows without spread.
+        allowed: for "adaptive", the keys that each query may attend to.
+        d_head: the width of a head, if it is known.
     """
 
     kind: str
@@ -138,18 +138,18 @@ class Scale:
     d_head: int | None = None
 
     def passes(self, inputs: Sequence[Tensor], index: Index) -> tuple[str, Index] | None:
-        """Without a scale the score itself."""
+        """Without scaling, the score."""
         return ("scores", index) if self.kind == "none" else None
 
     def factors(self, scores: Tensor) -> Tensor:
-        """What each row of scores is multiplied with, [heads, time or 1, 1]."""
+        """The factor of each row of scores, [heads, time or 1, 1]."""
         if self.kind != "adaptive":
             return self.factor
         assert self.allowed is not None
         return scales.spread_factor(scores, self.allowed, float(self.factor))
 
     def has_spread(self, scores: Tensor) -> Tensor:
-        """For "adaptive": whether σ of a row's visible scores can be used, [heads, time]."""
+        """For "adaptive", whether a row has two visible scores or more that differ, [heads, time]."""
         assert self.allowed is not None
         return scales.spread_factor(scores, self.allowed, 0.0)[:, :, 0] != 0
 
@@ -158,26 +158,26 @@ class Scale:
         return steps.scale(scores, self.factors(scores))
 
     def formula(self) -> Expression:
-        """Scores over √d_k, or what else the scale is."""
+        """Scores over √d_k, over d_k, over σ, or times a factor."""
         width = Name("d", below="k")
         below: dict[str, Expression] = {"sqrt": Root(width), "linear": width, "adaptive": Name("σ", below="row")}
         if self.kind in below:
             return Fraction(Name("scores"), below[self.kind])
         return Name("scores") if self.kind == "none" else Product((Name("s"), Name("scores")))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """One score, over the root or times the factor."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """One score, divided by √d_k, d_k or σ, or times the factor."""
         head, row, column = index
         score = Number(float(inputs[0][index]))
-        rule = scribe.cell("scores", row, column)
+        rule = namer.cell("scores", row, column)
         factor = float(self.factors(inputs[0]).expand(len(inputs[0]), inputs[0].shape[1], 1)[head, row, 0])
         if self.kind == "none":
             return (rule,)
         if self.kind == "adaptive" and self.d_head is not None and not self.has_spread(inputs[0])[head, row]:
-            below = Root(Number(self.d_head, exact=True))  # one key alone, or equal scores, have no spread
+            below = Root(Number(self.d_head, exact=True))  # a single key, or equal scores
             return (Fraction(rule, below), Fraction(score, below))
         if self.kind == "adaptive":
-            return (Fraction(rule, Name("σ", below=str(row + scribe.first))), Fraction(score, Number(1 / factor)))
+            return (Fraction(rule, Name("σ", below=str(row + namer.first))), Fraction(score, Number(1 / factor)))
         if self.d_head is not None and self.kind in ("sqrt", "linear"):
             width = Number(self.d_head, exact=True)
             below = Root(width) if self.kind == "sqrt" else width
@@ -186,8 +186,8 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Masking:
-    """−∞ where looking is not allowed, after the position's bias where there is one.
+class ApplyMask:
+    """Add the position bias, if there is one, and put −∞ where attention is not allowed.
 
     Attributes:
         allowed: [heads or 1, time, source], or without heads.
@@ -198,7 +198,7 @@ class Masking:
     bias: Tensor | None = None
 
     def passes(self, inputs: Sequence[Tensor], index: Index) -> tuple[str, Index] | None:
-        """Where looking is allowed and nothing is added, the scaled score itself."""
+        """Where attention is allowed and there is no bias, the scaled score."""
         heads = self.allowed if self.allowed.dim() == 3 else self.allowed[None]
         allowed = bool(heads[index[0] % len(heads)][index[1:]])
         return ("scaled", index) if allowed and self.bias is None else None
@@ -212,13 +212,13 @@ class Masking:
         terms = [Name("scaled"), Name("M")] if self.bias is None else [Name("scaled"), Name("bias"), Name("M")]
         return Sum(tuple(terms))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The number and what is added to it."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The scaled score and the numbers added to it."""
         _, row, column = index
-        terms: list[Expression] = [scribe.cell("scaled", row, column)]
+        terms: list[Expression] = [namer.cell("scaled", row, column)]
         values: list[Expression] = [Number(float(inputs[0][index]))]
         if self.bias is not None:
-            terms.append(scribe.cell("bias", row, column))
+            terms.append(namer.cell("bias", row, column))
             values.append(Number(float(self.bias.expand(inputs[0].shape)[index])))
         if not bool(self.allowed.expand(inputs[0].shape)[index]):
             terms.append(Number(-math.inf))
@@ -228,10 +228,10 @@ class Masking:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Each row as shares of one.
+    """Softmax of each row.
 
     Attributes:
-        of: what it is taken of.
+        of: name of the input.
     """
 
     of: str
@@ -241,12 +241,12 @@ class Softmax:
         return steps.normalise(entries)
 
     def formula(self) -> Expression:
-        """Exp over the row's sum of exp."""
+        """Exponential over the row's sum of exponentials."""
         power = Power(EXP, Name(self.of, below="i,j"))
         return Fraction(power, Over("l", Power(EXP, Name(self.of, below="i,l"))))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The exponents, then the exponentials; impossible entries are not written."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The exponents, then the exponentials; masked entries are omitted."""
         row = inputs[0][index[:-1]]
         entries = [entry for entry in row.tolist() if entry != -math.inf]
         if not entries:
@@ -254,8 +254,8 @@ class Softmax:
         largest = max(entries) if max(abs(entry) for entry in entries) > MOST_EXPONENT else 0.0
         place = index[-2:]
         rule = Fraction(
-            Power(EXP, scribe.cell(self.of, *place)),
-            Over("l", Power(EXP, Name(self.of, below=f"{scribe.cell('', *place[:-1]).below},l".lstrip(",")))),
+            Power(EXP, namer.cell(self.of, *place)),
+            Over("l", Power(EXP, Name(self.of, below=f"{namer.cell('', *place[:-1]).below},l".lstrip(",")))),
         )
         entry = float(row[index[-1]])
 
@@ -272,34 +272,34 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Weigh:
-    """The weighted values: weights v."""
+    """The weighted sum of values: weights v."""
 
     def __call__(self, weights: Tensor, v: Tensor) -> Tensor:
-        """[heads, time, d_head]; fewer value heads are shared by groups of query heads."""
+        """[heads, time, d_head]; with fewer value heads than query heads, each serves a group of them."""
         return steps.weigh(weights, v.repeat_interleave(len(weights) // len(v), dim=0))
 
     def formula(self) -> Expression:
         """Weights v."""
         return Product((Name("weights"), Name("v")), tight=True)
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The values it sees, each times its weight; weights of zero add nothing and are not written."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """Each value times its weight; terms with weight 0 are omitted."""
         (weights, v), (head, row, column) = inputs, index
         shares, values = weights[head, row], v[head * len(v) // len(weights), :, column]
         seen = [j for j in range(len(shares)) if shares[j] != 0]
         rule = Over(
             "j",
-            Product((Name("weights", below=f"{row + scribe.first},j"), Name("v", below=f"j,{column + scribe.first}"))),
+            Product((Name("weights", below=f"{row + namer.first},j"), Name("v", below=f"j,{column + namer.first}"))),
         )
         return (rule, dot(shares[seen], values[seen]))
 
 
 @dataclass(frozen=True)
 class Output:
-    """The heads side by side, times W_O if there is one.
+    """The heads concatenated, times W_O if there is one.
 
     Attributes:
-        num_heads: how many there are.
+        num_heads: number of query heads.
         projects: whether there is a matrix.
     """
 
@@ -307,7 +307,7 @@ class Output:
     projects: bool
 
     def passes(self, inputs: Sequence[Tensor], index: Index) -> tuple[str, Index] | None:
-        """Without a matrix one head's z."""
+        """Without a matrix, a cell of one head's z."""
         head, column = divmod(index[1], inputs[0].shape[-1])
         return None if self.projects else ("z", (head, index[0], column))
 
@@ -321,18 +321,16 @@ class Output:
         together = Apply("Concat", (Name("z"),)) if self.num_heads > 1 else Name("z")
         return Product((together, Name("W", above="O")), tight=True) if self.projects else together
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """A row of all heads' z times a column; without a matrix, the number itself."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """A row of the concatenated heads times a column of W_O; without a matrix, the number itself."""
         (z, *rest), (row, column) = inputs, index
         if not rest:
             width = z.shape[-1]
-            name = scribe.cell("z", row, column % width)
+            name = namer.cell("z", row, column % width)
             return (
-                (Name(name.letters, name.below, str(column // width + scribe.first)),)
-                if self.num_heads > 1
-                else (name,)
+                (Name(name.letters, name.below, str(column // width + namer.first)),) if self.num_heads > 1 else (name,)
             )
         together = steps.merge_heads(z)[row]
         extra = [float(rest[1][column])] if len(rest) > 1 else []
         of = "z" if self.num_heads == 1 else "Concat(z)"
-        return linear_stages(together, rest[0][:, column], extra, (of, "O", row, column), scribe)
+        return linear_stages(together, rest[0][:, column], extra, (of, "O", row, column), namer)

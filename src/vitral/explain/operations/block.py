@@ -1,4 +1,4 @@
-"""The operations around attention: embeddings, residual sums, norms, feed-forward, head."""
+"""The other operations of a model: embeddings, residual sums, norms, feed-forward, head."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.attention import steps
-from vitral.explain.notation import (
+from vitral.explain.formulas.notation import (
     Apply,
     Difference,
     Expression,
@@ -22,17 +22,17 @@ from vitral.explain.notation import (
     Root,
     Sum,
 )
-from vitral.explain.operations.base import Index, Scribe, dot, linear_stages
+from vitral.explain.operations.base import CellNamer, Index, dot, linear_stages
 from vitral.model.feedforward import ACTIVATIONS
 from vitral.model.positions import sinusoids
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Rows of a table: the token embedding.
+    """Rows of the embedding table.
 
     Attributes:
-        rows: which row of the table each position has.
+        rows: the row of each position's token.
     """
 
     rows: tuple[int, ...]
@@ -45,15 +45,15 @@ class Lookup:
         """Row t of E."""
         return Name("E", below="token")
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The number in the table."""
         row, column = index
-        return (scribe.cell("E", self.rows[row], column),)
+        return (namer.cell("E", self.rows[row], column),)
 
 
 @dataclass(frozen=True)
 class Sinusoid:
-    """Positions as sines and cosines (Vaswani et al. 2017, §3.5)."""
+    """The sinusoidal position embedding (Vaswani et al. 2017, §3.5)."""
 
     time: int
     width: int
@@ -63,12 +63,12 @@ class Sinusoid:
         return sinusoids(self.time, self.width)
 
     def formula(self) -> Expression:
-        """The sine; odd columns have the cosine."""
+        """Sine of even columns, cosine of odd ones."""
         angle = Fraction(Name("p"), Power(Number(10000, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
         return Apply("sin", (angle,))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
-        """The position over a power of 10,000."""
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """Sine or cosine of the position over a power of 10,000."""
         position, column = index
         even = column - column % 2
         rate = Power(Number(10000, exact=True), Fraction(Number(even, exact=True), Number(self.width, exact=True)))
@@ -80,7 +80,7 @@ class Sinusoid:
 
 @dataclass(frozen=True)
 class Add:
-    """Two quantities of one shape, added: positions to tokens, a part's output to the residual stream."""
+    """The sum of two quantities: token and position embedding, or residual stream and sublayer output."""
 
     left: str
     right: str
@@ -93,10 +93,33 @@ class Add:
         """Left + right."""
         return Sum((Name(self.left), Name(self.right)))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """Two numbers."""
-        rule = Sum((scribe.cell(self.left, *index), scribe.cell(self.right, *index)))
+        rule = Sum((namer.cell(self.left, *index), namer.cell(self.right, *index)))
         return (rule, Sum(tuple(Number(float(term[index])) for term in inputs)))
+
+
+@dataclass(frozen=True)
+class Replace:
+    """The sublayer's output in place of the residual stream: a block without residual connections.
+
+    Attributes:
+        of: name of the output.
+    """
+
+    of: str
+
+    def __call__(self, output: Tensor) -> Tensor:
+        """The output, unchanged."""
+        return output
+
+    def formula(self) -> Expression:
+        """The output's name."""
+        return Name(self.of)
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The same cell of the output."""
+        return (namer.cell(self.of, *index),)
 
 
 @dataclass(frozen=True)
@@ -104,9 +127,9 @@ class Linear:
     """A linear map of every position: x W + b.
 
     Attributes:
-        letter: what the matrix is called, above W.
-        of: what is mapped.
-        tied: the matrix is an embedding's, [vocab, d_model], and used transposed.
+        letter: name of the matrix, as superscript of W.
+        of: name of the input.
+        tied: the matrix is the embedding table, [vocab, d_model], used transposed.
     """
 
     letter: str
@@ -122,21 +145,24 @@ class Linear:
         matrix = Name("E", above="T") if self.tied else Name("W", above=self.letter)
         return Product((Name(self.of), matrix), tight=True)
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """A row of x times a column of the matrix."""
         (x, weight, *bias), (row, column) = inputs, index
         values = weight[column] if self.tied else weight[:, column]
         extra = [float(bias[0][column])] if bias else []
         if self.tied:
-            return (Product((scribe.cell(self.of, row), scribe.cell("E", column))), dot(x[row], values, *extra))
-        return linear_stages(x[row], values, extra, (self.of, self.letter, row, column), scribe)
+            return (Product((namer.cell(self.of, row), namer.cell("E", column))), dot(x[row], values, *extra))
+        return linear_stages(x[row], values, extra, (self.of, self.letter, row, column), namer)
 
 
 @dataclass(frozen=True)
 class Normalise:
-    """Each position's vector brought to mean 0 and spread 1, then times a gain, plus a bias.
+    """LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang & Sennrich 2019, eq. 4) of each position.
 
-    LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang & Sennrich 2019, eq. 4).
+    Attributes:
+        kind: "layernorm" or "rmsnorm".
+        epsilon: added to the variance or to the mean square.
+        of: name of the input.
     """
 
     kind: str
@@ -156,16 +182,16 @@ class Normalise:
             return Fraction(name, Root(Sum((Apply("mean", (Power(name, Number(2, exact=True)),)), Name("ε")))))
         return Fraction(Difference(name, Name("μ")), Root(Sum((Power(Name("σ"), Number(2, exact=True)), Name("ε")))))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """Mean and variance of the row, then the quotient, gain and bias."""
         (x, gain, *bias), (row, column) = inputs, index
         values, entry = x[row], Number(float(x[row, column]))
         two = Number(2, exact=True)
-        name = scribe.cell(self.of, row, column)
+        name = namer.cell(self.of, row, column)
         if self.kind == "rmsnorm":
             square = float(values.square().mean())
             rule: Expression = Fraction(
-                name, Root(Sum((Apply("mean", (Power(scribe.cell(self.of, row), two),)), Name("ε"))))
+                name, Root(Sum((Apply("mean", (Power(namer.cell(self.of, row), two),)), Name("ε"))))
             )
             quotient: Expression = Fraction(entry, Root(Number(square + self.epsilon)))
         else:
@@ -173,17 +199,17 @@ class Normalise:
             spread = float(values.var(unbiased=False)) + self.epsilon
             quotient = Fraction(Difference(entry, Number(float(values.mean()))), Root(Number(spread)))
         if float(gain[column]) != 1:
-            rule = Product((Name("g", below=str(column + scribe.first)), rule))
+            rule = Product((Name("g", below=str(column + namer.first)), rule))
             quotient = Product((Number(float(gain[column])), quotient))
         if bias and float(bias[0][column]) != 0:
-            rule = Sum((rule, Name("b", below=str(column + scribe.first))))
+            rule = Sum((rule, Name("b", below=str(column + namer.first))))
             quotient = Sum((quotient, Number(float(bias[0][column]))))
         return (rule, quotient)
 
 
 @dataclass(frozen=True)
 class Activate:
-    """The feed-forward's bend: ReLU, its square, GELU; or for SwiGLU silu(gate) · up.
+    """The feed-forward's activation: ReLU, its square, GELU; for SwiGLU the product silu(gate) · pre.
 
     Attributes:
         kind: as `model.feed_forward` names it.
@@ -195,20 +221,20 @@ class Activate:
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The same shape."""
         if self.kind == "swiglu":
-            up, gate = inputs
-            return functional.silu(gate) * up
+            pre, gate = inputs
+            return functional.silu(gate) * pre
         return ACTIVATIONS[self.kind](inputs[0])
 
     def formula(self) -> Expression:
-        """φ(pre_activation)."""
+        """φ(mlp.pre)."""
         if self.kind == "swiglu":
-            return Product((Apply("SiLU", (Name("gate"),)), Name("pre_activation")))
-        return Apply(self.written[self.kind], (Name("pre_activation"),))
+            return Product((Apply("SiLU", (Name("mlp.gate"),)), Name("mlp.pre")))
+        return Apply(self.written[self.kind], (Name("mlp.pre"),))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, scribe: Scribe) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The function of one number."""
         entry = float(inputs[0][index])
-        rule: Expression = Apply(self.written[self.kind], (scribe.cell("pre_activation", *index),))
+        rule: Expression = Apply(self.written[self.kind], (namer.cell("mlp.pre", *index),))
         if self.kind == "gelu":
             share = 0.5 * (1 + math.erf(entry / math.sqrt(2)))
             return (
@@ -218,7 +244,7 @@ class Activate:
             )
         if self.kind == "swiglu":
             gate = float(inputs[1][index])
-            rule = Product((Apply("SiLU", (scribe.cell("gate", *index),)), scribe.cell("pre_activation", *index)))
+            rule = Product((Apply("SiLU", (namer.cell("mlp.gate", *index),)), namer.cell("mlp.pre", *index)))
             return (rule, Product((Number(gate / (1 + math.exp(-gate))), Number(entry))))
         largest: Expression = Apply("max", (Number(0, exact=True), Number(entry)))
         return (rule, Power(largest, Number(2, exact=True)) if self.kind == "squared_relu" else largest)

@@ -1,9 +1,10 @@
-"""A walkthrough as a LaTeX document for lecture notes; pdflatex with amsmath sets it."""
+"""A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
+from vitral.explain.formulas import escape, latex
 from vitral.explain.phrases import Phrases, phrases
-from vitral.explain.renderers.cutting import cut, equation, opening
-from vitral.explain.scripts import escape, latex
-from vitral.explain.walkthrough import Panel, Step, Walkthrough
+from vitral.explain.steps import Panel, Step
+from vitral.explain.truncation import truncate
+from vitral.explain.walkthrough import Walkthrough, opening
 
 PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 \usepackage[T1]{fontenc}
@@ -17,7 +18,7 @@ PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 \setlength{\parskip}{6pt}
 \setlength{\emergencystretch}{3em}
 \allowdisplaybreaks
-% A formula or matrix that is too wide is made to fit.
+% Scales a formula or matrix that is too wide to the line width.
 \newsavebox{\vitralbox}
 \newcommand{\fitting}[1]{\sbox{\vitralbox}{$\displaystyle #1$}%
   \ifdim\wd\vitralbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\vitralbox}}\else\usebox{\vitralbox}\fi}
@@ -28,7 +29,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: int = 3) -> str:
     """A complete document.
 
     Args:
-        walkthrough: what is shown.
+        walkthrough: the steps.
         digits: after the point.
     """
     say = phrases(walkthrough.language)
@@ -56,25 +57,25 @@ def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
         rf"\[\fitting{{{formula}}}\]" if formula != r"\text{}" else "",
     ]
     lines += [escape(step.sentence), ""]
-    told = [(panel, panel.working(*panel.cell)) for panel in step.panels]
-    if not any(arithmetic.stages for _, arithmetic in told):
-        tables = [_table(panel, digits, say, boxed=False) for panel, _ in told]
+    worked = [(panel, panel.working(*panel.cell)) for panel in step.panels]
+    if not any(arithmetic.stages for _, arithmetic in worked):
+        tables = [_table(panel, digits, say, boxed=False) for panel, _ in worked]
         return [
             *lines,
             r"\begin{center}",
             "\\qquad\n".join(rf"\fitting{{{table}}}" for table in tables),
             r"\end{center}",
         ]
-    for panel, arithmetic in told:
+    for panel, arithmetic in worked:
         lines += [r"\begin{center}", rf"\fitting{{{_table(panel, digits, say, boxed=True)}}}", r"\end{center}"]
-        lines.append(rf"\[\fitting{{{latex(equation(arithmetic), digits, say)}}}\]")
+        lines.append(rf"\[\fitting{{{latex(arithmetic.equation(), digits, say)}}}\]")
     return lines
 
 
 def _table(panel: Panel, digits: int, say: Phrases, *, boxed: bool) -> str:
-    """A matrix with its labels, as an array with what it is below it; the chosen number in a box."""
-    shown = cut(panel, digits, say)
-    row, column = shown.rows.index(panel.cell[0]), shown.columns.index(panel.cell[1])
+    """A matrix as an array with its row and column labels, its own label below; the chosen number in a box."""
+    shown = truncate(panel, digits, say)
+    row, column = shown.chosen(panel)
     lines = [" & ".join(["", *map(_small, shown.headings)]) + r" \\ \hline"]
     for place, (label, *cells) in enumerate(shown.lines):
         written = [_number(cell) for cell in cells]

@@ -1,10 +1,10 @@
-"""A walkthrough as sections: of a self-contained page, of a Markdown file, or of a report it is a part of."""
+"""A walkthrough as a self-contained page, as Markdown, or as sections of another page."""
 
+from vitral.explain.formulas import mathml, text
 from vitral.explain.phrases import Phrases, phrases
-from vitral.explain.renderers.cutting import Gap, cut, equation, opening
-from vitral.explain.renderers.text import stacked
-from vitral.explain.scripts import mathml, text
-from vitral.explain.walkthrough import Arithmetic, Panel, Step, Walkthrough
+from vitral.explain.steps import Arithmetic, Panel, Step
+from vitral.explain.truncation import Gap, truncate
+from vitral.explain.walkthrough import Walkthrough, opening, stacked
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
 from vitral.figures.sections import Beside, CellTable, Details, Formula, Heading, Paragraph, Section
@@ -13,7 +13,7 @@ LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 
 
 def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
-    """A whole HTML document that needs nothing else: steps fold, a chosen cell tells how it comes about."""
+    """A self-contained HTML document: steps can be folded, choosing a cell shows its arithmetic."""
     say = phrases(walkthrough.language)
     lead, *intro = opening(walkthrough, say, "choose")
     sections = [*map(Paragraph, intro), *_chapters(walkthrough, digits, say)]
@@ -23,7 +23,7 @@ def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
 
 
 def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
-    """A Markdown document; the chosen cell of each table is worked out below it."""
+    """A Markdown document; the arithmetic of each table's chosen cell is below it."""
     say = phrases(walkthrough.language)
     lead, *intro = opening(walkthrough, say)
     sections: list[Section] = [*map(Paragraph, intro)]
@@ -37,7 +37,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
 
 
 def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
-    """Sections of a page that tells of other things too: each step folds."""
+    """Sections of another page; each step can be folded."""
     say = phrases(walkthrough.language)
     return [
         *map(Paragraph, opening(walkthrough, say, "choose")),
@@ -46,7 +46,7 @@ def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
 
 
 def _chapters(walkthrough: Walkthrough, digits: int, say: Phrases, *, inside_another: bool = False) -> list[Section]:
-    """Steps that fold, below their chapters' headings; inside another page folded, and a level lower."""
+    """Foldable steps under the headings of their chapters; inside another page folded and one level lower."""
     sections: list[Section] = []
     number = 0
     for chapter in walkthrough.chapters:
@@ -67,7 +67,7 @@ def _inside(step: Step, digits: int, say: Phrases) -> list[Section]:
 
 
 def _table(step: Step, panel: Panel, digits: int, say: Phrases) -> CellTable:
-    shown = cut(panel, digits, say)
+    shown = truncate(panel, digits, say)
     workings = tuple(
         tuple(
             None
@@ -84,13 +84,14 @@ def _table(step: Step, panel: Panel, digits: int, say: Phrases) -> CellTable:
         )
         for row in shown.rows
     )
-    chosen = shown.rows.index(panel.cell[0]), shown.columns.index(panel.cell[1])
     caption = panel.label or step.shapes
-    return CellTable(caption, ("", *shown.headings), shown.lines, workings, chosen, heat if step.is_share else ())
+    return CellTable(
+        caption, ("", *shown.headings), shown.lines, workings, shown.chosen(panel), heat if step.is_share else ()
+    )
 
 
 def _working(arithmetic: Arithmetic, digits: int, say: Phrases) -> Formula | None:
-    """A cell's arithmetic; of what is given there is none."""
+    """A cell's arithmetic; None for a given number."""
     if not arithmetic.stages:
         return None
-    return Formula(mathml(equation(arithmetic), digits, say), "\n".join(stacked(arithmetic, digits, say)))
+    return Formula(mathml(arithmetic.equation(), digits, say), "\n".join(stacked(arithmetic, digits, say)))

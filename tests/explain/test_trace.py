@@ -1,6 +1,7 @@
-"""What is told of a model is its own forward pass, in every variant, and the arithmetic comes to its numbers."""
+"""The walkthrough of a model shows its forward pass, in every variant; its arithmetic results in the same numbers."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,10 @@ from worth import worth
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
-from vitral.explain import Choice, Step, View, phrases, walk_run
-from vitral.explain.observing import observe
-from vitral.explain.renderers.cutting import equation
-from vitral.explain.scripts import text as as_text
+from vitral.explain import Choice, RunView, Step, parse_example, phrases, walk_example, walk_run
+from vitral.explain.formulas import text as as_text
+from vitral.explain.phrases import catalogue
+from vitral.explain.trace import trace_text
 from vitral.model import ModelConfig, Transformer
 
 TEXT = "abBda"
@@ -65,17 +66,12 @@ def model(**changes) -> Transformer:
 
 
 def steps_of(made: Transformer, text: str = TEXT, **view) -> dict[str, Step]:
-    return {step.name: step for step in walk_run(made, tokenizer(), text, View(**view)).steps}
+    return {step.name: step for step in walk_run(made, tokenizer(), text, RunView(**view)).steps}
 
 
 def told(step: Step, cell: tuple[int, int] | None = None) -> str:
     panel = step.panels[0]
-    return as_text(equation(panel.working(*(cell or panel.cell))), 12, SAY)
-
-
-NAMES = {"q": "attn.q", "k": "attn.k", "v": "attn.v", "z": "attn.z", "out": "attn.out"}
-NAMES |= {name: f"attn.{name}" for name in ("scores", "scaled", "masked", "weights")}
-NAMES |= {"hidden": "mlp.hidden", "mlp_out": "mlp.out", "resid_mid": "resid_mid", "resid_post": "resid_post"}
+    return as_text(panel.working(*(cell or panel.cell)).equation(), 12, SAY)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -83,20 +79,21 @@ def test_every_number_is_the_traces(variant: str) -> None:
     made = model(**VARIANTS[variant])
     tokens = torch.from_numpy(tokenizer().encode(TEXT))[None]
     trace = made.trace(tokens)
-    seen = observe(made, tokenizer(), TEXT)
+    seen = trace_text(made, tokenizer(), TEXT)
     for layer, sheet in enumerate(seen.blocks):
-        compared = [name for name in NAMES if name in sheet.values and f"blocks.{layer}.{NAMES[name]}" in trace]
-        assert len(compared) >= (4 if "no " in variant else 8)
-        for name in compared:
-            torch.testing.assert_close(
-                sheet.values[name], trace[f"blocks.{layer}.{NAMES[name]}"][0], rtol=0, atol=0, msg=name
-            )
-    torch.testing.assert_close(seen.ending.values["logits"], trace["logits"][0], rtol=0, atol=0)
+        prefix = f"blocks.{layer}."
+        recorded = {name.removeprefix(prefix).removeprefix("attn."): name for name in trace if name.startswith(prefix)}
+        assert recorded.keys() - sheet.values.keys() <= {"resid_post"}
+        for quantity in sheet.quantities:
+            assert torch.equal(sheet.values[quantity.name], trace[recorded[quantity.name]][0]), quantity.name
+    for sheet, name in ((seen.embedding, "embed"), (seen.ending, "final_norm"), (seen.ending, "logits")):
+        if name in sheet:
+            assert torch.equal(sheet.values[name], trace[name][0])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_operation_makes_what_the_model_made(variant: str) -> None:
-    seen = observe(model(**VARIANTS[variant]), tokenizer(), TEXT, [("temperature", 0.5), ("top_k", 3.0)])
+    seen = trace_text(model(**VARIANTS[variant]), tokenizer(), TEXT, [("temperature", 0.5), ("top_k", 3.0)])
     count = 0
     for sheet in (seen.embedding, *seen.blocks, seen.ending):
         for quantity in sheet.quantities:
@@ -149,15 +146,15 @@ def integers() -> Transformer:
 
 def test_a_model_of_small_integers_can_be_followed_by_hand() -> None:
     letters = build_tokenizer(CorpusConfig(), "abcd", [])
-    view = View(choice=Choice(heads=(0,), query=1, key=1))
+    view = RunView(choice=Choice(heads=(0,), query=1, key=1))
     steps = {step.name: step for step in walk_run(integers(), letters, "ab", view).steps}
     lines = {
-        name: as_text(equation(step.panels[0].working(*step.panels[0].cell)), 3, SAY) for name, step in steps.items()
+        name: as_text(step.panels[0].working(*step.panels[0].cell).equation(), 3, SAY) for name, step in steps.items()
     }
     assert lines == {
-        "q": "q[1,0] = x[1]·W^Q[:,0] = 0·1 + 1·0 = 0",
-        "k": "k[1,0] = x[1]·W^K[:,0] = 0·1 + 1·1 = 1",
-        "v": "v[1,0] = x[1]·W^V[:,0] = 0·9 + 1·0 = 0",
+        "q": "q[1,0] = resid_pre[1]·W^Q[:,0] = 0·1 + 1·0 = 0",
+        "k": "k[1,0] = resid_pre[1]·W^K[:,0] = 0·1 + 1·1 = 1",
+        "v": "v[1,0] = resid_pre[1]·W^V[:,0] = 0·9 + 1·0 = 0",
         "scores": "scores[1,1] = q[1]·k[1] = 0·1 + 1·3 = 3",
         "scaled": "scaled[1,1] = scores[1,1]·s = 3·0.693 = 2.079",  # 3 ln 2
         "masked": "masked[1,1] = scaled[1,1] = 2.079",
@@ -170,35 +167,58 @@ def test_a_model_of_small_integers_can_be_followed_by_hand() -> None:
     np.testing.assert_allclose(steps["out"].panels[0].matrix, [[9, 9], [1, 17]], rtol=1e-12)
 
 
-SENTENCES = [
-    ({}, "scaled", "1/√d_k = 1/√4 = 0.5 "),
-    ({"attention": {"scale": "none"}}, "scaled", "no scaling"),
-    ({"attention": {"scale": "linear"}}, "scaled", "1/d_k = 1/4 = 0.25 "),
-    ({"attention": {"scale": 0.3}}, "scaled", "multiplied by 0.3."),
-    ({"attention": {"scale": "adaptive"}}, "scaled", "1/σ of those it may see"),
-    ({"attention": {"scale": "learned"}}, "scaled", "has learned to multiply by"),
-    ({"attention": {"scale": "learned-per-head"}}, "scaled", "This head has learned"),
-    ({"positions": "alibi"}, "masked", "adds to this score is −0.472"),  # 3 · 2^(-8/3)
-    ({}, "masked", "Position 4 (a) may see every position."),
-    ({"positions": "rotary"}, "q", "shown after turning"),
-    ({"num_kv_heads": 3}, "k", "Heads 0–1 share these"),
-    ({"num_kv_heads": 2}, "v", "Heads 0–2 share these"),
+SENTENCES: list[tuple[dict, str, str, dict]] = [
+    ({}, "scaled", "scaled_sqrt", {"d_head": 4, "factor": "0.5"}),
+    ({"attention": {"scale": "none"}}, "scaled", "scaled_none", {}),
+    ({"attention": {"scale": "linear"}}, "scaled", "scaled_linear", {"d_head": 4, "factor": "0.25"}),
+    ({"attention": {"scale": 0.3}}, "scaled", "scaled_number", {"factor": "0.3"}),
+    ({"attention": {"scale": "adaptive"}}, "scaled", "scaled_adaptive", {"row": "position 4 (a)"}),
+    ({"attention": {"scale": "learned"}}, "scaled", "scaled_learned", {}),
+    ({"attention": {"scale": "learned-per-head"}}, "scaled", "scaled_learned-per-head", {}),
+    ({"positions": "alibi"}, "masked", "masked_bias", {"bias": "−0.472"}),  # 3 · 2^(-8/3)
+    ({}, "masked", "masked_all", {"row": "position 4 (a)"}),
+    ({"positions": "rotary"}, "q", "rotated", {}),
+    ({"positions": "rotary"}, "k_pre", "before_rotation", {"what": "keys"}),
+    ({"num_kv_heads": 3}, "k", "shared", {"heads": "0–1"}),
+    ({"num_kv_heads": 2}, "v", "shared", {"heads": "0–2"}),
 ]
 
 
-@pytest.mark.parametrize(("changes", "name", "words"), SENTENCES)
-def test_sentences_say_what_this_model_does(changes: dict, name: str, words: str) -> None:
+def says(sentence: str, key: str, **places: object) -> bool:
+    """Whether a sentence contains the phrase, with any text in the placeholders that are not given."""
+    phrase = catalogue("en")[f"sentences.{key}"]
+    pattern = re.sub(r"\\{(\w+)\\}", lambda place: re.escape(str(places.get(place[1], "\0"))), re.escape(phrase))
+    return re.search(pattern.replace("\0", ".+").replace("\\\0", ".+"), sentence, re.IGNORECASE) is not None
+
+
+@pytest.mark.parametrize(("changes", "name", "key", "places"), SENTENCES)
+def test_sentences_describe_this_model(changes: dict, name: str, key: str, places: dict) -> None:
     steps = steps_of(model(**changes), choice=Choice(heads=(1,), query=4, key=1))
-    assert words in steps[name].sentence
+    assert says(steps[name].sentence, key, **places)
 
 
-def test_a_pair_that_may_not_look_is_told_as_such() -> None:
+def test_a_masked_pair_has_weight_0() -> None:
     steps = steps_of(model(), choice=Choice(heads=(0,), query=1, key=3))
-    assert "may see 2 of 5 positions" in steps["masked"].sentence
+    assert says(steps["masked"].sentence, "masked_some", seen=2, all=5)
     assert told(steps["masked"]).endswith("− ∞ = −∞")
-    assert "takes nothing from position 3 (d)" in steps["weights"].sentence
-    assert "gathers the values of 2 positions" in steps["z"].sentence
-    assert "one position alone" in steps_of(model(), choice=Choice(heads=(0,), query=0))["z"].sentence
+    assert says(steps["weights"].sentence, "weights_none", column="position 3 (d)")
+    assert says(steps["z"].sentence, "z_many", seen=2)
+    assert says(steps_of(model(), choice=Choice(heads=(0,), query=0))["z"].sentence, "z_one")
+
+
+def test_a_position_that_may_attend_to_nothing_has_weights_of_0() -> None:
+    text = "mask = [[0, 0]]\nscale = 'none'\n[given]\nscores = [[1, 2]]\nv = [[1], [2]]\n"
+    example = parse_example(text, lambda _: ModelConfig())
+    steps = {step.name: step for step in walk_example(example).steps}
+    assert says(steps["weights"].sentence, "weights_empty")
+    assert says(steps["z"].sentence, "z_none")
+
+
+def test_a_norms_formula_has_its_gain_and_bias() -> None:
+    step = steps_of(model(), block=True)["attn_norm"]
+    assert as_text(step.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε)) + b"
+    without_bias = steps_of(model(bias=False), block=True)["attn_norm"]
+    assert as_text(without_bias.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε))"
 
 
 def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None:
@@ -208,11 +228,11 @@ def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None
 
 
 def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
-    walk = walk_run(model(), tokenizer(), TEXT, View(None, Choice(), block=True, ending=True))
+    walk = walk_run(model(), tokenizer(), TEXT, RunView(None, Choice(), block=True, ending=True))
     assert [chapter.title for chapter in walk.chapters] == ["Embedding", "Block 0", "Block 1", "Head and next token"]
     block = {step.name: step for step in walk.chapters[1].steps}
     assert len(block["weights"].panels) == 6
-    assert next(iter(block)) == "norm_1"
+    assert next(iter(block)) == "attn_norm"
     assert list(block)[-1] == "resid_post"
     ending = [step.name for step in walk.chapters[-1].steps]
     distributions = ["temperature_0.5", "top_k_3", "top_p_0.9"]
@@ -222,7 +242,7 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
 def test_portuguese_differs_in_words_alone() -> None:
     made = model()
     english, portuguese = (
-        walk_run(made, tokenizer(), TEXT, View(None, Choice(), block=True, ending=True, language=language))
+        walk_run(made, tokenizer(), TEXT, RunView(None, Choice(), block=True, ending=True, language=language))
         for language in ("en", "pt")
     )
     for one, other in zip(english.steps, portuguese.steps, strict=True):
@@ -232,11 +252,10 @@ def test_portuguese_differs_in_words_alone() -> None:
 
 def test_a_model_in_training_is_shown_as_it_is_used_and_left_in_training() -> None:
     made = model(dropout=0.5)
-    expected = observe(made, tokenizer(), TEXT).ending.values["logits"]
+    expected = trace_text(made, tokenizer(), TEXT).ending.values["logits"]
     made.train()
-    assert torch.equal(observe(made, tokenizer(), TEXT).ending.values["logits"], expected)
+    assert torch.equal(trace_text(made, tokenizer(), TEXT).ending.values["logits"], expected)
     assert all(module.training for module in made.modules())
-    assert not any(module._forward_hooks for module in made.modules())
 
 
 REFUSALS = [
@@ -255,15 +274,15 @@ REFUSALS = [
 @pytest.mark.parametrize(("view", "text", "complaint"), REFUSALS)
 def test_what_is_not_there_is_refused(view: dict, text: str, complaint: str) -> None:
     with pytest.raises(UsageError) as refusal:
-        walk_run(model(), tokenizer(), text, replace(View(), **view))
+        walk_run(model(), tokenizer(), text, replace(RunView(), **view))
     assert complaint in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_without_attention_the_block_can_still_be_told() -> None:
     made = model(attention="none")
-    with pytest.raises(UsageError, match="made without attention"):
+    with pytest.raises(UsageError, match="has no attention"):
         walk_run(made, tokenizer(), TEXT)
-    names = [step.name for step in walk_run(made, tokenizer(), TEXT, View(block=True, choice=Choice())).steps]
-    assert "mlp_out" in names
+    names = [step.name for step in walk_run(made, tokenizer(), TEXT, RunView(block=True, choice=Choice())).steps]
+    assert "mlp.out" in names
     assert "weights" not in names

@@ -1,4 +1,4 @@
-"""Telling a sheet: each quantity as a step with title, formula, shapes, numbers and a sentence."""
+"""Narration: the quantities of a sheet as steps with title, formula, shapes, numbers and a sentence."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -7,32 +7,34 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vitral.explain.choices import Beam, Filtered
-from vitral.explain.notation import Equation, Expression, Name, Sum, Words
-from vitral.explain.operations import Activate, Index, Masking, Normalise, Output, Project, Scale, Turn
+from vitral.explain.examples.schema import AXES
+from vitral.explain.formulas import number
+from vitral.explain.formulas.notation import Equation, Expression, Name, Product, Sum, Words
+from vitral.explain.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
+from vitral.explain.operations.decoding import Beam, Filtered
 from vitral.explain.phrases import Phrases
-from vitral.explain.schema import AXES
-from vitral.explain.scripts import number
-from vitral.explain.sheet import Quantity, Sheet
-from vitral.explain.walkthrough import Arithmetic, Cell, Panel, Step, Working
+from vitral.explain.sheet import Quantity, Sheet, Values
+from vitral.explain.steps import Arithmetic, Cell, Panel, Step, Working
 
 DIGITS = 3
-"""Of numbers inside sentences."""
+"""Digits after the point of numbers in sentences."""
 SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
+STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
+RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a sheet is shown.
+    """Which heads are shown, and the cell whose arithmetic is written out.
 
     Attributes:
-        heads: which query heads; None for all.
-        query: the position whose query is worked out; None for the last.
-        key: the position it is worked out with; None for the one with most weight.
-        column: of features, which one is worked out.
-        with_given: show what is given, too.
+        heads: query heads; None for all.
+        query: position of the query; None for the last.
+        key: position of the key; None for the one with the largest weight.
+        column: of matrices with features as columns.
+        with_given: whether the given numbers are shown as the first step.
     """
 
     heads: tuple[int, ...] | None = None
@@ -42,24 +44,23 @@ class Choice:
     with_given: bool = False
 
 
-class Teller:
-    """Tells one sheet in one language."""
+class Narrator:
+    """Narrates one sheet in one language."""
 
     def __init__(self, sheet: Sheet, say: Phrases, choice: Choice, *, post_norm: bool = False) -> None:
-        """Choose what is worked out.
+        """Choose the query and the key.
 
         Args:
-            sheet: what is told.
-            say: the language.
+            sheet: the computation.
+            say: phrases of the language.
             choice: of heads and cells.
-            post_norm: the block's norms come after its parts, and are called so.
+            post_norm: whether the block is post-norm, which changes the titles of its norms.
         """
         self.sheet, self.say, self.choice, self.post_norm = sheet, say, choice, post_norm
         self.heads = choice.heads if choice.heads is not None else tuple(range(sheet.num_heads))
         self.query, self.key = self._chosen()
 
     def _chosen(self) -> Cell:
-        """The query and the key that are worked out."""
         values = self.sheet.values
         square = next((values[name] for name in reversed(SQUARE) if name in values), None)
         if square is None:
@@ -72,14 +73,14 @@ class Teller:
         return query, key
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
-        """All steps in order, or those of the names."""
-        told = [self._given()] if self.choice.with_given and self._given_names() else []
+        """All steps in order, or those with the given names."""
+        given = [self._given()] if self.choice.with_given and self._given_names() else []
         there = [quantity for quantity in self.sheet.quantities if self.sheet.values[quantity.name].numel()]
         wanted = [quantity for quantity in there if names is None or quantity.name in names]
-        return (*told, *(self._step(quantity) for quantity in wanted))
+        return (*given, *(self._step(quantity) for quantity in wanted))
 
     def _given_names(self) -> list[str]:
-        """What is given and used, without gains of one."""
+        """Given quantities that are used; gains of 1 are omitted."""
         used = {name for quantity in self.sheet.quantities for name in quantity.inputs}
         made = {quantity.name for quantity in self.sheet.quantities}
         values = self.sheet.values
@@ -87,7 +88,7 @@ class Teller:
         return [name for name in values if name in used and name not in made and name not in plain]
 
     def _given(self) -> Step:
-        """What is given, without arithmetic: a panel each, or one for each head."""
+        """The given quantities, one panel each or one for each head."""
         panels: list[Panel] = []
         for name in self._given_names():
             value = self.sheet.values[name]
@@ -95,23 +96,21 @@ class Teller:
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
             shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
-            for panel in self._panels(value, seen, name, self._untold(name)):
+            for panel in self._panels(value, seen, name, self._given_cell(name)):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}"))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
-    def _untold(self, name: str) -> Callable[[Index], Arithmetic]:
-        """What is given comes from nowhere."""
+    def _given_cell(self, name: str) -> Callable[[Index], Arithmetic]:
         value = self.sheet.values[name]
-        return lambda index: Arithmetic(self.sheet.scribe.cell(name, *index[-2:]), (), float(value[index]))
+        return lambda index: Arithmetic(self.sheet.namer.cell(name, *index[-2:]), (), float(value[index]))
 
     def _step(self, quantity: Quantity) -> Step:
-        """One quantity."""
         name, value = quantity.name, self.sheet.values[quantity.name]
         return Step(
             name=name,
             title=self._title(quantity),
-            formula=Equation((Name(name), _formula(quantity))),
+            formula=Equation((Name(name), _formula(quantity, self.sheet.values))),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
             panels=self._panels(value, quantity.axes, name, lambda index: self.sheet.arithmetic(name, index)),
@@ -129,9 +128,9 @@ class Teller:
         return self.say(f"titles.{name}")
 
     def _shapes(self, quantity: Quantity) -> str:
-        """What goes in and what comes out, with the names of the axes."""
+        """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
-        inputs = [name for name in quantity.inputs if name in made or name in ("x", "embed")]
+        inputs = [name for name in quantity.inputs if name in made or name in STREAM]
         before = " · ".join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
         after = _shape(self.sheet.values[quantity.name], quantity.axes)
         return f"{before} → {after}" if before else after
@@ -139,7 +138,6 @@ class Teller:
     def _panels(
         self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
     ) -> tuple[Panel, ...]:
-        """One matrix, or one for each chosen head."""
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             flat = value.dim() == 1
@@ -150,7 +148,7 @@ class Teller:
         made = []
         for place, head in self._places(value):
             label = (
-                self.say("explain.head", number=head + self.sheet.scribe.first)
+                self.say("explain.head", number=head + self.sheet.namer.first)
                 if len(value) > 1 or self.sheet.num_heads > 1
                 else ""
             )
@@ -159,7 +157,7 @@ class Teller:
         return tuple(made)
 
     def _places(self, value: Tensor) -> list[tuple[int, int]]:
-        """Where the chosen query heads' numbers stand, once each: fewer key heads are shared."""
+        """Index and number of each chosen head; a key head that several query heads share appears once."""
         groups = max(1, self.sheet.num_heads // len(value))
         return list({head // groups: head // groups if groups > 1 else head for head in self.heads}.items())
 
@@ -179,8 +177,7 @@ class Teller:
         )
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
-        """What rows or columns are called."""
-        first = self.sheet.scribe.first
+        first = self.sheet.namer.first
         if axis in ("time", "source"):
             names = self.sheet.tokens[:count] if len(self.sheet.tokens) >= count else ("",) * count
             return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
@@ -189,45 +186,44 @@ class Teller:
         return ("",) if axis in ("one", "choice", "total") else tuple(str(place + first) for place in range(count))
 
     def _cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
-        """The number that is worked out."""
+        """The cell whose arithmetic is written out."""
         rows, columns = table.shape
-        row = self.key if name in ("k", "v", "k_straight") else self.query if axes[0] in ("time",) else 0
+        row = self.key if name in ("k", "v", "k_pre") else self.query if axes[0] in ("time",) else 0
         column = self.key if axes[-1] == "source" else self.choice.column
         if axes[-1] == "vocab":
             column = int(table[min(row, rows - 1)].argmax())
         return min(row, rows - 1), min(column, columns - 1)
 
     def _sentence(self, quantity: Quantity) -> str:
-        """What the step means here, about the cell that is worked out."""
         words = self._words(quantity)
         if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
             return self.say(
-                "sentences.head", head=self.heads[0] + self.sheet.scribe.first, sentence=words[:1].lower() + words[1:]
+                "sentences.head", head=self.heads[0] + self.sheet.namer.first, sentence=words[:1].lower() + words[1:]
             )
         return words[:1].upper() + words[1:]
 
     def _words(self, quantity: Quantity) -> str:
         name, say = quantity.name, self.say
         row, column = self._position(self.query), self._position(self.key)
-        tellers = {
+        narrators = {
             "scores": self._scoring,
             "scaled": self._scaling,
             "masked": self._masking,
             "weights": self._weighing,
             "z": self._gathering,
             "out": self._joining,
-            "hidden": self._bending,
+            "mlp.hidden": self._activating,
             "probabilities": self._predicting,
         }
-        if name in tellers:
-            return tellers[name](quantity)
-        if name.endswith("_straight"):
-            return say("sentences.straight", what={"q": "queries", "k": "keys"}[name[0]])
-        if isinstance(quantity.operation, Project | Turn):
+        if name in narrators:
+            return narrators[name](quantity)
+        if name in ("q_pre", "k_pre"):
+            return say("sentences.before_rotation", what={"q": "queries", "k": "keys"}[name[0]])
+        if isinstance(quantity.operation, Project | Rotate):
             return self._projecting(quantity)
         if isinstance(quantity.operation, Normalise):
             return say("sentences.rmsnorm" if quantity.operation.kind == "rmsnorm" else "sentences.norm", row=row)
-        if name in ("sum_1", "sum_2", "resid_mid", "resid_post"):
+        if name in RESIDUAL:
             return say("sentences.residual" if len(quantity.inputs) > 1 else "sentences.replaced", row=row)
         if isinstance(quantity.operation, Filtered):
             return self._filtering(quantity.operation, self.sheet.values[name])
@@ -241,26 +237,25 @@ class Teller:
         return say(f"sentences.{name}", row=row, column=column, width=width, word=word)
 
     def _position(self, place: int) -> str:
-        """A position with its token, for sentences."""
-        number_, tokens = place + self.sheet.scribe.first, self.sheet.tokens
+        number_, tokens = place + self.sheet.namer.first, self.sheet.tokens
         if place < len(tokens):
             return self.say("explain.position", number=number_, label=tokens[place])
         return self.say("explain.position_plain", number=number_)
 
     def _at(self, name: str) -> float:
-        """The number that is worked out, in the first chosen head."""
+        """The cell of the chosen query and key, in the first chosen head."""
         return float(self.sheet.values[name][self.heads[0], self.query, self.key])
 
     def _projecting(self, quantity: Quantity) -> str:
         name = quantity.name
         place = self.query if name == "q" else self.key
-        words = [self.say(f"sentences.{name}", number=place + self.sheet.scribe.first, row=self._position(place))]
+        words = [self.say(f"sentences.{name}", number=place + self.sheet.namer.first, row=self._position(place))]
         groups = self.sheet.num_heads // len(self.sheet.values[name])
         if groups > 1:
-            begin = self.heads[0] // groups * groups + self.sheet.scribe.first
+            begin = self.heads[0] // groups * groups + self.sheet.namer.first
             words.append(self.say("sentences.shared", heads=f"{begin}–{begin + groups - 1}"))
-        if isinstance(quantity.operation, Turn):
-            words.append(self.say("sentences.turned"))
+        if isinstance(quantity.operation, Rotate):
+            words.append(self.say("sentences.rotated"))
         return " ".join(words)
 
     def _scoring(self, quantity: Quantity) -> str:
@@ -274,7 +269,7 @@ class Teller:
         )
 
     def _other(self) -> str:
-        """The key's position, said briefly where it is the query's own."""
+        """The key's position; "itself" if it is the query's."""
         return self.say("explain.itself") if self.key == self.query else self._position(self.key)
 
     def _scaling(self, quantity: Quantity) -> str:
@@ -291,7 +286,7 @@ class Teller:
 
     def _masking(self, quantity: Quantity) -> str:
         operation = quantity.operation
-        assert isinstance(operation, Masking)
+        assert isinstance(operation, ApplyMask)
         row = self.sheet.values["masked"][self.heads[0], self.query]
         seen, everything = int((row > -math.inf).sum()), len(row)
         kind = "all" if seen == everything else "some"
@@ -303,7 +298,8 @@ class Teller:
 
     def _weighing(self, quantity: Quantity) -> str:
         share = self._at("weights")
-        kind = "none" if share == 0 else "some"
+        is_empty = not bool(self.sheet.values["weights"][self.heads[0], self.query].any())
+        kind = "empty" if is_empty else "none" if share == 0 else "some"
         return self.say(
             f"sentences.weights_{kind}", row=self._position(self.query), column=self._other(), share=f"{share:.1%}"
         )
@@ -325,18 +321,18 @@ class Teller:
         kind = ("many" if several else "one") if operation.projects else ("joined" if several else "same")
         return self.say(f"sentences.out_{kind}", heads=operation.num_heads, row=self._position(self.query))
 
-    def _bending(self, quantity: Quantity) -> str:
-        row = self.sheet.values["hidden"][min(self.query, len(self.sheet.values["hidden"]) - 1)]
+    def _activating(self, quantity: Quantity) -> str:
+        row = self.sheet.values["mlp.hidden"][min(self.query, len(self.sheet.values["mlp.hidden"]) - 1)]
         zeros = int((row == 0).sum())
-        switched = isinstance(quantity.operation, Activate) and quantity.operation.kind in ("relu", "squared_relu")
-        kind = "hidden_zero" if switched and zeros else "hidden"
+        rectifies = isinstance(quantity.operation, Activate) and quantity.operation.kind in ("relu", "squared_relu")
+        kind = "hidden_zero" if rectifies and zeros else "hidden"
         return self.say(f"sentences.{kind}", zeros=zeros, width=len(row), row=self._position(self.query))
 
     def _predicting(self, quantity: Quantity) -> str:
         table = self.sheet.values["probabilities"]
         row = table[min(self.query, len(table) - 1)]
         best = int(row.argmax())
-        word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.scribe.first)
+        word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.namer.first)
         return self.say(
             "sentences.probabilities", row=self._position(self.query), word=word, share=f"{float(row[best]):.1%}"
         )
@@ -349,12 +345,18 @@ class Teller:
         return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
 
 
-def _formula(quantity: Quantity) -> Expression:
-    """How the quantity is written, with its bias where it has one."""
-    letters = {"1": "(1)", "2": "(2)", "g": "(g)"}
-    marks = [name.removeprefix("b_") for name in quantity.inputs if name.startswith("b_")]
-    biases = [Name("b", above=letters.get(mark, mark.upper())) for mark in marks]
+def _formula(quantity: Quantity, values: Values) -> Expression:
+    """The right-hand side of the quantity's formula, with its gain and bias if there are any."""
     formula = quantity.operation.formula()
+    biases: list[Name] = []
+    for name in quantity.inputs:
+        if name.endswith("_gain") and bool((values[name] != 1).any()):
+            formula = Product((Name("g"), formula))
+        elif name.endswith("_bias") and bool((values[name] != 0).any()):
+            biases.append(Name("b"))
+        elif name.startswith("b_"):
+            mark = name.removeprefix("b_")
+            biases.append(Name("b", above=mark.upper() if len(mark) == 1 else mark))
     return Sum((formula, *biases)) if biases else formula
 
 
@@ -364,7 +366,7 @@ def _shape(value: Tensor, axes: Sequence[str]) -> str:
 
 
 def short(value: float) -> str:
-    """A number for a sentence, without zeros that say nothing.
+    """A number for a sentence, without trailing zeros.
 
     >>> short(6.0), short(0.5), short(1 / 3)
     ('6', '0.5', '0.333')

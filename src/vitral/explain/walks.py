@@ -1,33 +1,35 @@
-"""From an example or a model to a walkthrough."""
+"""Walkthroughs of worked examples and of a model's forward pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from vitral.core.errors import UsageError
+from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
-from vitral.explain.example import Example
-from vitral.explain.observing import Observation, observe
+from vitral.explain.examples.example import Example
+from vitral.explain.narration import Choice, Narrator
 from vitral.explain.phrases import phrases
 from vitral.explain.sheet import Sheet
-from vitral.explain.telling import Choice, Teller
-from vitral.explain.walkthrough import Chapter, Walkthrough
+from vitral.explain.steps import Chapter
+from vitral.explain.trace import TracedText, trace_text
+from vitral.explain.walkthrough import Walkthrough
 from vitral.model import Transformer
 
-ATTENTION = ("q_straight", "k_straight", "q", "k", "v", "scores", "scaled", "masked", "weights", "z", "out")
-"""The steps that are shown where not the whole block is asked for."""
+ATTENTION = ("q_pre", "k_pre", *ATTENTION_STEPS)
+"""The steps of a block that are shown by default."""
 RULES = (("temperature", 0.5), ("top_k", 3.0), ("top_p", 0.9))
-"""Decoding rules that are shown beside the greedy choice."""
+"""Decoding rules that are shown after the greedy choice."""
 
 
 @dataclass(frozen=True)
-class View:
-    """What of a run is shown.
+class RunView:
+    """The part of a model's forward pass that is shown.
 
     Attributes:
-        layers: which blocks; None for all.
+        layers: blocks; None for all.
         choice: of heads and cells.
-        block: the whole block, not attention alone; embeddings, too.
-        ending: the head: logits, probabilities, and the choice under each decoding rule.
+        block: whether the whole blocks and the embedding are shown, instead of attention alone.
+        ending: whether the head is shown: logits, probabilities, and the choice under each decoding rule.
         language: "en" or "pt".
         rules: decoding rules shown with the ending.
     """
@@ -41,59 +43,59 @@ class View:
 
 
 def walk_example(example: Example, choice: Choice | None = None, language: str = "en") -> Walkthrough:
-    """A worked example's computation, from what is given to the last step that follows.
+    """The computation of a worked example, from the given numbers to the last step that follows from them.
 
     Args:
-        example: what is computed.
-        choice: of heads and cells; all heads and the last query if left out.
+        example: the computation.
+        choice: of heads and cells; by default all heads and the last query.
         language: "en" or "pt".
 
     Raises:
-        UsageError: a head, position or column that is not there.
+        UsageError: a head, position or column that does not exist.
     """
     choice = replace(choice or Choice(), with_given=True)
     say = phrases(language)
     _check_choice(example.sheet, choice)
-    teller = Teller(example.sheet, say, choice, post_norm=example.setting.block == "post")
+    narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
-    return Walkthrough(example.title, tuple(intro), (Chapter("", teller.steps()),), language)
+    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), language)
 
 
 def walk_run(
-    model: Transformer, tokenizer: Tokenizer, text: str, view: View | None = None, name: str = ""
+    model: Transformer, tokenizer: Tokenizer, text: str, view: RunView | None = None, name: str = ""
 ) -> Walkthrough:
-    """A model's own forward pass on a text, in its own numbers.
+    """A model's forward pass on a text, in its own numbers.
 
     Args:
-        model: whose pass it is; traced in evaluation mode, and left in the mode it was in.
+        model: traced in evaluation mode; its mode is restored afterwards.
         tokenizer: the model's.
-        text: what it reads.
-        view: what is shown; attention of block 0, head 0, if left out.
+        text: the input.
+        view: the part to show; by default attention of block 0, head 0.
         name: of the run, for the title.
 
     Raises:
-        UsageError: a block, head or position that is not there, a model without attention where that is all that was
-            asked for, an empty text, one longer than the context, or a character the model has never seen.
+        UsageError: a block, head or position that does not exist, a model without attention if only attention is to be
+            shown, an empty text, one longer than the context, or a character that is not in the vocabulary.
     """
-    view = view or View()
+    view = view or RunView()
     say = phrases(view.language)
     layers = _layers(model, view)
     if model.config.attention == "none" and not (view.block or view.ending):
-        raise UsageError("explain: this model was made without attention; ask for the whole block or the ending")
-    seen = observe(model, tokenizer, text, view.rules if view.ending else ())
-    chapters = _chapters(seen, layers, view)
+        raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
+    traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
+    chapters = _chapters(traced, layers, view)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
-    intro = [say("explain.run_intro", count=len(seen.labels))]
+    intro = [say("explain.run_intro", count=len(traced.labels))]
     return Walkthrough(title, tuple(intro), chapters, view.language)
 
 
-def _layers(model: Transformer, view: View) -> tuple[int, ...]:
-    """The blocks asked for.
+def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
+    """The blocks to show.
 
     Raises:
-        UsageError: one that is not there.
+        UsageError: a block that does not exist.
     """
     have = len(model.blocks)
     layers = tuple(range(have)) if view.layers is None else view.layers
@@ -103,29 +105,29 @@ def _layers(model: Transformer, view: View) -> tuple[int, ...]:
     return layers
 
 
-def _chapters(seen: Observation, layers: Sequence[int], view: View) -> tuple[Chapter, ...]:
+def _chapters(traced: TracedText, layers: Sequence[int], view: RunView) -> tuple[Chapter, ...]:
     say, choice = phrases(view.language), view.choice
     chapters = []
     for layer in layers:
-        _check_choice(seen.blocks[layer], choice)
+        _check_choice(traced.blocks[layer], choice)
     if view.block:
-        chapters.append(Chapter(say("explain.embedding"), Teller(seen.embedding, say, choice).steps()))
+        chapters.append(Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps()))
     for layer in layers:
-        teller = Teller(seen.blocks[layer], say, choice, post_norm=seen.post_norm)
+        narrator = Narrator(traced.blocks[layer], say, choice, post_norm=traced.post_norm)
         title = say("explain.block" if view.block else "explain.attention", number=layer)
-        chapters.append(Chapter(title, teller.steps(None if view.block else ATTENTION)))
+        chapters.append(Chapter(title, narrator.steps(None if view.block else ATTENTION)))
     if view.ending:
-        chapters.append(Chapter(say("explain.ending"), Teller(seen.ending, say, choice).steps()))
+        chapters.append(Chapter(say("explain.ending"), Narrator(traced.ending, say, choice).steps()))
     return tuple(chapter for chapter in chapters if chapter.steps)
 
 
 def _check_choice(sheet: Sheet, choice: Choice) -> None:
-    """Refuse heads and positions that are not there.
+    """Refuse heads and positions that do not exist.
 
     Raises:
-        UsageError: naming what there is.
+        UsageError: naming those that do.
     """
-    first, have = sheet.scribe.first, sheet.num_heads
+    first, have = sheet.namer.first, sheet.num_heads
     for head in choice.heads or ():
         if not 0 <= head < have:
             raise UsageError(f"explain: no head {head + first}; there are {have}, counted from {first}")

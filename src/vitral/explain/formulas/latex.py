@@ -1,11 +1,11 @@
-"""Expressions and plain text for pdflatex; every letter is set as it is, or named by its code point."""
+"""Formulas and plain text for pdflatex; a character that the fonts lack is replaced by its code point."""
 
 import re
 import unicodedata
 
-from vitral.explain.notation import Expression, Name, Number
+from vitral.explain.formulas.notation import Expression, Name, Number
+from vitral.explain.formulas.writer import FormulaWriter
 from vitral.explain.phrases import Phrases
-from vitral.explain.scripts.base import Script
 from vitral.figures.text import visible
 
 _SPECIAL = {
@@ -61,19 +61,19 @@ _SPECIAL = {
     "¿": r"\textquestiondown{}",
 }
 _LATIN = range(0x00C0, 0x0180)
-"""Accented letters that T1 fonts have, but for those of `_NOT_IN_T1`."""
+"""Accented letters of T1 fonts, except those of `_NOT_IN_T1`."""
 _NOT_IN_T1 = frozenset("÷ĀāĈĉĊċĒēĔĕĖėĜĝĠġĢģĤĥĦħĨĩĪīĬĭĮįĴĵĶķĸĻļŅņŉŊŌōŎŏŖŗŜŝŦŧŨũŪūŬŭŲųŴŵŶŷſĿŀı")
 _LIGATURE = re.compile(r"([-,])(?=\1)")
-"""Two hyphens or commas would be set as a dash or a quotation mark."""
+"""Two hyphens or commas in a row, which LaTeX would set as a dash or a quotation mark."""
 
 
 def latex(expression: Expression, digits: int, say: Phrases) -> str:
-    """The expression as LaTeX, to stand in math mode."""
+    """The expression as LaTeX for math mode."""
     return _LaTeX(digits, say).write(expression)
 
 
 def escape(words: str) -> str:
-    r"""One paragraph of plain text as LaTeX; a letter the fonts lack is written as its code point.
+    r"""One paragraph of plain text as LaTeX; a character that the fonts lack is replaced by its code point.
 
     >>> escape("50% of a_b"), escape("ж")
     ('50\\% of a\\_b', '\\texttt{U+0436}')
@@ -104,15 +104,10 @@ _TEX = {
     "√": r"\sqrt",
     "–": "--",
 }
-"""What stands in formulas, in math mode."""
+"""Characters of formulas in math mode."""
 
 
-class _LaTeX(Script):
-    """LaTeX's math mode, with amsmath."""
-
-    def joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
-
+class _LaTeX(FormulaWriter):
     def number(self, letters: str) -> str:
         return "".join(_TEX.get(letter, letter) for letter in letters)
 

@@ -1,7 +1,6 @@
-"""Known slips: what a computation comes to when one thing is done wrong in it.
+"""Known slips: the result of each operation after a common mistake.
 
-For each operation `variants` gives what it would give under every slip it is open to. A slip is a guess: the checker
-compares its outcome with what an author printed.
+`variants` computes the result under every slip of an operation; the diagnosis compares it with the printed numbers.
 """
 
 import itertools
@@ -13,12 +12,12 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from vitral.explain.choices import Total
+from vitral.explain.examples.parameters import Total
 from vitral.explain.operations import (
     Activate,
     Add,
+    ApplyMask,
     Linear,
-    Masking,
     Normalise,
     Operation,
     Output,
@@ -50,20 +49,20 @@ KINDS = (
     "sign-lost",
     "point-misplaced",
 )
-"""Kinds of slips; where two explain as much, the earlier is guessed."""
-CERTAIN = 8
-"""So many of them are so common that they are guessed where they fit but for one unit of rounding, too."""
+"""Kinds of slips; of two that explain as many cells, the earlier is chosen."""
+COMMON = 8
+"""The first kinds, so common that they are chosen even if they fit only with one more unit of rounding."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A quantity as it comes out under a slip.
+    """A quantity after a slip.
 
     Attributes:
         kind: of the slip.
-        made: the quantity, or the piece of it that the slip reaches, stretched over all cells.
-        grain: how far it reaches at least: "all" cells, a "row", a "column", or one "cell".
-        places: for the words of the guess, by name.
+        made: the quantity with the slip made in every cell.
+        grain: the smallest extent of the slip: "all" cells, a "row", a "column", or one "cell".
+        places: placeholders of its phrase.
     """
 
     kind: str
@@ -73,14 +72,14 @@ class Variant:
 
 
 def variants(quantity: Quantity, values: Values) -> Iterator[Variant]:
-    """Every known slip in making a quantity from these values."""
+    """Every known slip in computing a quantity from these values."""
     inputs = [values[name] for name in quantity.inputs]
     yield from slips_of(quantity.operation, quantity, inputs, values)
 
 
 @singledispatch
 def slips_of(operation: Operation, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
-    """The slips an operation is open to; of one that is not listed there are none."""
+    """The slips of an operation; none by default."""
     yield from ()
 
 
@@ -143,7 +142,7 @@ def _(operation: Score, quantity: Quantity, inputs: list[Tensor], values: Values
     full = operation(q, k)
     if full.shape[1] == full.shape[2]:
         yield Variant("transposed", full.mT, places={"matrix": "scores"})
-    for name, row in _rows(values, q.shape[-1], ("w_k", "w_q", "w_v", "q", "v", "x", "k")):
+    for name, row in _rows(values, q.shape[-1], ("w_k", "w_q", "w_v", "q", "v", "x", "resid_pre", "k")):
         heads = _per_head(row, len(q))
         yield Variant("other-row", (q @ heads[:, :, None]).expand_as(full), "column", {"row": name})
         yield Variant("other-row", (shared @ heads[:, :, None]).mT.expand_as(full), "row", {"row": name})
@@ -168,7 +167,7 @@ def _(operation: Scale, quantity: Quantity, inputs: list[Tensor], values: Values
 
 
 @slips_of.register
-def _(operation: Masking, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: ApplyMask, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     [scaled] = inputs
     allowed = operation.allowed.expand(scaled.shape)
     if bool(allowed.all()):
@@ -209,7 +208,7 @@ def _(operation: Weigh, quantity: Quantity, inputs: list[Tensor], values: Values
     for place in range(weights.shape[1]):
         made = (weights[:, place : place + 1] @ shared).expand_as(full)
         yield Variant("other-row", made, "row", {"row": ("weights", place)})
-    for name, row in _rows(values, v.shape[-1], ("w_v", "w_k", "w_q", "k", "q", "x", "v")):
+    for name, row in _rows(values, v.shape[-1], ("w_v", "w_k", "w_q", "k", "q", "x", "resid_pre", "v")):
         heads = _per_head(row, len(weights))
         for place in range(shared.shape[1]):
             change = weights[:, :, place, None] * (heads - shared[:, place])[:, None, :]
@@ -223,7 +222,7 @@ def _(operation: Weigh, quantity: Quantity, inputs: list[Tensor], values: Values
 @slips_of.register
 def _(operation: Add, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     left, right = inputs
-    kind = "term-dropped" if quantity.name == "x" else "residual-missing"
+    kind = "term-dropped" if "position_embedding" in quantity.inputs else "residual-missing"
     yield Variant(kind, right, places={"term": 0})
     yield Variant("term-dropped", left, places={"term": 1})
 
@@ -257,7 +256,7 @@ def _(operation: Total, quantity: Quantity, inputs: list[Tensor], values: Values
 
 
 def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
-    """What a printed number may have been meant to be: two digits in a row swapped, a sign lost, the point misplaced.
+    """Numbers that may have been misprinted as `value`: adjacent digits swapped, sign lost, point misplaced.
 
     >>> [meant for kind, meant in misprints(0.76, 2) if kind == "digits-swapped"]
     [7.06, 0.67]
@@ -283,12 +282,12 @@ def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
 
 
 def _per_head(row: Tensor, num_heads: int) -> Tensor:
-    """One row for each of so many heads: shared by groups where there are fewer, else the first ones."""
+    """One row for each head; if there are fewer rows, each serves a group of heads."""
     return row.repeat_interleave(-(-num_heads // len(row)), dim=0)[:num_heads]
 
 
 def _rows(values: Values, width: int, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Tensor]]:
-    """Rows of other matrices that are as wide, [heads or 1, width], with the matrix and the row's place."""
+    """Rows of width `width` of other matrices, [heads or 1, width], with the matrix and the row's index."""
     for name in names:
         matrix = values.get(name)
         if matrix is None or matrix.shape[-1] != width:

@@ -1,32 +1,30 @@
-"""Expressions in plain text, on one line."""
+"""Formulas in plain text, on one line."""
 
-from vitral.explain.notation import Apply, Equation, Expression, Fraction, Name, Number, Root
+from vitral.explain.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Root
+from vitral.explain.formulas.writer import EXP, FormulaWriter
 from vitral.explain.phrases import Phrases
-from vitral.explain.scripts.base import EXP, Script
 
 
 def text(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression in one line of plain text."""
-    return _Text(digits, say).write(expression)
+    return _Plain(digits, say).write(expression)
 
 
 def sides(equation: Equation, digits: int, say: Phrases) -> list[str]:
-    """The sides of an equation in plain text; one that reads like the side before it is not repeated."""
-    return _Text(digits, say).sides(equation)
+    """The sides of an equation in plain text; a side written like the one before is not repeated."""
+    return _Plain(digits, say).sides(equation)
 
 
-class _Text(Script):
-    """q[2,1] = x[2]·W^Q[:,1] in plain letters."""
-
-    def joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
+class _Plain(FormulaWriter):
+    """As q[2,1] = x[2]·W^Q[:,1]; indices in brackets, other subscripts after an underscore: √d_k."""
 
     def number(self, letters: str) -> str:
         return letters
 
     def name(self, name: Name) -> str:
         above = {"": "", "T": "ᵀ"}.get(name.above, f"^{name.above}")
-        return f"{name.letters}{above}" + (f"[{name.below}]" if name.below else "")
+        below = f"_{name.below}" if name.below.isalpha() else f"[{name.below}]" if name.below else ""
+        return f"{name.letters}{above}{below}"
 
     def words(self, words: str) -> str:
         return words

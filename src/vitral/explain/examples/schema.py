@@ -1,26 +1,29 @@
-"""What a worked example may give and claim: names, axes, what each quantity needs, how numbers are written."""
+"""The format of worked examples: names and axes of quantities, the settings at the top, numbers and masks."""
 
 import functools
 import math
 import operator
 import re
 import tomllib
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from vitral.attention.masks import Explicit, Mask, Padding, as_mask
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
+from vitral.core.names import ATTENTION_STEPS
 
 AXES = {
     "embedding": ("vocab", "d_model"),
     "token_embedding": ("time", "d_model"),
     "position_embedding": ("time", "d_model"),
     "x": ("time", "d_model"),
+    "resid_pre": ("time", "d_model"),
+    "attn_norm_gain": ("d_model",),
+    "attn_norm_bias": ("d_model",),
+    "attn_norm": ("time", "d_model"),
     "w_q": ("heads", "d_model", "d_head"),
     "w_k": ("kv_heads", "d_model", "d_head"),
     "w_v": ("kv_heads", "d_model", "d_value"),
@@ -38,22 +41,22 @@ AXES = {
     "w_o": ("heads · d_value", "d_out"),
     "b_o": ("d_out",),
     "out": ("time", "d_model"),
-    "norm_1_gain": ("d_model",),
-    "norm_1_bias": ("d_model",),
-    "norm_1": ("time", "d_model"),
-    "sum_1": ("time", "d_model"),
+    "attn_sum": ("time", "d_model"),
     "resid_mid": ("time", "d_model"),
-    "norm_2_gain": ("d_model",),
-    "norm_2_bias": ("d_model",),
-    "norm_2": ("time", "d_model"),
-    "w_1": ("d_model", "d_ff"),
-    "b_1": ("d_ff",),
-    "pre_activation": ("time", "d_ff"),
-    "hidden": ("time", "d_ff"),
-    "w_2": ("d_ff", "d_model"),
-    "b_2": ("d_model",),
-    "mlp_out": ("time", "d_model"),
-    "sum_2": ("time", "d_model"),
+    "mlp_norm_gain": ("d_model",),
+    "mlp_norm_bias": ("d_model",),
+    "mlp_norm": ("time", "d_model"),
+    "w_gate": ("d_model", "d_ff"),
+    "b_gate": ("d_ff",),
+    "mlp.gate": ("time", "d_ff"),
+    "w_up": ("d_model", "d_ff"),
+    "b_up": ("d_ff",),
+    "mlp.pre": ("time", "d_ff"),
+    "mlp.hidden": ("time", "d_ff"),
+    "w_down": ("d_ff", "d_model"),
+    "b_down": ("d_model",),
+    "mlp.out": ("time", "d_model"),
+    "mlp_sum": ("time", "d_model"),
     "resid_post": ("time", "d_model"),
     "final_norm_gain": ("d_model",),
     "final_norm_bias": ("d_model",),
@@ -64,46 +67,42 @@ AXES = {
     "next": ("vocab", "vocab"),
     "factor": ("factors",),
 }
-"""What may be given or claimed, and its axes; those of a head may leave the first out where there is one head."""
+"""The axes of each quantity that may be given or claimed. With one head the axis of heads may be omitted."""
 
-NEEDS = {
-    "token_embedding": ("embedding",),
-    "x": ("token_embedding", "position_embedding"),
-    "q": ("x", "w_q"),
-    "k": ("x", "w_k"),
-    "v": ("x", "w_v"),
-    "scores": ("q", "k"),
-    "scaled": ("scores",),
-    "masked": ("scaled",),
-    "weights": ("masked",),
-    "z": ("weights", "v"),
-    "out": ("z",),
-    "norm_1": ("x",),
-    "sum_1": ("x", "out"),
-    "resid_mid": ("x", "out"),
-    "norm_2": ("resid_mid",),
-    "pre_activation": ("resid_mid", "w_1"),
-    "hidden": ("pre_activation",),
-    "mlp_out": ("hidden", "w_2"),
-    "sum_2": ("resid_mid", "mlp_out"),
-    "resid_post": ("resid_mid", "mlp_out"),
-    "final_norm": ("resid_post",),
-    "logits": ("x", "w_u"),
-    "probabilities": ("logits",),
+ALIASES = {
+    "norm_1_gain": "attn_norm_gain",
+    "norm_1_bias": "attn_norm_bias",
+    "norm_1": "attn_norm",
+    "sum_1": "attn_sum",
+    "norm_2_gain": "mlp_norm_gain",
+    "norm_2_bias": "mlp_norm_bias",
+    "norm_2": "mlp_norm",
+    "w_1": "w_up",
+    "b_1": "b_up",
+    "pre_activation": "mlp.pre",
+    "hidden": "mlp.hidden",
+    "w_2": "w_down",
+    "b_2": "b_down",
+    "mlp_out": "mlp.out",
+    "sum_2": "mlp_sum",
+    **{f"attn.{step}": step for step in ATTENTION_STEPS},
 }
-"""What each quantity is made of, to say what is missing."""
+"""Other keys of files, and the names they stand for."""
+
+STREAM_KEYS = ("x", "embed", "resid_pre")
+"""Keys of the stream's first quantity: `resid_pre` in a block, `x` in attention alone."""
 
 OF_BLOCKS = (
-    *("norm_1", "sum_1", "resid_mid", "norm_2", "pre_activation"),
-    *("hidden", "mlp_out", "sum_2", "resid_post", "final_norm"),
+    *("attn_norm", "attn_sum", "resid_mid", "mlp_norm", "mlp.gate", "mlp.pre", "mlp.hidden", "mlp.out", "mlp_sum"),
+    *("resid_post", "final_norm"),
 )
-"""Quantities that there are only in a block."""
+"""Quantities that exist only in a block."""
 
 MOST_DECIMALS = 12
 
 
 class Head(Config):
-    """The top of the file."""
+    """The settings at the top of the file, and its two tables."""
 
     title: str = "Worked example"
     source: str = ""
@@ -119,7 +118,7 @@ class Head(Config):
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
     block: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "squared_relu"] = "relu"
+    activation: Literal["relu", "gelu", "squared_relu", "swiglu"] = "relu"
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
     final_norm: bool = False
@@ -129,17 +128,17 @@ class Head(Config):
 
 
 SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
-"""Numbers that are written as words."""
+"""Spellings of infinity."""
 MOST_NESTED = 4
 LARGEST = 1e15
-"""Beyond this whole numbers are no longer exact, and no example is worked by hand."""
+"""Larger whole numbers are not exact in double precision."""
 
 
 def toml(text: str, where: str) -> dict[str, Any]:
     """The data of a TOML text.
 
     Raises:
-        UsageError: it is not TOML; with the line.
+        UsageError: it is not TOML; the message names the line.
     """
     try:
         return tomllib.loads(text)
@@ -152,19 +151,19 @@ def toml(text: str, where: str) -> dict[str, Any]:
 
 
 class NotNumbers(ValueError):
-    """Something that is not the numbers it should be; knows its place in the list of lists."""
+    """A value that is not a number or a rectangular list of numbers, with its place."""
 
     def __init__(self, complaint: str, *place: int) -> None:
-        """Keep the place."""
+        """Place: indices in the list of lists."""
         super().__init__(complaint)
         self.place = place
 
 
 def numbers(value: Any, name: str, may_be_unknown: bool, depth: int = 0) -> Any:
-    """A number, or a list of lists of them, all rows equally long; NaN for a "?" where that may stand.
+    """A number or a rectangular list of numbers; NaN for "?" if `may_be_unknown`.
 
     Raises:
-        NotNumbers: something else.
+        NotNumbers: anything else.
     """
     if isinstance(value, list):
         if depth > MOST_NESTED:
@@ -188,7 +187,7 @@ def numbers(value: Any, name: str, may_be_unknown: bool, depth: int = 0) -> Any:
 
 
 def mask_of(value: Any) -> Mask:
-    """The mask that a file means: a name, a table, rows of true and false, or a list of masks that all must allow.
+    """The mask of a file: a name, a table, rows of true and false, or a list of masks that must all allow.
 
     Raises:
         UsageError: none of these.
@@ -227,13 +226,6 @@ def _unlike(first: Any, other: Any) -> str:
     return "numbers and lists side by side; all rows must be alike"
 
 
-def missing_for(name: str, values: Mapping[str, Tensor]) -> str:
-    """The first thing that is not given on the way to a quantity."""
-    if name in values:
-        return ""
-    return next((missing for each in NEEDS.get(name, ()) if (missing := missing_for(each, values))), name)
-
-
 def _shape_of(value: Any) -> tuple[int, ...]:
     return (
         (len(value), *_shape_of(value[0]))
@@ -245,10 +237,10 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape as people write it: 2 × 3."""
+    """A shape for messages: 2 × 3."""
     return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers" if shape else "one number"
 
 
 def nesting(rank: int) -> str:
-    """What so many axes are written as."""
+    """The form of a value with `rank` axes, for messages."""
     return ("a number", "a list of numbers", "a list of rows", "a list of matrices")[min(rank, 3)]

@@ -1,19 +1,19 @@
-"""A walkthrough as plain data, for JSON: nothing is cut."""
+"""A walkthrough as plain data for JSON; nothing is truncated."""
 
 import math
 from typing import Any
 
+from vitral.explain.formulas import latex, text
 from vitral.explain.phrases import Phrases, phrases
-from vitral.explain.renderers.cutting import equation
-from vitral.explain.scripts import latex, text
-from vitral.explain.walkthrough import Panel, Step, Walkthrough
+from vitral.explain.steps import Panel, Step
+from vitral.explain.walkthrough import Walkthrough
 
 
 def to_plain(walkthrough: Walkthrough, *, digits: int = 3) -> dict[str, Any]:
-    """Everything a walkthrough holds; infinite numbers as "inf" and "-inf", cells counted from 0.
+    """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
 
     Args:
-        walkthrough: what is shown.
+        walkthrough: the steps.
         digits: of the numbers written in formulas and arithmetic; the matrices are exact.
     """
     say = phrases(walkthrough.language)
@@ -43,20 +43,20 @@ def _step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
 
 
 def _panel(panel: Panel, digits: int, say: Phrases) -> dict[str, Any]:
-    told = equation(panel.working(*panel.cell))
+    arithmetic = panel.working(*panel.cell).equation()
     return {
         "label": panel.label,
         "rows": list(panel.row_labels),
         "columns": list(panel.column_labels),
         "matrix": [[_number(value) for value in row] for row in panel.matrix],
         "cell": list(panel.cell),
-        "arithmetic": text(told, digits, say),
-        "arithmetic_latex": latex(told, digits, say),
+        "arithmetic": text(arithmetic, digits, say),
+        "arithmetic_latex": latex(arithmetic, digits, say),
     }
 
 
 def _number(value: float) -> float | str | None:
-    """A number as JSON can hold it; one that is not known is null."""
+    """A number for JSON; NaN as null."""
     if math.isnan(value):
         return None
     return value if math.isfinite(value) else "inf" if value > 0 else "-inf"

@@ -1,33 +1,38 @@
-"""Parameter tables as worked examples: each row's count from its shape, and the total from the rows."""
+"""Parameter tables as worked examples: the count of each row from its shape, and the total."""
 
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.explain.choices import Counted, Total
-from vitral.explain.schema import LARGEST
+from vitral.explain.examples.schema import LARGEST
+from vitral.explain.formulas.notation import Expression, Name, Number, Over, Product, Sum, Words
+from vitral.explain.operations import CellNamer, Index, numbers
 from vitral.explain.sheet import Quantity, Sheet, computed
 from vitral.model import ModelConfig, ParameterRow, parameter_table
 
 FindModel = Callable[[str], ModelConfig]
-"""Gives the model of a preset by its name."""
+"""Returns the model configuration of a preset."""
 Refuse = Callable[..., UsageError]
-"""Makes the error for a complaint about a part of the file."""
+"""Makes the error for a complaint and the keys of a place in the file."""
 Shape = tuple[int, ...]
 MOST_TOKENS = 10**9
 MOST_NAMES = 10_000
-"""That one name with braces may stand for."""
+"""Largest number of names that one name with braces may stand for."""
 
 _LAYER = r"(?:.*\.)?(?:MM|SA|h|blocks|layers|attn|attention)\.(?P<layer>\d+)\."
 _ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(?:.*\.)?(?:wte|tok_emb\w*|token_embedding\w*|embed_tokens)\.weight", ("token_embedding.weight",)),
     (r"(?:.*\.)?(?:wpe|pos_emb\w*|position_embedding\w*|positions)\.weight", ("positions.weight",)),
     (r"(?:.*\.)?(?:lm_head|head|unembed\w*)\.weight", ("head.weight",)),
-    # GPT-2's final norm; some notes call the output matrix so.
+    # GPT-2's final norm; some notes use this name for the output matrix.
     (r"(?:.*\.)?ln_f\.weight", ("final_norm.weight", "head.weight")),
     (r"(?:.*\.)?(?:ln_f|scale3|final_norm|norm_f)\.(?P<kind>weight|bias)", ("final_norm.{kind}",)),
     (_LAYER + r"(?:.*\.)?(?:in_proj|c_attn|qkv)[._](?P<kind>weight|bias)", ("blocks.{layer}.attn.in_proj.{kind}",)),
@@ -47,7 +52,54 @@ _ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("blocks.{layer}.mlp.down.{kind}",),
     ),
 )
-"""What rows are called elsewhere, as patterns, and the names Vitral has for them; of several the one that fits."""
+"""Patterns of row names used elsewhere, with the names of Vitral; of several, the one whose count fits."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The number of parameters in each row of a table.
+
+    Attributes:
+        shapes: of each row's tensors; a row may stand for several.
+    """
+
+    shapes: tuple[tuple[tuple[int, ...], ...], ...]
+
+    def __call__(self) -> Tensor:
+        """[rows]."""
+        return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
+
+    def formula(self) -> Expression:
+        """Rows times columns."""
+        return Product((Words("rows"), Words("columns")))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The product of the sizes, summed over the tensors of the row."""
+        terms = [Product(tuple(Number(size, exact=True) for size in shape)) for shape in self.shapes[index[0]]]
+        return (terms[0] if len(terms) == 1 else Sum(tuple(terms)),)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of all rows.
+
+    Attributes:
+        rest: parameters of the model that no row names.
+    """
+
+    rest: float = 0.0
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """[1] of [rows]."""
+        return rows.sum()[None] + self.rest
+
+    def formula(self) -> Expression:
+        """The sum over rows."""
+        return Over("row", Name("count"))
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+        """The counts of all rows."""
+        return (Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),)
 
 
 def parameter_sheet(
@@ -56,7 +108,7 @@ def parameter_sheet(
     """The sheet of a parameter table: "rows" in the author's order, and "total".
 
     Raises:
-        UsageError: a table that is not one, an unknown preset, a row that the model does not have.
+        UsageError: not a table, an unknown preset, or a row that the model does not have.
     """
     rows = claimed.get("rows", {})
     if not isinstance(rows, Mapping):
@@ -84,7 +136,7 @@ def parameter_sheet(
 
 
 def _listed(given: Mapping[str, Any], rows: Mapping[str, Any], refuse: Refuse) -> tuple[list[tuple[Shape, ...]], float]:
-    """Shapes that the file lists."""
+    """Shapes listed in the file."""
     listed = given["shapes"]
     if not isinstance(listed, Mapping) or not all(_is_shape(shape) for shape in listed.values()):
         raise refuse('shapes: expected names with sizes, as "wte.weight" = [109, 128]', "given", "shapes")
@@ -98,7 +150,7 @@ def _listed(given: Mapping[str, Any], rows: Mapping[str, Any], refuse: Refuse) -
 def _of_model(
     given: Mapping[str, Any], rows: Mapping[str, Any], find_model: FindModel, refuse: Refuse
 ) -> tuple[list[tuple[Shape, ...]], float]:
-    """Shapes of a model's own tensors."""
+    """Shapes of a model's tensors."""
     vocab_size = given.get("vocab_size")
     if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or not 1 <= vocab_size <= MOST_TOKENS:
         raise refuse(
@@ -127,7 +179,7 @@ def _of_model(
 
 
 def _find(name: str, table: Mapping[str, ParameterRow], count: Any) -> ParameterRow | None:
-    """The model's row that is meant; where a name may mean two, the one that is as large as claimed."""
+    """The model's row of this name; if the name may mean two rows, the one with the claimed count."""
     if name in table:
         return table[name]
     candidates: list[ParameterRow] = []
@@ -139,7 +191,7 @@ def _find(name: str, table: Mapping[str, ParameterRow], count: Any) -> Parameter
 
 
 def _expanded(name: str) -> list[str]:
-    """A name with braces stands for several: "scale1.{0,1}.bias".
+    """The names that a name with braces stands for.
 
     >>> _expanded("scale1.{0,1}.bias")
     ['scale1.0.bias', 'scale1.1.bias']
@@ -150,7 +202,7 @@ def _expanded(name: str) -> list[str]:
 
 
 def _is_shape(shape: Any) -> bool:
-    """Whether it is a list of sizes, of a tensor not larger than numbers stay exact."""
+    """Whether it is a list of sizes whose product is exact in double precision."""
     return (
         isinstance(shape, list)
         and bool(shape)

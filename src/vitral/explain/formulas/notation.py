@@ -1,11 +1,11 @@
-"""Formulas and arithmetic as small trees, written in three scripts: plain text, MathML and LaTeX."""
+"""The parts of formulas and arithmetic: a formula is a tree of these."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Name:
-    """A quantity or function by its letters, with what stands below and above: q₂, Wᑫ, scores[2, 1].
+    """A quantity or function, with subscript and superscript: q₂, Wᑫ, scores[2, 1].
 
     Attributes:
         letters: "q", "W", "scores"; one letter is set in italics, a word upright.
@@ -20,7 +20,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Number:
-    """A number, written with as many digits as the reader asked for; `exact` ones (sizes, counts) as they are."""
+    """A number, written with the number of digits asked for; `exact` ones (sizes, counts) with all their digits."""
 
     value: float
     exact: bool = False
@@ -35,7 +35,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Product:
-    """Factors with a point between them, or, for matrices, side by side (`tight`)."""
+    """Factors with a multiplication dot between them; matrices side by side (`tight`)."""
 
     factors: tuple["Expression", ...]
     tight: bool = False
@@ -43,9 +43,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Sum:
-    """Terms; negative ones are written with a minus sign between.
+    """Terms; a negative term is written with a minus sign.
 
-    Of a long sum the writer leaves out the last ones, says how many they are and what they come to.
+    A long sum is truncated after its first terms, followed by the number and the sum of the others.
     """
 
     terms: tuple["Expression", ...]
@@ -53,7 +53,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing less another."""
+    """A difference: left − right."""
 
     left: "Expression"
     right: "Expression"
@@ -61,7 +61,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Fraction:
-    """One thing over another."""
+    """A fraction: numerator `above`, denominator `below`."""
 
     above: "Expression"
     below: "Expression"
@@ -76,7 +76,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Power:
-    """A base with an exponent, as e to the x or the square of something."""
+    """A base with an exponent."""
 
     base: "Expression"
     exponent: "Expression"
@@ -92,7 +92,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Over:
-    """A sum sign over an index: Σ_j body."""
+    """A sum over an index: Σ_j body."""
 
     index: str
     body: "Expression"
@@ -100,7 +100,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Equation:
-    """Things that are equal, one after the other."""
+    """Two or more equal sides."""
 
     sides: tuple["Expression", ...]
 

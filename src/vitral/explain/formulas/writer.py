@@ -1,10 +1,10 @@
-"""What all scripts have in common: what is bracketed, what is left out of long sums, how numbers are written."""
+"""The writing of formulas, common to all forms: brackets, truncation of long sums, digits of numbers."""
 
 import math
 from abc import ABC, abstractmethod
 from decimal import Decimal
 
-from vitral.explain.notation import (
+from vitral.explain.formulas.notation import (
     Apply,
     Difference,
     Equation,
@@ -22,13 +22,13 @@ from vitral.explain.notation import (
 from vitral.explain.phrases import Phrases
 
 EXP = Name("e")
-"""The base of the exponential: a power of it is written exp(…) in plain text."""
+"""The base of the exponential function; plain text writes its powers as exp(…)."""
 MOST_TERMS = 5
-"""Of a longer sum or list the first of them are written; the rest is counted and, where it is numbers, added up."""
+"""A longer sum or list is truncated after this many terms; the others are counted and, if they are numbers, summed."""
 
 
 def number(value: float, digits: int) -> str:
-    """A number to so many digits, with ∞ and the minus sign as they are written by hand, and no minus before zero.
+    """A number with a fixed number of decimals, with the signs ∞ and −, and no minus before zero.
 
     >>> number(-1.25, 1), number(-0.0001, 3), number(-math.inf, 3)
     ('−1.2', '0.000', '−∞')
@@ -43,7 +43,7 @@ def number(value: float, digits: int) -> str:
 
 
 def value_of(expression: Expression) -> float:
-    """What an expression of numbers comes to; not a number where it holds names, or divides by zero."""
+    """The value of an expression of numbers; NaN if it contains names or divides by zero."""
     try:
         return _worth(expression)
     except OverflowError:
@@ -72,15 +72,15 @@ def _worth(expression: Expression) -> float:
             return math.nan
 
 
-class Script(ABC):
-    """One script: how pieces are put together; what is put in brackets is the same in all."""
+class FormulaWriter(ABC):
+    """Writes expressions in one form. Subclasses say how pieces are put together; the brackets are the same in all."""
 
     def __init__(self, digits: int, say: Phrases) -> None:
-        """Write numbers with so many digits, and the words between in this language."""
+        """Write numbers with `digits` decimals, and words in the language of `say`."""
         self.digits, self.say = digits, say
 
     def write(self, expression: Expression) -> str:
-        """The expression."""
+        """The expression in this form."""
         match expression:
             case Number():
                 return self.number(self.written(expression))
@@ -96,12 +96,12 @@ class Script(ABC):
                 return self.arithmetic(expression)
 
     def sides(self, equation: Equation) -> list[str]:
-        """What is equal; nothing twice in a row."""
+        """The sides of an equation; a side written like the one before is not repeated."""
         written = [self.write(side) for side in equation.sides]
         return [side for before, side in zip(["", *written], written, strict=False) if side != before]
 
     def arithmetic(self, expression: Expression) -> str:
-        """The expressions that have terms, factors or parts of fractions."""
+        """An expression that has operands."""
         match expression:
             case Product(factors, tight):
                 return self.product([self.factor(factor, place > 0) for place, factor in enumerate(factors)], tight)
@@ -118,21 +118,21 @@ class Script(ABC):
             case Over(index, body):
                 return self.over(index, self.factor(body, later=False))
             case _:
-                raise TypeError(f"no script for {type(expression).__name__}")
+                raise TypeError(f"cannot write {type(expression).__name__}")
 
     def written(self, expression: Number) -> str:
-        """A number's letters."""
+        """The characters of a number."""
         value, digits = expression.value, self.digits
         if not math.isfinite(value):
             return number(value, digits)
         if expression.exact:
             return f"{Decimal(repr(float(value) + 0.0)):f}".removesuffix(".0").replace("-", "−")
-        # A short number is written short: 0.5, not 0.500.
+        # Without trailing zeros: 0.5, not 0.500.
         shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < 1e-9), digits)
         return number(value, shortest)
 
     def is_negative(self, expression: Expression) -> bool:
-        """Whether what is written begins with a minus sign: a number, a first factor, what a fraction has above."""
+        """Whether the written form begins with a minus sign: a number, a first factor, a numerator."""
         match expression:
             case Number():
                 return self.written(expression).startswith("−")
@@ -142,18 +142,18 @@ class Script(ABC):
                 return False
 
     def factor(self, expression: Expression, later: bool) -> str:
-        """In brackets where a product would tear it apart."""
+        """A factor of a product, in brackets if it is a sum."""
         loose = isinstance(expression, Sum | Difference) or (isinstance(expression, Over) and later)
         return self.bracketed(expression, negative=later) if not loose else self.brackets(self.write(expression))
 
     def bracketed(self, expression: Expression, *, negative: bool) -> str:
-        """In brackets if it is a sum, or begins with a minus sign where that must not stand."""
+        """In brackets if it is a sum, or if `negative` and it begins with a minus sign."""
         inside = self.write(expression)
         must = isinstance(expression, Sum | Difference) or (negative and self.is_negative(expression))
         return self.brackets(inside) if must else inside
 
     def sum(self, terms: tuple[Expression, ...]) -> str:
-        """Terms with their signs between; of many the first ones, and what the rest comes to."""
+        """Terms with signs between them; a long sum truncated, with the sum of the omitted terms."""
         shown, rest = _shortened(terms)
         pieces = [self.bracketed(shown[0], negative=False)] if shown else [self.number("0")]
         for term in shown[1:]:
@@ -169,79 +169,68 @@ class Script(ABC):
         return self.joined(pieces)
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
-        """Arguments with commas between."""
+        """Arguments with commas between them; a long list truncated."""
         shown = arguments if len(arguments) <= MOST_TERMS + 1 else arguments[:MOST_TERMS]
         gap = [self.words(self.say("page.gap", count=len(arguments) - len(shown)))] if shown != arguments else []
         return self.joined(self.between([*map(self.write, shown), *gap], self.sign(",")))
 
     @staticmethod
     def between(pieces: list[str], sign: str) -> list[str]:
-        """The pieces with a sign between each two."""
+        """The pieces with a sign between each pair of neighbours."""
         return [part for piece in pieces for part in (sign, piece)][1:]
 
-    @abstractmethod
-    def joined(self, pieces: list[str]) -> str:
-        """Pieces one after the other."""
-        ...
+    @staticmethod
+    def joined(pieces: list[str]) -> str:
+        """Concatenate pieces."""
+        return "".join(pieces)
 
     @abstractmethod
     def number(self, letters: str) -> str:
-        """A number that is written already."""
-        ...
+        """A number, given its characters."""
 
     @abstractmethod
     def name(self, name: Name) -> str:
-        """A quantity by its letters."""
-        ...
+        """A quantity's name."""
 
     @abstractmethod
     def words(self, words: str) -> str:
         """Plain words."""
-        ...
 
     @abstractmethod
     def sign(self, sign: str) -> str:
-        """A sign between two things."""
-        ...
+        """An operator or relation sign."""
 
     @abstractmethod
     def brackets(self, inside: str) -> str:
-        """The same in round brackets."""
-        ...
+        """Round brackets."""
 
     @abstractmethod
     def product(self, factors: list[str], tight: bool) -> str:
-        """Factors that are written and bracketed already."""
-        ...
+        """A product of factors that are already written, and bracketed where needed."""
 
     @abstractmethod
     def fraction(self, above: Expression, below: Expression) -> str:
-        """One thing over another."""
-        ...
+        """A fraction."""
 
     @abstractmethod
     def root(self, inside: Expression) -> str:
         """A square root."""
-        ...
 
     @abstractmethod
     def power(self, base: Expression, exponent: Expression) -> str:
-        """A base with its exponent."""
-        ...
+        """A power."""
 
     @abstractmethod
     def over(self, index: str, body: str) -> str:
-        """A sum over an index, of what is written already."""
-        ...
+        """A sum over an index; `body` is already written."""
 
     @abstractmethod
     def function(self, function: str) -> str:
-        """A function by its letters."""
-        ...
+        """A function's name."""
 
 
 def _negated(expression: Expression) -> Expression:
-    """What begins with a minus sign, without it."""
+    """The expression without its leading minus sign."""
     match expression:
         case Number(value, exact):
             return Number(-value, exact)
@@ -250,11 +239,11 @@ def _negated(expression: Expression) -> Expression:
         case Fraction(above, below):
             return Fraction(_negated(above), below)
         case _:
-            raise TypeError(f"no sign before {type(expression).__name__}")
+            raise TypeError(f"{type(expression).__name__} has no sign")
 
 
 def _shortened(terms: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """The terms that are written, and those that are only counted: numbers alone can be added up."""
+    """The terms that are written, and those that are only counted and summed; names are all written."""
     if len(terms) <= MOST_TERMS + 1 or any(math.isnan(value_of(term)) for term in terms):
         return terms, ()
     return terms[:MOST_TERMS], terms[MOST_TERMS:]

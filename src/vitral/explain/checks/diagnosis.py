@@ -1,4 +1,4 @@
-"""Guessing what went wrong: the slip whose outcome is what an author printed."""
+"""Diagnosis of wrong numbers: the slip whose result is what the author printed."""
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -6,24 +6,24 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from vitral.explain.checks.slips import COMMON, KINDS, Variant, misprints, variants
 from vitral.explain.operations import Index
 from vitral.explain.sheet import Quantity, Sheet, Values
-from vitral.explain.slips import CERTAIN, KINDS, Variant, misprints, variants
 
 MOST_CELLS = 150
-"""Of larger matrices single cells are not tried one by one on the way to what is printed."""
+"""In larger matrices, slips of single cells are tried only in the printed quantity, not in the steps before it."""
 WORDS = ("greedy", "beam")
-"""Quantities whose numbers are places of words."""
+"""Quantities whose numbers are indices of words."""
 
 
 @dataclass(frozen=True)
 class Slip:
-    """A guess at what went wrong.
+    """A supposed mistake.
 
     Attributes:
         kind: one of `slips.KINDS`.
-        step: the quantity in whose making it happened.
-        places: for the words of the guess.
+        step: the quantity in whose computation it was made.
+        places: placeholders of its phrase.
     """
 
     kind: str
@@ -32,14 +32,14 @@ class Slip:
 
 
 @dataclass(frozen=True)
-class Puzzle:
+class Mismatch:
     """A quantity with cells that are wrong in themselves.
 
     Attributes:
-        quantity: as it should be made.
-        values: as it was printed.
-        known: where something was printed.
-        wrong: where that is wrong in itself.
+        quantity: the quantity.
+        values: the printed numbers.
+        known: whether a cell is printed.
+        wrong: whether it is wrong in itself.
     """
 
     quantity: Quantity
@@ -49,15 +49,15 @@ class Puzzle:
 
 
 @dataclass(frozen=True)
-class Guess:
-    """A slip, the wrong cells it explains, and what the quantity was before rounding.
+class SlipMatch:
+    """A slip, the wrong cells that it explains, and its result before rounding.
 
     Attributes:
         slip: the slip.
-        explains: which cells.
-        made: the quantity under the slip; None where only what was printed is wrong.
-        grain: how far the slip reaches: "all", a "row", a "column" or a "cell".
-        loosely: it fits only up to a unit more of rounding.
+        explains: the cells, as a mask.
+        made: the quantity under the slip; None for a misprint.
+        grain: the extent of the slip: "all", a "row", a "column" or a "cell".
+        loosely: whether it fits only with one more unit of rounding.
     """
 
     slip: Slip
@@ -68,76 +68,76 @@ class Guess:
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """Smaller is likelier: exact, reaching as far as what is wrong, of a kind that is common."""
+        """Smaller is more plausible: an exact fit, an extent like that of the wrong cells, a common kind."""
         several = int(self.explains.sum()) > 1
         reach = ("all", "column", "row", "cell").index(self.grain)
         return (self.loosely, reach if several else -reach, KINDS.index(self.slip.kind))
 
 
-class Guesser:
-    """Tries every known slip against what was printed."""
+class Diagnoser:
+    """Compares the result of every known slip with the printed numbers."""
 
     def __init__(self, sheet: Sheet, claimed: Set[str], computations: tuple[Values, ...], decimals: int) -> None:
-        """Keep what slips can be made from.
+        """Keep the computation and what is printed of it.
 
         Args:
             sheet: the computation.
-            claimed: quantities of which something is printed.
-            computations: the numbers an author may have gone on from.
-            decimals: of what is printed.
+            claimed: the printed quantities.
+            computations: the values that the author may have continued from.
+            decimals: of the printed numbers.
         """
         self.sheet, self.claimed, self.computations, self.decimals = sheet, claimed, computations, decimals
         self.half = 10.0**-decimals / 2
 
-    def guess(self, puzzle: Puzzle) -> dict[Index, Guess]:
-        """The slip that explains most wrong cells, then the one that explains most of the rest, and so on."""
-        ranked = sorted(self._candidates(puzzle), key=lambda guess: guess.rank)
-        guesses: dict[Index, Guess] = {}
-        left = puzzle.wrong.clone()
+    def diagnose(self, mismatch: Mismatch) -> dict[Index, SlipMatch]:
+        """The slip that explains most wrong cells, then the one that explains most of the others, and so on."""
+        ranked = sorted(self._candidates(mismatch), key=lambda candidate: candidate.rank)
+        diagnoses: dict[Index, SlipMatch] = {}
+        left = mismatch.wrong.clone()
         while ranked and bool(left.any()):
-            best = min(ranked, key=lambda guess: (-int((guess.explains & left).sum()), guess.rank))
+            best = min(ranked, key=lambda candidate: (-int((candidate.explains & left).sum()), candidate.rank))
             cells = (best.explains & left).nonzero().tolist()
             if not cells:
                 break
-            guesses |= {tuple(cell): best for cell in cells}
+            diagnoses |= {tuple(cell): best for cell in cells}
             left &= ~best.explains
-        return guesses
+        return diagnoses
 
-    def _candidates(self, puzzle: Puzzle) -> Iterator[Guess]:
-        yield from self._misprinted(puzzle)
-        exact = list(self._slipped_up(puzzle, self.half))
+    def _candidates(self, mismatch: Mismatch) -> Iterator[SlipMatch]:
+        yield from self._misprinted(mismatch)
+        exact = list(self._slipped(mismatch, self.half))
         yield from exact
         if not exact:
-            for guess in self._slipped_up(puzzle, 3 * self.half):
-                if guess.slip.kind in KINDS[:CERTAIN]:
-                    yield replace(guess, loosely=True)
+            for candidate in self._slipped(mismatch, 3 * self.half):
+                if candidate.slip.kind in KINDS[:COMMON]:
+                    yield replace(candidate, loosely=True)
 
-    def _misprinted(self, puzzle: Puzzle) -> Iterator[Guess]:
-        """Cells that would be right with two digits swapped, another sign, or the point elsewhere."""
-        name = puzzle.quantity.name
+    def _misprinted(self, mismatch: Mismatch) -> Iterator[SlipMatch]:
+        """Cells that are right after swapping two digits, changing the sign or moving the point."""
+        name = mismatch.quantity.name
         if name in WORDS:
             return
-        for place in (puzzle.wrong & _alone(puzzle.wrong)).nonzero().tolist():
+        for place in (mismatch.wrong & _alone(mismatch.wrong)).nonzero().tolist():
             index = tuple(place)
             truths = [float(values[name][index]) for values in self.computations]
-            for kind, meant in misprints(float(puzzle.values[index]), self.decimals):
+            for kind, meant in misprints(float(mismatch.values[index]), self.decimals):
                 if any(abs(meant - truth) <= self.half * (1 + 1e-6) for truth in truths):
-                    explains = torch.zeros_like(puzzle.wrong)
+                    explains = torch.zeros_like(mismatch.wrong)
                     explains[index] = True
-                    yield Guess(Slip(kind, name, {}), explains, None, "cell")
+                    yield SlipMatch(Slip(kind, name, {}), explains, None, "cell")
 
-    def _slipped_up(self, puzzle: Puzzle, tolerance: float) -> Iterator[Guess]:
-        """Slips in making this quantity, or one on the way to it, that give what is printed."""
-        for base in self._bases(puzzle.quantity):
-            for step in self._on_the_way(puzzle.quantity):
+    def _slipped(self, mismatch: Mismatch, tolerance: float) -> Iterator[SlipMatch]:
+        """Slips in this quantity, or in one on the way to it, that result in the printed numbers."""
+        for base in self._bases(mismatch.quantity):
+            for step in self._on_the_way(mismatch.quantity):
                 for variant in variants(step, base):
-                    for made, grain in self._outcomes(step, puzzle.quantity, variant, base):
-                        explains = _explained(made, grain, puzzle, tolerance)
+                    for made, grain in self._outcomes(step, mismatch.quantity, variant, base):
+                        explains = _explained(made, grain, mismatch, tolerance)
                         if bool(explains.any()):
-                            yield Guess(Slip(variant.kind, step.name, variant.places), explains, made, grain)
+                            yield SlipMatch(Slip(variant.kind, step.name, variant.places), explains, made, grain)
 
     def _bases(self, quantity: Quantity) -> list[Values]:
-        """Those of the computations that differ in what the quantity is made of."""
+        """The computations that differ in the inputs of the quantity."""
         inputs = {name for step in self._on_the_way(quantity) for name in step.inputs}
         bases: list[Values] = []
         for base in self.computations:
@@ -146,7 +146,7 @@ class Guesser:
         return bases
 
     def _on_the_way(self, quantity: Quantity) -> list[Quantity]:
-        """The quantity, and what it is made of without having been printed; the softmax's inputs in any case."""
+        """The quantity and the unprinted ones that it is computed from; for the softmax also printed inputs."""
         steps, waiting = [quantity], list(quantity.inputs)
         while waiting:
             name = waiting.pop()
@@ -159,7 +159,7 @@ class Guesser:
     def _outcomes(
         self, step: Quantity, quantity: Quantity, variant: Variant, base: Values
     ) -> Iterator[tuple[Tensor, str]]:
-        """What the quantity comes to when the slip is made in a step before it."""
+        """The quantity after a slip in itself or in a step before it."""
         if step is quantity:
             yield variant.made, variant.grain
             return
@@ -176,10 +176,10 @@ class Guesser:
             yield made[quantity.name], "row" if variant.grain != "all" else "all"
 
 
-def _explained(made: Tensor, grain: str, puzzle: Puzzle, tolerance: float) -> Tensor:
-    """The wrong cells of those pieces of a quantity in which everything that is known fits a slip's outcome."""
-    wrong = puzzle.wrong
-    fits = within(puzzle.values, made, tolerance) | ~puzzle.known
+def _explained(made: Tensor, grain: str, mismatch: Mismatch, tolerance: float) -> Tensor:
+    """The wrong cells of those rows or columns in which every printed number fits the slip's result."""
+    wrong = mismatch.wrong
+    fits = within(mismatch.values, made, tolerance) | ~mismatch.known
     if grain == "cell" or fits.dim() < 2:
         return fits & wrong & _alone(wrong)
     if bool(fits.all()):
@@ -189,12 +189,12 @@ def _explained(made: Tensor, grain: str, puzzle: Puzzle, tolerance: float) -> Te
 
 
 def _alone(wrong: Tensor) -> Tensor:
-    """Where a wrong cell is the only one of its row: a row that is wrong throughout was not misprinted cell by cell."""
+    """Whether a wrong cell is the only one of its row; a row with several is unlikely to be misprinted cell by cell."""
     return wrong.sum(dim=-1, keepdim=True).expand_as(wrong) == 1
 
 
 def _pieces(shape: tuple[int, ...], grain: str) -> Iterator[Tensor]:
-    """The parts of a quantity that a slip of this grain reaches one at a time, as masks: in all heads, or in one."""
+    """The pieces of a quantity that a slip of this grain may reach, as masks: in all heads, or in one."""
     if grain == "all":
         yield torch.ones(shape, dtype=torch.bool)
         return
@@ -210,6 +210,6 @@ def _pieces(shape: tuple[int, ...], grain: str) -> Iterator[Tensor]:
 
 
 def within(values: Tensor, truth: Tensor, tolerance: float) -> Tensor:
-    """Where two agree; the same infinity agrees with itself."""
+    """Whether values agree up to a tolerance; equal infinities agree."""
     room = tolerance * (1 + 1e-6) + 1e-12 * truth.abs().nan_to_num(posinf=0.0, neginf=0.0)
     return (values == truth) | ((values - truth).abs() <= room)

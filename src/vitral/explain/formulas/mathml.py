@@ -1,15 +1,15 @@
-"""Expressions in MathML Core."""
+"""Formulas in MathML Core."""
 
 import html
 
-from vitral.explain.notation import Equation, Expression, Name, Number
+from vitral.explain.formulas.notation import Equation, Expression, Name, Number
+from vitral.explain.formulas.writer import FormulaWriter
 from vitral.explain.phrases import Phrases
-from vitral.explain.scripts.base import Script
 from vitral.figures.text import visible
 
 
 def mathml(expression: Expression, digits: int, say: Phrases) -> str:
-    """The expression as a `math` element, of MathML Core alone; an equation of several sides as a line for each."""
+    """The expression as a `math` element of MathML Core; an equation of several sides, one line for each."""
     script = _MathML(digits, say)
     if not isinstance(expression, Equation):
         return _line(script.write(expression))
@@ -25,16 +25,11 @@ def _line(inside: str) -> str:
 
 
 def _shown(letters: str) -> str:
-    """Letters for a page: escaped, nothing invisible."""
+    """Letters for a page: HTML escaped, invisible characters made visible."""
     return html.escape(visible(letters))
 
 
-class _MathML(Script):
-    """MathML Core."""
-
-    def joined(self, pieces: list[str]) -> str:
-        return "".join(pieces)
-
+class _MathML(FormulaWriter):
     def number(self, letters: str) -> str:
         if letters.startswith("−"):
             return f"<mrow><mo>−</mo>{self.number(letters[1:])}</mrow>"
@@ -60,7 +55,7 @@ class _MathML(Script):
         return f"<mrow><mo>(</mo>{inside}<mo>)</mo></mrow>"
 
     def product(self, factors: list[str], tight: bool) -> str:
-        return self.joined(factors if tight else self.between(factors, "<mo>·</mo>"))
+        return self.joined(self.between(factors, '<mspace width="0.2em"/>' if tight else "<mo>·</mo>"))
 
     def fraction(self, above: Expression, below: Expression) -> str:
         return f"<mfrac><mrow>{self.write(above)}</mrow><mrow>{self.write(below)}</mrow></mfrac>"

@@ -1,7 +1,7 @@
-"""Where the values of a TOML file stand: the line to name in a complaint, the characters to correct.
+"""Places of the values in a TOML file: the line for error messages, the characters for corrections.
 
-`tomllib` gives values without their places. This scanner finds them in a text that `tomllib` has already accepted, so
-it follows the grammar only as far as places need: headers, keys, strings, brackets and comments.
+`tomllib` returns values without their places. This scanner finds them in a text that `tomllib` has already accepted,
+so it parses only headers, keys, strings, brackets and comments.
 """
 
 import re
@@ -9,17 +9,17 @@ import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands.
+    """The place of a value.
 
     Attributes:
-        line: from 1.
-        start: of its literal, in characters.
-        end: behind it.
+        line: counted from 1.
+        start: index of the literal's first character.
+        end: index after its last character.
     """
 
     line: int
@@ -35,8 +35,8 @@ _KEY = re.compile(r'[ \t]*(?:[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')[ \
 _PLAIN = re.compile(r"[^,\]}#\r\n]+")
 
 
-def places(text: str) -> dict[Path, Place]:
-    """The place of every value, by its path of keys and indices; a table under a header has that of the header.
+def places(text: str) -> dict[KeyPath, Place]:
+    """The place of every value by its path of keys and indices; the place of a table is its header.
 
     Args:
         text: a TOML document that `tomllib` accepts.
@@ -44,12 +44,12 @@ def places(text: str) -> dict[Path, Place]:
     return _Scanner(text).document()
 
 
-def line_of(text: str, path: Path) -> int:
-    """The line of a value, or of the deepest part of its path that the text has; 1 where it has none of it."""
+def line_of(text: str, path: KeyPath) -> int:
+    """The line of a value, or of the deepest part of its path that the text contains; 1 if it contains none."""
     known = places(text)
     for depth in range(len(path), 0, -1):
         lines = [known[path[:depth]].line] if path[:depth] in known else []
-        lines += [place.line for key, place in known.items() if key[:depth] == path[:depth]]  # of a dotted key's begin
+        lines += [place.line for key, place in known.items() if key[:depth] == path[:depth]]  # a dotted key
         if lines:
             return lines[0]
     return 1
@@ -58,12 +58,12 @@ def line_of(text: str, path: Path) -> int:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.found: dict[Path, Place] = {}
-        self.counts: dict[Path, int] = {}
+        self.found: dict[KeyPath, Place] = {}
+        self.counts: dict[KeyPath, int] = {}
         self.line_ends = [match.end() for match in re.finditer("\n", text)]
 
-    def document(self) -> dict[Path, Place]:
-        table: Path = ()
+    def document(self) -> dict[KeyPath, Place]:
+        table: KeyPath = ()
         while True:
             self.blank()
             if self.at >= len(self.text):
@@ -78,9 +78,9 @@ class _Scanner:
             else:
                 self.pair(table)
 
-    def indexed(self, key: Path, several: bool) -> Path:
-        """The key with the places of the arrays of tables it goes through."""
-        path: Path = ()
+    def indexed(self, key: KeyPath, several: bool) -> KeyPath:
+        """The key with the indices of the arrays of tables on its way."""
+        path: KeyPath = ()
         for depth, part in enumerate(key, start=1):
             path = (*path, part)
             if several and depth == len(key):
@@ -89,12 +89,12 @@ class _Scanner:
                 path = (*path, self.counts[path])
         return path
 
-    def pair(self, table: Path) -> None:
+    def pair(self, table: KeyPath) -> None:
         path = (*table, *self.key())
         self.at = self.text.index("=", self.at) + 1
         self.value(path)
 
-    def key(self) -> Path:
+    def key(self) -> KeyPath:
         """A dotted key."""
         parts: list[str] = []
         while True:
@@ -107,7 +107,7 @@ class _Scanner:
                 return tuple(parts)
             self.at += 1
 
-    def value(self, path: Path) -> None:
+    def value(self, path: KeyPath) -> None:
         self.blank()
         start = self.at
         if self.text[start] == "[":
@@ -121,7 +121,7 @@ class _Scanner:
         self.note(path, start)
 
     def inside(self, closing: str, part) -> None:
-        """The parts between two brackets."""
+        """Call `part` for each element between two brackets."""
         self.at += 1
         for place in range(len(self.text)):
             self.blank()
@@ -138,5 +138,5 @@ class _Scanner:
         assert match is not None
         self.at = match.end()
 
-    def note(self, path: Path, start: int) -> None:
+    def note(self, path: KeyPath, start: int) -> None:
         self.found.setdefault(path, Place(bisect_right(self.line_ends, start) + 1, start, self.at))

@@ -1,18 +1,19 @@
-"""The corrected example: the author's file with what is not right put right, and nothing else touched."""
+"""The corrected example: the author's file with the numbers that are not right replaced."""
 
 import json
 import math
 from dataclasses import replace
 
-from vitral.explain.checking import Finding, Report, check, printed_word
-from vitral.explain.places import Place, places
+from vitral.explain.checks.checker import check
+from vitral.explain.checks.report import CellFinding, CheckReport, printed_word, rounded
+from vitral.explain.examples.places import Place, places
 
 
-def corrected(report: Report) -> str:
-    """The example's text with every claimed number that is not right replaced by what is true, rounded as it asks.
+def corrected(report: CheckReport) -> str:
+    """The example's text with every claimed number that is not right replaced by the true one, rounded to its decimals.
 
-    A number that was right for the author's own rounded ones may no longer be, once one of those is corrected; then
-    it is corrected, too.
+    A number that follows from the author's rounded numbers may no longer do so after one of those is corrected; then it
+    is corrected as well.
     """
     text, found = report.example.text, places(report.example.text)
     changes: dict[Place, str] = {}
@@ -31,23 +32,11 @@ def corrected(report: Report) -> str:
     return text
 
 
-def _literal(report: Report, finding: Finding, before: str) -> str:
-    """The true value as TOML, written in the manner of what stood there."""
+def _literal(report: CheckReport, finding: CellFinding, before: str) -> str:
+    """The true value as TOML, in the style of the replaced literal."""
     word = printed_word(report.example.sheet, finding.name, finding.expected)
     if word is not None:
         return json.dumps(word, ensure_ascii=False)
     if math.isinf(finding.expected):
         return '"-inf"' if finding.expected < 0 else '"inf"'
     return rounded(finding.expected, report.example.decimals, whole="." not in before)
-
-
-def rounded(value: float, decimals: int, *, whole: bool = True) -> str:
-    """A number to so many decimals; a whole one without a point, if allowed.
-
-    >>> rounded(6.3, 2), rounded(7.0, 2), rounded(-0.001, 2)
-    ('6.30', '7', '0')
-    """
-    written = f"{value:.{decimals}f}"
-    if float(written) == 0:
-        written = written.removeprefix("-")
-    return str(int(float(written))) if whole and float(written) == int(float(written)) else written

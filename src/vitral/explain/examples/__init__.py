@@ -1,0 +1,1 @@
+"""Worked examples: the file format, its reader, parameter tables, and exercises."""
