@@ -28,17 +28,23 @@ def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
     return nn.LayerNorm(width, bias=bias)
 
 
-def pre_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer") -> Stream:
+def pre_norm(
+    x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer"
+) -> Stream:
     """The sublayer reads the normalised stream, tapped as `{name}_norm`: x + f(norm(x))."""
     return combine(x, sublayer(tap(f"{name}_norm", norm(x))))
 
 
-def post_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer") -> Stream:
+def post_norm(
+    x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer"
+) -> Stream:
     """The stream is normalised after each sublayer, the sum tapped as `{name}_sum`: norm(x + f(x))."""
     return norm(tap(f"{name}_sum", combine(x, sublayer(x))))
 
 
-def no_norm(x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer") -> Stream:
+def no_norm(
+    x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer"
+) -> Stream:
     """`norm` is not used: x + f(x)."""
     return combine(x, sublayer(x))
 
