@@ -203,7 +203,7 @@ def test_too_little_room_is_said_before_anything_is_written(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
     with pytest.raises(StorageError, match=r"needs 0\.0 MB, 1\.0 MB are free") as refused:
         resume(folder.path)
-    assert "what was saved before is intact" in str(refused.value)
+    assert "intact" in str(refused.value)
     assert checkpoints_of(folder)[-1] == STEPS - 1
 
 

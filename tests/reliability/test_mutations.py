@@ -35,20 +35,20 @@ MUTATIONS = {
     ),
     "the manifest's own hash": (
         "runs/checkpoint.py",
-        "if not whole or not isinstance(files, dict):",
+        "if not intact or not isinstance(files, dict):",
         "if not isinstance(files, dict):",
         "tests/reliability/test_damage.py",
     ),
     "the stop at a number that is not finite": (
         "training/loop.py",
-        "if state is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):",
+        "if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):",
         "if False:",
         "tests/reliability/test_numbers.py",
     ),
     "the look at weights and optimizer": (
         "training/loop.py",
-        "    state = not_finite_state(session)\n",
-        "    state = None\n",
+        "    culprit = not_finite_state(trainer)\n",
+        "    culprit = None\n",
         "tests/reliability/test_numbers.py",
     ),
     "the key of the streams": (
@@ -71,7 +71,7 @@ MUTATIONS = {
     ),
     "what is due at a step is done again": (
         "training/loop.py",
-        "        if progress.pending:\n            after_step(session)\n",
+        "        if state.pending:\n            after_step(trainer)\n",
         "",
         "tests/reliability/test_kills.py",
     ),

@@ -128,7 +128,7 @@ def test_arms_are_compared_with_the_same_model_under_the_usual_scale(by_run: dic
     found = claims(viewed(by_run), "entropy share")
     assert {name: claim.verdict for name, claim in found.items()} == {
         "no scale against 1/√d_k": "lower",
-        "learned, one a head against 1/√d_k": "undecided",
+        "learned, one per head against 1/√d_k": "undecided",
         "no scale, d_k 64 against 1/√d_k, d_k 64": "undecided",
     }
     assert [claim.shown for claim in found.values()] == [True, False, None]
@@ -190,7 +190,7 @@ def test_figures_and_tables(by_run: dict[str, dict[int, Plain]]) -> None:
     assert [row[:2] for row in fresh.rows] == [
         ("1/√d_k", "32"),
         ("no scale", "32"),
-        ("learned, one a head", "32"),
+        ("learned, one per head", "32"),
         ("1/√d_k, d_k 64", "64"),
         ("no scale, d_k 64", "64"),
     ]
