@@ -13,7 +13,7 @@ from vitral.explain.formulas.notation import Equation, Expression, Name, Product
 from vitral.explain.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
 from vitral.explain.operations.decoding import Beam, Filtered
 from vitral.explain.phrases import Phrases
-from vitral.explain.sheet import Quantity, Sheet, Values
+from vitral.explain.sheet import Sheet, SheetQuantity, Values
 from vitral.explain.steps import Arithmetic, Cell, Panel, Step, Working
 
 DIGITS = 3
@@ -105,7 +105,7 @@ class Narrator:
         value = self.sheet.values[name]
         return lambda index: Arithmetic(self.sheet.namer.cell(name, *index[-2:]), (), float(value[index]))
 
-    def _step(self, quantity: Quantity) -> Step:
+    def _step(self, quantity: SheetQuantity) -> Step:
         name, value = quantity.name, self.sheet.values[quantity.name]
         return Step(
             name=name,
@@ -117,7 +117,7 @@ class Narrator:
             is_share=name in SHARES or isinstance(quantity.operation, Filtered),
         )
 
-    def _title(self, quantity: Quantity) -> str:
+    def _title(self, quantity: SheetQuantity) -> str:
         name, operation = quantity.name, quantity.operation
         if isinstance(operation, Filtered):
             return self.say(f"titles.{operation.rule}", value=f"{operation.value:g}")
@@ -127,7 +127,7 @@ class Narrator:
             return self.say("titles.out_alone")
         return self.say(f"titles.{name}")
 
-    def _shapes(self, quantity: Quantity) -> str:
+    def _shapes(self, quantity: SheetQuantity) -> str:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
@@ -194,7 +194,7 @@ class Narrator:
             column = int(table[min(row, rows - 1)].argmax())
         return min(row, rows - 1), min(column, columns - 1)
 
-    def _sentence(self, quantity: Quantity) -> str:
+    def _sentence(self, quantity: SheetQuantity) -> str:
         words = self._words(quantity)
         if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
             return self.say(
@@ -202,7 +202,7 @@ class Narrator:
             )
         return words[:1].upper() + words[1:]
 
-    def _words(self, quantity: Quantity) -> str:
+    def _words(self, quantity: SheetQuantity) -> str:
         name, say = quantity.name, self.say
         row, column = self._position(self.query), self._position(self.key)
         narrators = {
@@ -246,7 +246,7 @@ class Narrator:
         """The cell of the chosen query and key, in the first chosen head."""
         return float(self.sheet.values[name][self.heads[0], self.query, self.key])
 
-    def _projecting(self, quantity: Quantity) -> str:
+    def _projecting(self, quantity: SheetQuantity) -> str:
         name = quantity.name
         place = self.query if name == "q" else self.key
         words = [self.say(f"sentences.{name}", number=place + self.sheet.namer.first, row=self._position(place))]
@@ -258,7 +258,7 @@ class Narrator:
             words.append(self.say("sentences.rotated"))
         return " ".join(words)
 
-    def _scoring(self, quantity: Quantity) -> str:
+    def _scoring(self, quantity: SheetQuantity) -> str:
         value = self._at("scores")
         kind = "agree" if value > 0 else "oppose" if value < 0 else "apart"
         return self.say(
@@ -272,7 +272,7 @@ class Narrator:
         """The key's position; "itself" if it is the query's."""
         return self.say("explain.itself") if self.key == self.query else self._position(self.key)
 
-    def _scaling(self, quantity: Quantity) -> str:
+    def _scaling(self, quantity: SheetQuantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, Scale)
         scores = self.sheet.values["scores"]
@@ -284,7 +284,7 @@ class Narrator:
             d_head=operation.d_head,
         )
 
-    def _masking(self, quantity: Quantity) -> str:
+    def _masking(self, quantity: SheetQuantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, ApplyMask)
         row = self.sheet.values["masked"][self.heads[0], self.query]
@@ -296,7 +296,7 @@ class Narrator:
             words.append(self.say("sentences.masked_bias", bias=short(bias)))
         return " ".join(words)
 
-    def _weighing(self, quantity: Quantity) -> str:
+    def _weighing(self, quantity: SheetQuantity) -> str:
         share = self._at("weights")
         is_empty = not bool(self.sheet.values["weights"][self.heads[0], self.query].any())
         kind = "empty" if is_empty else "none" if share == 0 else "some"
@@ -304,7 +304,7 @@ class Narrator:
             f"sentences.weights_{kind}", row=self._position(self.query), column=self._other(), share=f"{share:.1%}"
         )
 
-    def _gathering(self, quantity: Quantity) -> str:
+    def _gathering(self, quantity: SheetQuantity) -> str:
         seen = (
             int((self.sheet.values["weights"][self.heads[0], self.query] > 0).sum())
             if "weights" in self.sheet.values
@@ -314,21 +314,21 @@ class Narrator:
             f"sentences.z_{('none', 'one', 'many')[min(seen, 2)]}", row=self._position(self.query), seen=seen
         )
 
-    def _joining(self, quantity: Quantity) -> str:
+    def _joining(self, quantity: SheetQuantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, Output)
         several = operation.num_heads > 1
         kind = ("many" if several else "one") if operation.projects else ("joined" if several else "same")
         return self.say(f"sentences.out_{kind}", heads=operation.num_heads, row=self._position(self.query))
 
-    def _activating(self, quantity: Quantity) -> str:
+    def _activating(self, quantity: SheetQuantity) -> str:
         row = self.sheet.values["mlp.hidden"][min(self.query, len(self.sheet.values["mlp.hidden"]) - 1)]
         zeros = int((row == 0).sum())
         rectifies = isinstance(quantity.operation, Activate) and quantity.operation.kind in ("relu", "squared_relu")
         kind = "hidden_zero" if rectifies and zeros else "hidden"
         return self.say(f"sentences.{kind}", zeros=zeros, width=len(row), row=self._position(self.query))
 
-    def _predicting(self, quantity: Quantity) -> str:
+    def _predicting(self, quantity: SheetQuantity) -> str:
         table = self.sheet.values["probabilities"]
         row = table[min(self.query, len(table) - 1)]
         best = int(row.argmax())
@@ -345,7 +345,7 @@ class Narrator:
         return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
 
 
-def _formula(quantity: Quantity, values: Values) -> Expression:
+def _formula(quantity: SheetQuantity, values: Values) -> Expression:
     """The right-hand side of the quantity's formula, with its gain and bias if there are any."""
     formula = quantity.operation.formula()
     biases: list[Name] = []

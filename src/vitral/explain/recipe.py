@@ -32,7 +32,7 @@ from vitral.explain.operations import (
     Softmax,
     Weigh,
 )
-from vitral.explain.sheet import Quantity, Values
+from vitral.explain.sheet import SheetQuantity, Values
 
 HEADS = ("heads", "time", "d_head")
 SQUARE = ("heads", "time", "source")
@@ -107,7 +107,7 @@ class RecipeLine:
 
 def follow(
     lines: Iterator[RecipeLine], values: dict[str, Tensor], recorded: Values | None = None
-) -> tuple[Quantity, ...]:
+) -> tuple[SheetQuantity, ...]:
     """Add to `values` every quantity that the recipe can compute from them, and return these quantities.
 
     Args:
@@ -118,19 +118,19 @@ def follow(
     Raises:
         UsageError: shapes that do not fit, a result that is not a number, or an unknown part of the architecture.
     """
-    quantities: list[Quantity] = []
+    quantities: list[SheetQuantity] = []
     for line in lines:
         if line.name in values or not all(name in values for name in (*line.needs, *line.after)):
             continue
         inputs = (*line.needs, *(name for name in line.takes if name in values))
-        quantity = Quantity(line.name, line.axes, line.build(values), inputs)
+        quantity = SheetQuantity(line.name, line.axes, line.build(values), inputs)
         known = recorded is not None and line.name in recorded
         values[line.name] = recorded[line.name] if recorded and known else _computed(quantity, values)
         quantities.append(quantity)
     return tuple(quantities)
 
 
-def _computed(quantity: Quantity, values: Values) -> Tensor:
+def _computed(quantity: SheetQuantity, values: Values) -> Tensor:
     name = quantity.name
     try:
         value = quantity.make(values)

@@ -16,7 +16,7 @@ Values = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SheetQuantity:
     """One named quantity.
 
     Attributes:
@@ -49,14 +49,14 @@ class Sheet:
         num_heads: query heads.
     """
 
-    quantities: tuple[Quantity, ...]
+    quantities: tuple[SheetQuantity, ...]
     values: Values
     tokens: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
     namer: CellNamer = field(default_factory=CellNamer)
     num_heads: int = 1
 
-    def __getitem__(self, name: str) -> Quantity:
+    def __getitem__(self, name: str) -> SheetQuantity:
         """A quantity by name."""
         return next(quantity for quantity in self.quantities if quantity.name == name)
 
@@ -96,7 +96,7 @@ class Sheet:
         return self.namer.cell(name, *(index[1:] if len(index) == 3 else index))
 
 
-def computed(quantities: Sequence[Quantity], given: Values) -> dict[str, Tensor]:
+def computed(quantities: Sequence[SheetQuantity], given: Values) -> dict[str, Tensor]:
     """The given values and those of all quantities."""
     values = dict(given)
     for quantity in quantities:

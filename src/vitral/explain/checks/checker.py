@@ -22,9 +22,9 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.explain.checks.diagnosis import WORDS, Diagnoser, Mismatch, SlipMatch, within
 from vitral.explain.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
-from vitral.explain.examples.example import Claim, Example
+from vitral.explain.examples.example import AuthorClaim, Example
 from vitral.explain.operations import Index
-from vitral.explain.sheet import Quantity
+from vitral.explain.sheet import SheetQuantity
 
 MASKED_ENOUGH = -1e4
 """Masked scores at most this low stand for −∞, as −1e9 does."""
@@ -63,7 +63,7 @@ class _Checker:
             if name in self.claims:
                 yield self.compare(quantity, self.claims[quantity.name])
 
-    def compare_given(self, claim: Claim) -> CheckedQuantity:
+    def compare_given(self, claim: AuthorClaim) -> CheckedQuantity:
         """A claim about a given quantity."""
         exact, known = self.exact[claim.name], ~claim.values.isnan()
         values = self.infinite(claim.name, claim.values)
@@ -75,7 +75,7 @@ class _Checker:
         self.printed[claim.name] = torch.where(known, values, exact)
         return CheckedQuantity(claim, exact, verdicts, tuple(self.findings(claim.name, claim, verdicts, {})))
 
-    def compare(self, quantity: Quantity, claim: Claim) -> CheckedQuantity:
+    def compare(self, quantity: SheetQuantity, claim: AuthorClaim) -> CheckedQuantity:
         name = quantity.name
         known, values = ~claim.values.isnan(), self.infinite(name, claim.values)
         if name == "greedy":
@@ -150,7 +150,7 @@ class _Checker:
         self.slipped[name] = slipped
 
     def findings(
-        self, name: str, claim: Claim, verdicts: Tensor, diagnoses: Mapping[Index, SlipMatch]
+        self, name: str, claim: AuthorClaim, verdicts: Tensor, diagnoses: Mapping[Index, SlipMatch]
     ) -> Iterator[CellFinding]:
         for place in (verdicts >= ORDER.index(Verdict.rounding)).nonzero().tolist():
             index = tuple(place)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vitral.explain.checks.slips import COMMON, KINDS, Variant, misprints, variants
 from vitral.explain.operations import Index
-from vitral.explain.sheet import Quantity, Sheet, Values
+from vitral.explain.sheet import Sheet, SheetQuantity, Values
 
 MOST_CELLS = 150
 """In larger matrices, slips of single cells are tried only in the printed quantity, not in the steps before it."""
@@ -42,7 +42,7 @@ class Mismatch:
         wrong: whether it is wrong in itself.
     """
 
-    quantity: Quantity
+    quantity: SheetQuantity
     values: Tensor
     known: Tensor
     wrong: Tensor
@@ -136,7 +136,7 @@ class Diagnoser:
                         if bool(explains.any()):
                             yield SlipMatch(Slip(variant.kind, step.name, variant.places), explains, made, grain)
 
-    def _bases(self, quantity: Quantity) -> list[Values]:
+    def _bases(self, quantity: SheetQuantity) -> list[Values]:
         """The computations that differ in the inputs of the quantity."""
         inputs = {name for step in self._on_the_way(quantity) for name in step.inputs}
         bases: list[Values] = []
@@ -145,7 +145,7 @@ class Diagnoser:
                 bases.append(base)
         return bases
 
-    def _on_the_way(self, quantity: Quantity) -> list[Quantity]:
+    def _on_the_way(self, quantity: SheetQuantity) -> list[SheetQuantity]:
         """The quantity and the unprinted ones that it is computed from; for the softmax also printed inputs."""
         steps, waiting = [quantity], list(quantity.inputs)
         while waiting:
@@ -157,7 +157,7 @@ class Diagnoser:
         return steps
 
     def _outcomes(
-        self, step: Quantity, quantity: Quantity, variant: Variant, base: Values
+        self, step: SheetQuantity, quantity: SheetQuantity, variant: Variant, base: Values
     ) -> Iterator[tuple[Tensor, str]]:
         """The quantity after a slip in itself or in a step before it."""
         if step is quantity:

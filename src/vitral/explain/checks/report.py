@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from vitral.explain.checks.diagnosis import WORDS, Slip
-from vitral.explain.examples.example import Claim, Example
+from vitral.explain.examples.example import AuthorClaim, Example
 from vitral.explain.formulas import text
 from vitral.explain.formulas.notation import Equation, Expression, Name, Number
 from vitral.explain.operations import Index
@@ -65,7 +65,7 @@ class CheckedQuantity:
         findings: the cells that are not right.
     """
 
-    claim: Claim
+    claim: AuthorClaim
     expected: Tensor
     verdicts: Tensor
     findings: tuple[CellFinding, ...]

@@ -27,7 +27,7 @@ from vitral.explain.operations import (
     Softmax,
     Weigh,
 )
-from vitral.explain.sheet import Quantity, Values
+from vitral.explain.sheet import SheetQuantity, Values
 
 KINDS = (
     "digits-swapped",
@@ -71,20 +71,20 @@ class Variant:
     places: dict[str, object] = field(default_factory=dict)
 
 
-def variants(quantity: Quantity, values: Values) -> Iterator[Variant]:
+def variants(quantity: SheetQuantity, values: Values) -> Iterator[Variant]:
     """Every known slip in computing a quantity from these values."""
     inputs = [values[name] for name in quantity.inputs]
     yield from slips_of(quantity.operation, quantity, inputs, values)
 
 
 @singledispatch
-def slips_of(operation: Operation, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def slips_of(operation: Operation, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     """The slips of an operation; none by default."""
     yield from ()
 
 
 @slips_of.register
-def _(operation: Project, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Project, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     x, weight, *bias = inputs
     own = f"w_{quantity.name}"
     plain = operation(x, weight)
@@ -108,14 +108,14 @@ def _(operation: Project, quantity: Quantity, inputs: list[Tensor], values: Valu
 
 
 @slips_of.register
-def _(operation: Linear, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Linear, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     x, weight, *bias = inputs
     full = operation(*inputs)
     yield from _linear_slips(x, weight.T if operation.tied else weight, full, bias, quantity.inputs[1])
 
 
 @slips_of.register
-def _(operation: Output, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Output, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     z, *rest = inputs
     together = z.transpose(-2, -3).flatten(-2)
     if len(z) > 1:
@@ -136,7 +136,7 @@ def _linear_slips(x: Tensor, weight: Tensor, full: Tensor, bias: list[Tensor], n
 
 
 @slips_of.register
-def _(operation: Score, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Score, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     q, k = inputs
     shared = k.repeat_interleave(len(q) // len(k), dim=0)
     full = operation(q, k)
@@ -155,7 +155,7 @@ def _(operation: Score, quantity: Quantity, inputs: list[Tensor], values: Values
 
 
 @slips_of.register
-def _(operation: Scale, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Scale, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     [scores] = inputs
     if operation.kind != "none":
         yield Variant("scale-missing", scores)
@@ -167,7 +167,7 @@ def _(operation: Scale, quantity: Quantity, inputs: list[Tensor], values: Values
 
 
 @slips_of.register
-def _(operation: ApplyMask, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: ApplyMask, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     [scaled] = inputs
     allowed = operation.allowed.expand(scaled.shape)
     if bool(allowed.all()):
@@ -181,7 +181,7 @@ def _(operation: ApplyMask, quantity: Quantity, inputs: list[Tensor], values: Va
 
 
 @slips_of.register
-def _(operation: Softmax, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Softmax, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     [entries] = inputs
     if quantity.name == "weights" and "scaled" in values:
         seen = entries != -math.inf
@@ -199,7 +199,7 @@ def _(operation: Softmax, quantity: Quantity, inputs: list[Tensor], values: Valu
 
 
 @slips_of.register
-def _(operation: Weigh, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Weigh, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     weights, v = inputs
     shared = v.repeat_interleave(len(weights) // len(v), dim=0)
     full = operation(weights, v)
@@ -220,7 +220,7 @@ def _(operation: Weigh, quantity: Quantity, inputs: list[Tensor], values: Values
 
 
 @slips_of.register
-def _(operation: Add, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Add, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     left, right = inputs
     kind = "term-dropped" if "position_embedding" in quantity.inputs else "residual-missing"
     yield Variant(kind, right, places={"term": 0})
@@ -228,7 +228,7 @@ def _(operation: Add, quantity: Quantity, inputs: list[Tensor], values: Values) 
 
 
 @slips_of.register
-def _(operation: Normalise, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Normalise, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     x, gain, *bias = inputs
     shift = bias[0] if bias else torch.zeros_like(gain)
     centred = x - x.mean(dim=-1, keepdim=True)
@@ -245,12 +245,12 @@ def _(operation: Normalise, quantity: Quantity, inputs: list[Tensor], values: Va
 
 
 @slips_of.register
-def _(operation: Activate, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Activate, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     yield Variant("activation-missing", inputs[0])
 
 
 @slips_of.register
-def _(operation: Total, quantity: Quantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
+def _(operation: Total, quantity: SheetQuantity, inputs: list[Tensor], values: Values) -> Iterator[Variant]:
     for term, count in enumerate(inputs[0].tolist()):
         yield Variant("term-dropped", operation(inputs[0]) - count, places={"term": term})
 

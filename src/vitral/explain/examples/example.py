@@ -11,7 +11,7 @@ from vitral.explain.sheet import Sheet
 
 
 @dataclass(frozen=True)
-class Claim:
+class AuthorClaim:
     """The author's numbers for one quantity.
 
     Attributes:
@@ -61,7 +61,7 @@ class Example:
     note: str
     decimals: int
     sheet: Sheet
-    claims: tuple[Claim, ...]
+    claims: tuple[AuthorClaim, ...]
     architecture: Architecture
 
     @property

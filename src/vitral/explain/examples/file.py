@@ -12,7 +12,7 @@ from torch import Tensor
 from vitral.attention.masks import Mask
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.explain.examples.example import Claim, Example
+from vitral.explain.examples.example import AuthorClaim, Example
 from vitral.explain.examples.parameters import FindModel, parameter_sheet
 from vitral.explain.examples.places import line_of
 from vitral.explain.examples.schema import (
@@ -30,7 +30,7 @@ from vitral.explain.examples.schema import (
 )
 from vitral.explain.operations.decoding import Beam, Filtered, Greedy, word_index
 from vitral.explain.recipe import Architecture, RecipeLine, follow, missing_for, recipe
-from vitral.explain.sheet import Quantity, Sheet
+from vitral.explain.sheet import Sheet, SheetQuantity
 
 MOST_BYTES = 2**20
 """A larger file is not a worked example."""
@@ -288,7 +288,7 @@ class _Reader:
 
     # Claims about the next token.
 
-    def choice(self, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[Quantity, ...]:
+    def choice(self, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[SheetQuantity, ...]:
         """The quantity of a claimed choice, such as greedy or top_k_2; none for other keys."""
         rule, _, number = key.rpartition("_")
         if key == "greedy":
@@ -341,7 +341,7 @@ class _Reader:
 
     # Claims.
 
-    def claim(self, keys: Keys, value: Any, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> Claim:
+    def claim(self, keys: Keys, value: Any, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> AuthorClaim:
         label, path = ".".join(keys), ("claimed", *keys)
         if label in ("rows", "total") and "rows" in sheet.values:
             return self.count(label, value)
@@ -365,7 +365,7 @@ class _Reader:
         if values.shape != sheet.values[name].shape:
             expected, got = (tuple(tensor.shape)[left_out:] for tensor in (sheet.values[name], values))
             raise self.refuse(f"{label}: claimed as {shape_text(got)}, but it is {shape_text(expected)}", *path)
-        return Claim(name, path, values, left_out)
+        return AuthorClaim(name, path, values, left_out)
 
     def words(self, name: str, key: str, value: Any) -> tuple[Tensor, int]:
         """The indices of claimed words, NaN for "?"."""
@@ -375,12 +375,12 @@ class _Reader:
         places = [math.nan if word == "?" else self.word(word, self.head.vocabulary, "claimed", key) for word in words]
         return torch.tensor(places, dtype=torch.float64), int(name == "greedy")
 
-    def count(self, key: str, value: Any) -> Claim:
+    def count(self, key: str, value: Any) -> AuthorClaim:
         """A claim about a parameter table."""
         if key == "total":
-            return Claim("total", ("claimed", "total"), torch.tensor([self.single(value, "total")]).double(), 1)
+            return AuthorClaim("total", ("claimed", "total"), torch.tensor([self.single(value, "total")]).double(), 1)
         counts = [self.single(number, "rows", name) for name, number in value.items()]
-        return Claim("rows", ("claimed", "rows"), torch.tensor(counts, dtype=torch.float64), rows=tuple(value))
+        return AuthorClaim("rows", ("claimed", "rows"), torch.tensor(counts, dtype=torch.float64), rows=tuple(value))
 
     def single(self, value: Any, *path: str) -> float:
         number = self.numbers(value, ("claimed", *path), path[-1])

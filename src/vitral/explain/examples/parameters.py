@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.explain.examples.schema import LARGEST
 from vitral.explain.formulas.notation import Expression, Name, Number, Over, Product, Sum, Words
 from vitral.explain.operations import CellNamer, Index, numbers
-from vitral.explain.sheet import Quantity, Sheet, computed
+from vitral.explain.sheet import Sheet, SheetQuantity, computed
 from vitral.model import ModelConfig, ParameterRow, parameter_table
 
 FindModel = Callable[[str], ModelConfig]
@@ -129,8 +129,8 @@ def parameter_sheet(
     else:
         shapes, rest = _of_model(given, rows, find_model, refuse)
     quantities = (
-        Quantity("rows", ("row",), Counted(tuple(shapes)), ()),
-        Quantity("total", ("total",), Total(rest), ("rows",)),
+        SheetQuantity("rows", ("row",), Counted(tuple(shapes)), ()),
+        SheetQuantity("total", ("total",), Total(rest), ("rows",)),
     )
     return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(rows))
 
