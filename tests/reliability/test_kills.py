@@ -22,6 +22,7 @@ from vitral.training import RunConfig, resume, train
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
 KILLS = scaled(100, 3000)
+FINE_TUNING_KILLS = scaled(20, 200)
 LONGEST = 0.12
 """Seconds after which a session is killed at the latest; a whole run takes about three times as long."""
 
@@ -55,10 +56,10 @@ def ended_within(child: int, seconds: float) -> bool:
         os.close(descriptor)
 
 
-def go_on(config: RunConfig, path: Path) -> None:
+def go_on(config: RunConfig, path: Path, parent: Path | None = None) -> None:
     """What somebody does after a kill: the same command, or resume where there is a run."""
     if not path.exists():
-        train(config, path)
+        train(config, path, init_from=parent)
     elif not any(event["finished"] for event in RunFolder.open(path).metrics("end")):  # killed after its last word
         resume(path)
 
@@ -83,6 +84,52 @@ def test_killed_at_random_instants(config: RunConfig, straight: RunFolder, tmp_p
         assert last_bytes(folder) == last_bytes(straight), f"seed {seed}, run {runs}"
         assert measured(folder) == measured(straight), f"seed {seed}, run {runs}"
     tally("kill -9 at a random instant, every run ended bit-equal", kills)
+
+
+def test_fine_tuning_killed_at_random_instants(
+    config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally
+) -> None:
+    """Most kills come before the first checkpoint of a step; the initial weights are the parent's all the same."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    draw, kills, runs = random.Random(seed), 0, 0
+    whole = train(config, tmp_path / "whole", init_from=straight.path)
+    assert last_bytes(whole) != last_bytes(straight)
+    while kills < FINE_TUNING_KILLS:
+        path, runs = tmp_path / f"run-{runs}", runs + 1
+        longest = LONGEST / 3
+        while True:
+            child = forked(lambda path=path: go_on(config, path, straight.path))
+            if not ended_within(child, draw.uniform(0.002, longest)):
+                os.kill(child, signal.SIGKILL)
+                kills, longest = kills + 1, longest * 1.1
+            _, status = os.waitpid(child, 0)
+            if os.WIFEXITED(status):
+                assert os.WEXITSTATUS(status) == 0, f"seed {seed}, run {runs}, after {kills} kills"
+                break
+        assert last_bytes(RunFolder.open(path)) == last_bytes(whole), f"seed {seed}, run {runs}"
+        assert [left.name for left in tmp_path.iterdir() if left.name.startswith(f".{path.name}.")] == []
+    tally("kill -9 of fine-tuning at a random instant, every run ended bit-equal", kills)
+
+
+def test_a_fine_tuned_run_has_its_weights_before_it_has_its_name(
+    config: RunConfig, straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def rename_and_die(source: Path, target: Path) -> None:
+        rename(source, target)
+        if target.name == "tuned":
+            raise SystemExit
+
+    monkeypatch.setattr(os, "rename", rename_and_die)
+    with pytest.raises(SystemExit):
+        train(config, tmp_path / "tuned", init_from=straight.path)
+    monkeypatch.undo()
+    assert (tmp_path / "tuned").is_dir()
+    resume(tmp_path / "tuned")
+    whole = train(config, tmp_path / "whole", init_from=straight.path)
+    assert last_bytes(RunFolder.open(tmp_path / "tuned")) == last_bytes(whole)
 
 
 PROGRAM = [sys.executable, "-m", "vitral"]

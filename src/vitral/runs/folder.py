@@ -43,13 +43,20 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], documents: Mapping[str, Any]) -> "RunFolder":
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        documents: Mapping[str, Any],
+        begin: "Callable[[RunFolder], None] | None" = None,
+    ) -> "RunFolder":
         """Create a new run folder atomically.
 
         Args:
             path: the folder; it must not exist.
             config: the complete configuration as plain data.
             documents: JSON files by name without suffix: "environment", "corpus", "tokenizer".
+            begin: writes into the folder while it still has a temporary name, for example the checkpoint of step 0.
 
         Raises:
             UsageError: `path` already exists.
@@ -65,6 +72,8 @@ class RunFolder:
                 for name, document in documents.items():
                     folder.write_document(name, document)
                 replace_durably(beside / "config.toml", tomli_w.dumps(dict(config)).encode())
+                if begin is not None:
+                    begin(folder)
                 os.rename(beside, path)
                 sync_folder(path.parent)
             except BaseException:

@@ -79,11 +79,16 @@ def train(
         "corpus": describe_corpus(dataset, baselines),
         "tokenizer": dataset.tokenizer.plain(),
     }
+
+    def save_initial_weights(folder: RunFolder) -> None:
+        trainer.folder = folder
+        save(trainer, best=False)
+
     with stop_on_signals() as trainer.request:
-        trainer.folder = RunFolder.create(out, config.plain(), documents)
+        # Weights of another run cannot be drawn again from the configuration, so a run without them must not exist.
+        begin = None if source is None else save_initial_weights
+        trainer.folder = RunFolder.create(out, config.plain(), documents, begin)
         with only_writer(out):
-            if source is not None:  # these initial weights cannot be drawn again from the configuration
-                save(trainer, best=False)
             return _start(trainer)
 
 
