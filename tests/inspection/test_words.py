@@ -12,16 +12,18 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import BPETokenizer, CharTokenizer, CorpusConfig, Dataset, Split, prepare
-from vitral.inspection import (
+from vitral.inspection import word_measures, words
+from vitral.inspection.word_lists import language_of, word_lists
+from vitral.inspection.words import (
     MinimalPair,
     co_occurrences,
     cosines,
     fill,
-    language_of,
     log_probability,
     nearest,
     neighbours,
     pair_scores,
+    passage,
     place_of,
     positive_pmi,
     preference,
@@ -29,11 +31,7 @@ from vitral.inspection import (
     spearman,
     subject_scores,
     whole_words,
-    word_lists,
-    word_measures,
-    words,
 )
-from vitral.inspection.words import passage
 from vitral.model import ModelConfig, Transformer
 
 # " th" is 256, " the" 257, " a" 258

@@ -11,7 +11,8 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.figures.sections import Details, Table
-from vitral.inspection import attention_saturation, head_costs, score_statistics, scored_windows
+from vitral.inspection import attention_saturation, head_costs, score_statistics
+from vitral.inspection.windows import scored_windows
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
 from vitral.studies import study_named

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
-from vitral.inspection import retrieval_by_distance, wilson
+from vitral.inspection import retrieval_by_distance
+from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
 from vitral.studies.claims import LEVEL, Check, Plain
 from vitral.studies.probe import Plot, Setting, StudyProbe, View

@@ -16,7 +16,7 @@ from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Section, Table
-from vitral.inspection.training_text import has_common, known_text, text_contents
+from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies.claims import Comparison, Plain, Quantity, at
 from vitral.studies.design import BudgetName
 from vitral.studies.law_table import LAW_COLUMNS, law_row

@@ -11,8 +11,9 @@ from jaxtyping import Float
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, minus, signed
-from vitral.inspection import pair_scores, separations, subject_scores, wilson, word_measures
-from vitral.inspection.words import CHANCE
+from vitral.inspection import word_measures
+from vitral.inspection.proportions import wilson
+from vitral.inspection.words import CHANCE, pair_scores, separations, subject_scores
 from vitral.studies.claims import LEVEL, Comparison, Interval, Plain, Quantity, at, mean_interval
 from vitral.studies.probe import (
     ArmMeasures,
