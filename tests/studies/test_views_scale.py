@@ -22,7 +22,7 @@ from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes.saturation import SATURATION, WINDOWS
 from vitral.studies.probes.scores import SCORE_STATISTICS, SIZES
 from vitral.training import RunConfig
-from vitral.training.train import train
+from vitral.training.run import train
 
 SCALE = study_named("scale")
 Plain = dict[str, Any]

@@ -27,7 +27,7 @@ from vitral.studies.claims import (
     mean_interval,
     series,
 )
-from vitral.studies.design import BudgetName
+from vitral.studies.design import BudgetName, tokens_trained
 from vitral.training import RunConfig
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class Trained:
     @property
     def num_tokens(self) -> int:
         """Tokens the run was trained on."""
-        training = self.run.config["training"]
-        per_step = training["batch_size"] * training["accumulation"] * self.run.config["model"]["context_length"]
-        return training["steps"] * per_step
+        return tokens_trained(self.run.config)
 
 
 @dataclass(frozen=True)

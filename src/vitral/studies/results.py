@@ -8,7 +8,7 @@ from typing import Any
 
 from vitral.evaluation import NgramBaselines
 from vitral.runs import RunFolder
-from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study
+from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
 
 CURVE_POINTS = 20
 
@@ -70,9 +70,7 @@ class ArmResult:
     @property
     def num_tokens(self) -> int:
         """Tokens a run of this arm is trained on."""
-        training = self.config["training"]
-        per_step = training["batch_size"] * training["accumulation"] * self.config["model"]["context_length"]
-        return training["steps"] * per_step
+        return tokens_trained(self.config)
 
     @property
     def sees_one_token(self) -> bool:

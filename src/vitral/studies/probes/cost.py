@@ -76,15 +76,8 @@ def _exponents(measured: Plain) -> Table:
     pace, fitted, rows = rates(measured), measured["fitted"], []
     for way, title in WAYS.items():
         exponent = measured["exponents"][way]
-        own, predicted = exponent["processor"], exponent["predicted"]
-        numbers = [
-            predicted,
-            own["slope"],
-            own["low"],
-            own["high"],
-            own["slope"] - predicted,
-            exponent["wall"]["slope"],
-        ]
+        own, predicted, wall = exponent["processor"], exponent["predicted"], exponent["wall"]["slope"]
+        numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted, wall]
         numbers += [pace[way]["first"] / GIGA, pace[way]["last"] / GIGA, pace[way]["busy"]]
         rows.append((title, *(minus(f"{number:.2f}") for number in numbers)))
     heads = ("way", "predicted", "measured", "95% from", "95% to", "difference", "wall-clock")
@@ -103,10 +96,7 @@ def _bytes(measured: Plain) -> tuple[tuple[str, ...], ...]:
 def _checks(measured: Plain) -> Iterator[Check]:
     for way, title in WAYS.items():
         own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
-        what, expected = (
-            f"exponent of time over {_over(measured)}",
-            f"{predicted:.2f} ± {WITHIN}, of counted operations",
-        )
+        what, expected = f"exponent of time over {_over(measured)}", f"{predicted:.2f} ± {WITHIN}, of operations"
         low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
         yield Check(title, what, own["slope"], low, high, expected, digits=2, interval=ends)
     for slow, fast in RATIOS:
