@@ -68,6 +68,11 @@ class Quantity:
     better: Direction = "neither"
     digits: int = 3
 
+    @property
+    def label(self) -> str:
+        """The name with its unit, as a column and an axis show it."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
     def show(self, value: float | None) -> str:
         """The number as a table shows it; a dash for None."""
         if value is None or not math.isfinite(value):

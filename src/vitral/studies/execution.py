@@ -183,7 +183,7 @@ def _left(job: Job) -> int:
     if not job.begun:
         return job.arm.flops
     found = read_run(job.path, job.seed, job.arm)
-    if found.test_loss is not None or found.stopped is not None:
+    if found.ended:
         return 0
     saved = list_checkpoints(RunFolder(job.path).steps)
     done = int(saved[-1].name.removeprefix("step-")) if saved else 0
@@ -242,7 +242,7 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
     path = job.path
     if job.begun:
         found = read_run(path, job.seed, job.arm)
-        if found.test_loss is not None or found.stopped is not None:
+        if found.ended:
             callback({"event": "run", "state": "found"})
             return found
     begun = bool(list_checkpoints(RunFolder(path).steps))
@@ -258,7 +258,7 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
             train(config, path, callback=callback, dataset=dataset, baselines=baselines)
     result = read_run(path, job.seed, job.arm)
-    if result.test_loss is None and result.stopped is None:
+    if not result.ended:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
     return result
 

@@ -41,6 +41,11 @@ class RunResult:
     stopped: str | None = None
     training_curve: tuple[tuple[int, float], ...] = ()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run has a result or a reason why it has none."""
+        return self.test_loss is not None or self.stopped is not None
+
 
 @dataclass(frozen=True)
 class ArmResult:

@@ -1,7 +1,6 @@
 """Cost of a token by the length of the text: measured exponents beside those of the counted operations."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Table
@@ -9,9 +8,7 @@ from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
 from vitral.studies.claims import Check, Plain
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.studies.results import StudyResult
 
 BUDGETS = {
     "quick": ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
@@ -31,7 +28,7 @@ def measure(setting: Setting) -> Plain:
     return cost_by_length(lengths, rounds=rounds)
 
 
-def view(result: "StudyResult", measured: Plain) -> View:
+def view(result: StudyResult, measured: Plain) -> View:
     """Time against length with the predicted lines; tables of exponents, times and bytes; the checks."""
     model, lengths = measured["model"], tuple(f"{length:,}" for length in measured["lengths"])
     about = (

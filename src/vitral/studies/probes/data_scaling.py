@@ -7,6 +7,7 @@ them is not one between texts.
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Section, Table
 from vitral.inspection.text_units import has_common, known_text, text_contents
-from vitral.studies.claims import Comparison, Plain, Quantity, at
+from vitral.studies.claims import Plain, Quantity, at
 from vitral.studies.design import BudgetName
 from vitral.studies.law_table import LAW_COLUMNS, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
@@ -28,6 +29,7 @@ from vitral.studies.probe import (
     RunProbe,
     Trained,
     View,
+    against_base,
     difference,
     line_over,
     mean_table,
@@ -86,15 +88,12 @@ def view(result: StudyResult, arms: Arms) -> View:
         sections.append(Table(about, LAW_COLUMNS, rows, prose=(0, 1)))
         sections.append(_plot(shares, loss, known, law))
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
-    compared = [_against(common[0], common[-1], gap)] if len(common) > 1 else []
-    for arm, other in ((arm, other) for arm in arms for other in shares):
+    compared = against_base((common[-1], common[0]), gap) if len(common) > 1 else ()
+    for arm, other in product(arms, shares):
         if _adds_a_text(arm, other) and other.name != baseline_arm(result, result.arm(arm.name)).arm.name:
-            compared.append(replace(_against(arm, other, loss), excluded=too_early(result, result.arm(other.name))))
-    return View(tuple(sections), tuple(compared))
-
-
-def _against(arm: ArmMeasures, other: ArmMeasures, quantity: Quantity) -> Comparison:
-    return Comparison(arm.title, other.title, quantity, arm.values(quantity), other.values(quantity), arm.name)
+            early = too_early(result, result.arm(other.name))
+            compared += tuple(replace(one, excluded=early) for one in against_base((other, arm), loss))
+    return View(tuple(sections), compared)
 
 
 def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:

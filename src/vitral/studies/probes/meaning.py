@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -28,9 +28,7 @@ from vitral.studies.probe import (
     require_causal_lm,
     within,
 )
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.studies.results import StudyResult
 
 MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
 LEAST_SENSES = 3
@@ -68,7 +66,7 @@ GAIN = Quantity("separation of two senses, last block less embedding", _gain, "o
 RIGHT = Quantity("share of pairs with the right sentence preferred", lambda run: _share(pair_scores(run["pairs"])))
 
 
-def view(result: "StudyResult", arms: Arms) -> View:
+def view(result: StudyResult, arms: Arms) -> View:
     """Neighbours, senses by layer and minimal pairs, by arm; arms in one language side by side."""
     sections, comparisons = [], []
     languages = list(dict.fromkeys(arm.first["language"] for arm in arms))

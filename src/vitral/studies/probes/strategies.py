@@ -7,7 +7,6 @@ continue the same prompts, and each strategy is compared with the text's own con
 import math
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted
 from vitral.figures.text import capital
@@ -24,9 +23,7 @@ from vitral.studies.probe import (
     mean_table,
     require_causal_lm,
 )
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.studies.results import StudyResult
 
 BUDGETS = {"quick": (8, 200), "standard": (24, 400), "full": (48, 800)}
 """Prompts, and tokens of a continuation."""
@@ -60,7 +57,7 @@ def measure(trained: Trained) -> Plain:
     return strategy_measures(run.model, run.tokenizer, dataset, prompts=prompts, length=length, seed=trained.seed)
 
 
-def view(result: "StudyResult", arms: Arms) -> View:
+def view(result: StudyResult, arms: Arms) -> View:
     """For each arm: figures and tables of every strategy beside the text itself, and samples."""
     views = [_of_arm(arm, several=len(result.arms) > 1) for arm in arms]
     return View(

@@ -11,7 +11,18 @@ from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
 from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, line_over, mean_table, with_losses
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Plot,
+    RunProbe,
+    Trained,
+    View,
+    against_base,
+    line_over,
+    mean_table,
+    with_losses,
+)
 from vitral.studies.results import StudyResult
 
 EQUAL_COMPUTE = 2.0
@@ -52,10 +63,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View(tuple(sections), checks=checks)
     longest = max(arms, key=lambda arm: arm.first["characters_per_token"])
     others = [arm for arm in arms if arm is not longest]
-    pairs = [
-        Comparison(longest.title, arm.title, loss, longest.values(loss), arm.values(loss), longest.name)
-        for arm in others
-    ]
+    pairs = [pair for arm in others for pair in against_base((arm, longest), loss)]
     sections.append(_plot(arms, loss))
     return View(tuple(sections), (*pairs, *_slope([arm for arm in arms if _kind(arm) == "bpe"], loss)), checks)
 
