@@ -14,20 +14,9 @@ from vitral.figures.text import NONE, minus, signed
 from vitral.inspection import word_measures
 from vitral.inspection.proportions import wilson
 from vitral.inspection.words import CHANCE, pair_scores, separations, subject_scores
+from vitral.studies import probe
 from vitral.studies.claims import LEVEL, Plain, Quantity, at, mean_interval, to_fixed
-from vitral.studies.probe import (
-    ArmMeasures,
-    Arms,
-    Plot,
-    RunProbe,
-    Trained,
-    View,
-    against_base,
-    interval_plot,
-    mean_table,
-    require_causal_lm,
-    within,
-)
+from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
 
 MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
@@ -42,7 +31,7 @@ LANGUAGES = {"en": "English", "pt": "Portuguese"}
 
 def measure(trained: Trained) -> Plain:
     """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
-    require_causal_lm(trained)
+    probe.require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
     return word_measures(run.model, run.tokenizer, splits, most_words=MOST_WORDS[trained.budget])
 
@@ -75,12 +64,12 @@ def view(result: StudyResult, arms: Arms) -> View:
         which = f": {LANGUAGES.get(language, language)}" if len(languages) > 1 else ""
         suffix = "" if language == languages[0] else f"-{language}"
         sections += [*_neighbours(alike, which, suffix), *_senses(alike, which, suffix), *_pairs(alike, which)]
-        comparisons += against_base(alike, RIGHT, GAIN)
+        comparisons += probe.against_base(alike, RIGHT, GAIN)
         for arm in alike:
             comparisons += [
                 to_fixed(arm.title, CHANCE, f"chance ({CHANCE})", RIGHT, arm.values(RIGHT), arm.name),
                 to_fixed(arm.title, 0.0, "none (0)", GAIN, arm.values(GAIN), arm.name),
-                *within([arm], CORRELATION, SHUFFLED),
+                *probe.within([arm], CORRELATION, SHUFFLED),
             ]
     return View(tuple(sections), tuple(one for one in comparisons if one.values))
 
@@ -102,8 +91,10 @@ def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
         heading,
         Paragraph(about),
         Table(f"Nearest words with their cosines ({arms[0].title}, one seed).", NEAREST, words, prose=(1, 2)),
-        *interval_plot(f"neighbours{suffix}", "Embedding and counted contexts", arms, CORRELATION, "Rank correlation."),
-        mean_table("Agreement of embedding and counted contexts, means over seeds.", arms, CORRELATION, SHUFFLED),
+        *probe.interval_plot(
+            f"neighbours{suffix}", "Embedding and counted contexts", arms, CORRELATION, "Rank correlation."
+        ),
+        probe.mean_table("Agreement of embedding and counted contexts, means over seeds.", arms, CORRELATION, SHUFFLED),
     ]
 
 
