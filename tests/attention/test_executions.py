@@ -109,7 +109,7 @@ def test_fused_is_traced(
 def test_in_bfloat16_it_is_the_same_to_rounding(
     mask: str, plain_up_to: int, normal: Normal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("vitral.attention.attend")
+    module = importlib.import_module("vitral.attention.executions")
     monkeypatch.setattr(module, "PLAIN_UP_TO", plain_up_to)
     for (time, source), scale, bias in itertools.product(SIZES, ("sqrt", "constant", "per head"), BIASES):
         shapes = {"q": (time, D_HEAD), "k": (source, D_HEAD), "v": (source, D_VALUE)}

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from vitral.data import CharTokenizer
-from vitral.inspection import (
+from vitral.inspection import KINDS, head_patterns
+from vitral.inspection.attention import (
     BROAD,
-    KINDS,
     attended_distance,
     attended_share,
-    head_patterns,
     kind_masks,
     landmarks,
     mean_entropy_share,

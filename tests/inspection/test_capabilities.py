@@ -11,7 +11,8 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer, Split
 from vitral.evaluation import Masking
-from vitral.inspection import Predictor, capabilities, continuation, infilling, leakage, scores
+from vitral.inspection import capabilities
+from vitral.inspection.mask_uses import Predictor, continuation, infilling, leakage, scores
 from vitral.model import ModelConfig, Transformer
 
 VOCAB, TIME = 7, 13

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from vitral.data import CorpusConfig, Dataset, prepare
-from vitral.inspection import Examples, classify_passages, linear_probe, mean_activations, token_frequencies
-from vitral.inspection.classification import PENALTIES, fit
+from vitral.inspection import classify_passages
+from vitral.inspection.classification import PENALTIES, Examples, fit, linear_probe, mean_activations, token_frequencies
 from vitral.inspection.passages import equal_segments, passages_by_work, works_of
 from vitral.model import ModelConfig, Transformer
 

@@ -13,19 +13,18 @@ from vitral.core.taps import Recorder
 from vitral.data import Split
 from vitral.evaluation import Masking
 from vitral.inspection import (
-    UNSCORED,
     Scored,
     ablations,
     activation_means,
-    contribution_points,
     loss_by_row,
-    loss_by_window,
     replace_activations,
     text_targets,
     text_tokens,
     window_targets,
 )
-from vitral.inspection.contributions import effect
+from vitral.inspection.ablation import effect
+from vitral.inspection.lens import contribution_points
+from vitral.inspection.targets import UNSCORED
 from vitral.model import ModelConfig, Transformer
 
 
@@ -38,12 +37,6 @@ def rows() -> Scored:
 def part_of(length: int) -> Split:
     tokens = np.random.default_rng(5).integers(1, 11, size=length).astype(np.uint16)
     return Split(tokens, np.array([[0, length]], dtype=np.int64))
-
-
-def test_the_loss_is_the_one_windows_have(rows: Scored) -> None:
-    model = made("pre")
-    expected = loss_by_window(model, rows.inputs, rows.targets)
-    torch.testing.assert_close(loss_by_row(model, rows), expected)
 
 
 def test_targets_of_a_text_are_its_next_tokens() -> None:
@@ -148,9 +141,10 @@ def test_means_are_over_rows_and_positions(name: str, rows: Scored, monkeypatch:
     seen = recorder.kept[name].double()
     expected = seen.mean(dim=(0, seen.dim() - 2), keepdim=True)
     torch.testing.assert_close(activation_means(model, rows.inputs, [name])[name], expected)
+    whole = loss_by_row(model, rows)
     monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
     torch.testing.assert_close(activation_means(model, rows.inputs, [name])[name], expected)
-    torch.testing.assert_close(loss_by_row(model, rows), loss_by_window(model, rows.inputs, rows.targets))
+    torch.testing.assert_close(loss_by_row(model, rows), whole)
     with pytest.raises(UsageError, match="no activation"):
         activation_means(model, rows.inputs, ["blocks.2.attn.z"])
 

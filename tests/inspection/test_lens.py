@@ -9,18 +9,9 @@ from variants import TEXT, TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer
 from vitral.evaluation import Masking
-from vitral.inspection import (
-    UNSCORED,
-    contribution_points,
-    lens_logits,
-    logit_lens,
-    predicted,
-    residual_norms,
-    stream_points,
-    text_targets,
-    text_tokens,
-    token_norms,
-)
+from vitral.inspection import logit_lens, residual_norms, text_targets, text_tokens
+from vitral.inspection.lens import contribution_points, lens_logits, predicted, stream_points, token_norms
+from vitral.inspection.targets import UNSCORED
 from vitral.model import ModelConfig, Transformer
 
 

@@ -10,8 +10,9 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.data import ByteTokenizer, Split, windows
 from vitral.evaluation import evaluate_split
-from vitral.inspection import loss_beyond, loss_by_position, loss_inside, window_starts
-from vitral.inspection.positions import same_targets, window_nats
+from vitral.inspection import loss_by_position
+from vitral.inspection.positions import loss_beyond, loss_inside, same_targets, window_nats
+from vitral.inspection.windows import window_starts
 from vitral.model import ModelConfig, Transformer
 
 Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from vitral.core.errors import UsageError
-from vitral.inspection import wilson
+from vitral.inspection.proportions import wilson
 
 
 @pytest.mark.parametrize(

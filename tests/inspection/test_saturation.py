@@ -9,7 +9,8 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.core.taps import Editor
-from vitral.inspection import attention_saturation, independent_variance, uniform_mutual_information
+from vitral.inspection import attention_saturation
+from vitral.inspection.saturation import independent_variance, uniform_mutual_information
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
 MODEL = {"context_length": 7, "d_model": 12, "num_layers": 2, "num_heads": 3, "positions": "alibi"}

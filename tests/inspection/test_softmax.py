@@ -7,8 +7,8 @@ import torch
 
 from vitral.attention import scales, steps
 from vitral.core.streams import torch_stream
-from vitral.inspection import entropy_share, jacobian_norm, mutual_information, saturated
 from vitral.inspection.random_scores import statistics_of_rows
+from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
 
 
 def test_jacobian_norm_is_that_of_the_matrix() -> None:

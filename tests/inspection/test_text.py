@@ -12,23 +12,25 @@ from vitral.core.errors import UsageError
 from vitral.data import Split
 from vitral.evaluation import Masking
 from vitral.inspection import (
-    BROAD,
     KINDS,
     ablations,
-    attended_share,
     attention_maps,
     head_kinds,
     inspect_text,
+    text_targets,
+    text_tokens,
+    window_targets,
+)
+from vitral.inspection.attention import (
+    BROAD,
+    attended_share,
     kind_masks,
     landmarks,
     name_of,
     patient_queries,
-    stream_points,
-    text_targets,
-    text_tokens,
     uniform_weights,
-    window_targets,
 )
+from vitral.inspection.lens import stream_points
 
 PART = Split(
     np.random.default_rng(5).integers(1, 11, size=211).astype(np.uint16), np.array([[0, 97], [97, 211]], dtype=np.int64)

@@ -4,8 +4,7 @@ import pytest
 
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, Dataset, prepare
-from vitral.inspection.text_units import characters_per_token, text_units
-from vitral.inspection.training_text import text_contents, words_seen
+from vitral.inspection.text_units import characters_per_token, text_contents, text_units, words_seen
 from vitral.model import ModelConfig, count_parameters
 
 

@@ -6,7 +6,7 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import Split, windows
-from vitral.inspection import read_windows, scored_windows, spread_windows, window_starts
+from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
 
 
 def part(num: int, segments: int = 1) -> Split:

@@ -12,16 +12,18 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import BPETokenizer, CharTokenizer, CorpusConfig, Dataset, Split, prepare
-from vitral.inspection import (
+from vitral.inspection import word_measures, words
+from vitral.inspection.word_lists import language_of, word_lists
+from vitral.inspection.words import (
     MinimalPair,
     co_occurrences,
     cosines,
     fill,
-    language_of,
     log_probability,
     nearest,
     neighbours,
     pair_scores,
+    passage,
     place_of,
     positive_pmi,
     preference,
@@ -29,11 +31,7 @@ from vitral.inspection import (
     spearman,
     subject_scores,
     whole_words,
-    word_lists,
-    word_measures,
-    words,
 )
-from vitral.inspection.words import passage
 from vitral.model import ModelConfig, Transformer
 
 # " th" is 256, " the" 257, " a" 258
@@ -59,8 +57,8 @@ def test_cosines_are_angles_and_a_zero_vector_is_like_nothing() -> None:
 def test_the_nearest_come_first_and_a_word_is_not_its_own_neighbour() -> None:
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.1], [2.0, 0.2]])
     found = nearest(rows, 0, [0, 1, 2, 3, 4], 3)
-    assert [one.index for one in found] == [3, 4, 2]
-    assert found[2].cosine == pytest.approx(math.sqrt(0.5))
+    assert [index for index, _ in found] == [3, 4, 2]
+    assert found[2][1] == pytest.approx(math.sqrt(0.5))
     with pytest.raises(UsageError, match="no other"):
         nearest(rows, 0, [0], 3)
 

@@ -64,7 +64,7 @@ MUTATIONS = {
         "tests/reliability/test_numbers.py",
     ),
     "the lock of a run": (
-        "training/train.py",
+        "training/run.py",
         "        with only_writer(out):\n",
         "        if True:\n",
         "tests/reliability/test_kills.py",

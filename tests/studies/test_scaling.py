@@ -20,7 +20,7 @@ from vitral.studies.claims import Check, Note
 from vitral.studies.design import resolve
 from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.scaling_fit import SCALING_FIT
-from vitral.studies.scaling import Estimate, contrast, cost_law, envelope, fit_law, optimal_exponents, optimum
+from vitral.studies.scaling import Estimate, contrast, cost_law, fit_law, optimal_exponents, optimum
 from vitral.studies.scaling_grid import PRODUCT, SUM, Point, constants, front, joint_laws, lack_of_fit, same_places
 from vitral.training import RunConfig
 
@@ -149,9 +149,10 @@ def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
         assert math.log10(larger.tokens / best.tokens) == pytest.approx(amount.value)
 
 
-def test_the_envelope_and_the_price_of_a_token():
+def test_the_front_and_the_price_of_a_token():
     compute, losses = [1.0, 3.0, 2.0, 4.0, 3.0], [3.0, 2.0, 2.5, 2.2, 1.9]
-    assert envelope(compute, losses) == [0, 2, 4]
+    grid = [point(str(arm), loss, C=c) for arm, (c, loss) in enumerate(zip(compute, losses, strict=True))]
+    assert [each.arm for each in front(grid)] == ["0", "2", "4"]
     assert cost_law([10.0, 100.0, 1000.0], [60.0, 600.0, 6000.0]) == pytest.approx((6.0, 1.0))
 
 

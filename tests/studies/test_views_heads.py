@@ -12,7 +12,8 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.figures.sections import Table
-from vitral.inspection import BROAD, KINDS
+from vitral.inspection import KINDS
+from vitral.inspection.attention import BROAD
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import LoadedRun, RunFolder
 from vitral.studies import study_named

@@ -151,12 +151,12 @@ def test_tables_have_examples_and_every_mean() -> None:
     measured = {"base": {1: reading(0.4, 0.1, [1.0, 1.0])}}
     words, agreement, places, senses, pairs = tables(measured)
     assert words.rows == (("king", "queen 0.50", "queen 0.50"),)
-    assert agreement.rows == (("the arm base", "+0.400", DASH, "+0.030"),)
+    assert agreement.rows == (("the arm base", "0.400", "0.030"),)
     assert [row[1:] for row in places.rows] == [("1.000", "0.900"), ("1.000", "0.797"), ("0.000", "0.103")]
     assert senses.rows[0] == ("bank", "one / two", "0.900", "0.800", "+0.100")
     assert pairs.rows[0][:3] == ("agreement", "Dogs run. / Dogs runs.", "2")
     plots = [section.name for section in shown(measured).sections if isinstance(section, Plot)]
-    assert plots == ["senses-apart"]
+    assert plots == ["neighbours", "senses-apart"]
 
 
 def test_arms_are_compared_seed_by_seed() -> None:
@@ -190,7 +190,7 @@ def test_languages_are_apart_and_not_compared() -> None:
     assert not [one for one in shown(measured).comparisons if one.against.startswith("the arm")]
     assert [table.rows[0][0] for table in tables(measured)[4::5]] == ["agreement", "concord"]
     names = [section.name for section in shown(measured).sections if isinstance(section, Plot)]
-    assert names == ["senses-apart", "senses-apart-pt"]
+    assert names == ["neighbours", "senses-apart", "neighbours-pt", "senses-apart-pt"]
 
 
 def test_an_arm_without_a_scored_pair_of_a_kind_gets_a_dash() -> None:

@@ -11,7 +11,8 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.figures.sections import Details, Table
-from vitral.inspection import attention_saturation, head_costs, score_statistics, scored_windows
+from vitral.inspection import attention_saturation, head_costs, score_statistics
+from vitral.inspection.windows import scored_windows
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
 from vitral.studies import study_named
@@ -21,7 +22,7 @@ from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes.saturation import SATURATION, WINDOWS
 from vitral.studies.probes.scores import SCORE_STATISTICS, SIZES
 from vitral.training import RunConfig
-from vitral.training.train import train
+from vitral.training.run import train
 
 SCALE = study_named("scale")
 Plain = dict[str, Any]

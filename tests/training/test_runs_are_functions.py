@@ -237,7 +237,7 @@ class TestRefusals:
         def wrong(model: Transformer, device: torch.device) -> float:
             raise UsageError(f"device {device}: logits differ")
 
-        module = importlib.import_module("vitral.training.train")  # the package's `train` is the function
+        module = importlib.import_module("vitral.training.run")  # the package's `train` is the function
         monkeypatch.setattr(module, "resolve_device", lambda name: torch.device("meta"))
         monkeypatch.setattr(module, "check_device", wrong)
         with pytest.raises(UsageError, match="device meta: logits differ"):

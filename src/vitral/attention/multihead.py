@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitral.attention import steps
-from vitral.attention.attend import attend, attend_traced
+from vitral.attention.executions import attend, attend_traced
 from vitral.attention.masks import Mask
 from vitral.attention.scales import ScaleConfig, build_scale
 from vitral.core.errors import UsageError

@@ -1,7 +1,7 @@
 """Decoding: from logits to text, by filters, greedy or sampled choice, streaming, and beam search."""
 
 from vitral.decoding.beam import beam_search
-from vitral.decoding.generate import GenerateOptions, Sample, generate, stream
+from vitral.decoding.generation import GenerateOptions, Sample, generate, stream
 from vitral.decoding.reader import Reader
 from vitral.decoding.sampling import (
     GREEDY,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.generate import Sample
+from vitral.decoding.generation import Sample
 from vitral.decoding.reader import Reader, check_max_tokens, check_same_vocabulary, prompt_ids, rows_of
 from vitral.decoding.sampling import distribution
 from vitral.decoding.text import Writer, check_stop

@@ -1,202 +1,53 @@
-"""Measures of a model: attention, ablation, lens, saturation, gradients, positions, capabilities, words, texts."""
+"""Measurements of a trained model, as plain data; the parts of each are in its module."""
 
-from vitral.inspection.ablation import (
-    MOST_BYTES,
-    Effect,
-    RunningMean,
-    head_ablations,
-    loss_by_window,
-    loss_increase,
-    mean_of_z,
-    remove_heads,
-)
-from vitral.inspection.attention import (
-    BROAD,
-    KINDS,
-    LEAST_KEYS,
-    NAMED_FROM,
-    Landmarks,
-    attended_distance,
-    attended_share,
-    head_patterns,
-    kind_masks,
-    landmarks,
-    mean_entropy_share,
-    name_of,
-    overlap,
-    patient_queries,
-    seeing_queries,
-    uniform_weights,
-)
-from vitral.inspection.capabilities import Predictor, capabilities, continuation, infilling, leakage, scores
-from vitral.inspection.classification import (
-    Examples,
-    ProbeScore,
-    classify_passages,
-    linear_probe,
-    mean_activations,
-    token_frequencies,
-)
-from vitral.inspection.contributions import ablations, activation_means, replace_activations
+from vitral.inspection.ablation import ablations, activation_means, head_ablations, replace_activations
+from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
+from vitral.inspection.classification import classify_passages
 from vitral.inspection.cost import cost_by_length
 from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
-from vitral.inspection.lens import (
-    contribution_points,
-    lens_logits,
-    logit_lens,
-    predicted,
-    residual_norms,
-    stream_points,
-    token_norms,
-)
-from vitral.inspection.maps import attention_maps, head_kinds
-from vitral.inspection.positions import loss_beyond, loss_by_position, loss_inside
-from vitral.inspection.proportions import wilson
+from vitral.inspection.lens import logit_lens, residual_norms
+from vitral.inspection.mask_uses import capabilities
+from vitral.inspection.positions import loss_by_position
 from vitral.inspection.random_scores import head_costs, score_statistics
 from vitral.inspection.retrieval import retrieval_by_distance
-from vitral.inspection.saturation import BY_HEAD, attention_saturation, independent_variance, uniform_mutual_information
+from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
-from vitral.inspection.softmax import (
-    SATURATED,
-    entropy_share,
-    jacobian_norm,
-    mutual_information,
-    query_sensitivity,
-    saturated,
-)
-from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
+from vitral.inspection.targets import Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
 from vitral.inspection.texts import strategy_measures
-from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
-from vitral.inspection.word_lists import WordLists, language_of, word_lists
-from vitral.inspection.words import (
-    Forms,
-    MinimalPair,
-    Neighbour,
-    co_occurrences,
-    cosines,
-    fill,
-    log_probability,
-    nearest,
-    neighbours,
-    pair_preferences,
-    pair_scores,
-    place_of,
-    positive_pmi,
-    preference,
-    senses,
-    separations,
-    spearman,
-    subject_scores,
-    whole_words,
-    word_measures,
-)
+from vitral.inspection.words import word_measures
 
 __all__ = [
-    "BROAD",
-    "BY_HEAD",
     "KINDS",
-    "LEAST_KEYS",
-    "MOST_BYTES",
     "NAMED_FROM",
-    "SATURATED",
-    "UNSCORED",
-    "Effect",
-    "Examples",
-    "Forms",
-    "Landmarks",
-    "MinimalPair",
-    "Neighbour",
-    "Predictor",
-    "ProbeScore",
-    "RunningMean",
     "Scored",
-    "WordLists",
     "ablations",
     "activation_means",
-    "attended_distance",
-    "attended_share",
     "attention_maps",
     "attention_saturation",
     "attention_sinks",
     "capabilities",
     "classify_passages",
-    "co_occurrences",
-    "continuation",
-    "contribution_points",
-    "cosines",
     "cost_by_length",
-    "entropy_share",
-    "fill",
     "first_over_last",
     "gradients_by_block",
     "head_ablations",
     "head_costs",
     "head_kinds",
     "head_patterns",
-    "independent_variance",
-    "infilling",
     "inspect_text",
-    "jacobian_norm",
-    "kind_masks",
-    "landmarks",
-    "language_of",
-    "leakage",
-    "lens_logits",
-    "linear_probe",
-    "log_probability",
     "logged_gradient_norms",
     "logit_lens",
-    "loss_beyond",
     "loss_by_position",
     "loss_by_row",
-    "loss_by_window",
-    "loss_increase",
-    "loss_inside",
-    "mean_activations",
-    "mean_entropy_share",
-    "mean_of_z",
-    "mutual_information",
-    "name_of",
-    "nearest",
-    "neighbours",
-    "overlap",
-    "pair_preferences",
-    "pair_scores",
-    "patient_queries",
-    "place_of",
-    "positive_pmi",
-    "predicted",
-    "preference",
-    "query_sensitivity",
-    "read_windows",
-    "remove_heads",
     "replace_activations",
     "residual_norms",
     "retrieval_by_distance",
-    "saturated",
     "score_statistics",
-    "scored_windows",
-    "scores",
-    "seeing_queries",
-    "senses",
-    "separations",
-    "spearman",
-    "spread_windows",
     "strategy_measures",
-    "stream_points",
-    "subject_scores",
     "text_targets",
     "text_tokens",
-    "token_frequencies",
-    "token_norms",
-    "uniform_mutual_information",
-    "uniform_weights",
     "untrained",
-    "whole_words",
-    "wilson",
-    "window_starts",
     "window_targets",
-    "word_lists",
     "word_measures",
 ]

@@ -1,149 +1,157 @@
-"""Ablation of heads: how much the loss rises without the output of a head.
+"""Ablation of any named contribution: how much the loss rises when a part of the model no longer contributes.
 
-The model itself is run; its tap replaces z, each head's weighted sum of values, before W_O. Zeros (Michel et al. 2019,
-§2.2) also remove the part of z that is equal at every position; the mean over the windows keeps that part and removes
-only the part that depends on the text.
+The model itself is run; its tap replaces one or several named activations at every position, by zeros (Michel et al.
+2019, §2.2) or by their mean over all positions of the rows. Zeros also remove what the activation adds to every
+position alike; the mean keeps that and removes only what depends on the text.
+
+A contribution is replaced before it joins the stream. In a pre-norm model with residual, zeros therefore give the model
+without that part. In a post-norm model the norm after the part stays. Without residual the part's output is the whole
+stream, so zeros cut the path from the input to the output.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
-from vitral.core.taps import SILENT, Editor, Recorder, Tap
-from vitral.model import Transformer, first_target
+from vitral.core.names import require_known
+from vitral.core.taps import Editor, Recorder
+from vitral.inspection.numbers import RunningMean, number
+from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
+from vitral.model import Transformer
 
-MOST_BYTES = 200_000_000
-"""A forward pass that would take more memory than this is split into several."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """An increase of the loss over paired windows.
-
-    Attributes:
-        mean: in nats per token; positive where the loss rises.
-        error: standard error of the mean over the windows; 0 for a single window.
-    """
-
-    mean: float
-    error: float
+WAYS = ("zero", "mean")
+"""What an ablated activation is replaced by."""
 
 
-def loss_by_window(
-    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"], tap: Tap = SILENT
-) -> Float[Tensor, " batch"]:
-    """Mean loss of each window in nats per token, in float64; targets that the mask shows do not count."""
-    first = first_target(model.mask)
-    each = []
-    for rows in _few(model, inputs):
-        with torch.inference_mode():
-            logits = model(inputs[rows], tap=tap)[:, first:].flatten(0, 1)
-        found = functional.cross_entropy(logits.float(), targets[rows, first:].flatten(), reduction="none")
-        each.append(found.double().view(-1, targets.shape[1] - first).mean(dim=1))
-    return torch.cat(each)
-
-
-def mean_of_z(model: Transformer, inputs: Int[Tensor, "batch time"], layer: int) -> Float[Tensor, "heads d_head"]:
-    """The mean of each head's z in a layer over all positions of the windows."""
-    name, mean, seen = _z(layer), RunningMean(), torch.empty(0)
-    for rows in _few(model, inputs):
-        recorder = Recorder([name])
-        with torch.inference_mode():
-            model(inputs[rows], tap=recorder)
-        seen = recorder.kept[name]
-        mean.add(seen.double().mean(dim=(0, 2)), len(seen))
-    return mean.value.to(seen.dtype)
-
-
-def remove_heads(layer: int, heads: Sequence[int], instead: Float[Tensor, "all_heads d_head"] | None = None) -> Editor:
-    """A tap that replaces the z of these heads of a layer at every position.
+def replace_activations(
+    names: Sequence[str], means: Mapping[str, Float[Tensor, "..."]] | None = None, heads: Sequence[int] | None = None
+) -> Editor:
+    """A tap that replaces named activations at every position.
 
     Args:
-        layer: counted from 0.
-        heads: counted from 0.
-        instead: output of each head of the layer to use in place of its own; zeros if None.
+        names: of activations, as in `vitral.core.names`.
+        means: the value of each name, broadcast over batch and time, as `activation_means` returns it; zeros if None.
+        heads: the only heads to replace, counted from 0, where the activations are `[batch, heads, time, d_head]`;
+            everything if None.
     """
 
-    def replace(z: Tensor) -> Tensor:
-        changed = z.clone()
-        for head in heads:
-            changed[:, head] = 0.0 if instead is None else instead[head]
+    def replaced(value: Tensor, name: str) -> Tensor:
+        new = torch.zeros_like(value) if means is None else means[name].to(value).expand_as(value)
+        if heads is None:
+            return new
+        changed = value.clone()
+        changed[:, list(heads)] = new[:, list(heads)]
         return changed
 
-    return Editor({_z(layer): replace})
+    return Editor({name: partial(replaced, name=name) for name in names})
 
 
-def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> Effect:
-    """Increase of the loss between two passes over the same windows, with the standard error over windows."""
-    rise = after - before
-    error = float(rise.std() / math.sqrt(len(rise))) if len(rise) > 1 else 0.0
-    return Effect(float(rise.mean()), error)
+def activation_means(
+    model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
+) -> dict[str, Float[Tensor, "..."]]:
+    """The mean of each activation over batch and time, both kept as axes of size 1, in float64 on the CPU.
+
+    `[batch, time, width]` gives `[1, 1, width]`; `[batch, heads, time, d_head]` gives `[1, heads, 1, d_head]`.
+
+    Raises:
+        UsageError: a name that no activation has.
+    """
+    require_known(list(names), model.config.num_layers)
+    means = {name: RunningMean() for name in names}
+    for rows in rows_at_once(model, inputs):
+        recorder = Recorder(names)
+        with torch.inference_mode():
+            model(inputs[rows], tap=recorder)
+        for name, seen in recorder.kept.items():
+            means[name].add(seen.cpu().double().mean(dim=(0, -2), keepdim=True), len(seen))
+    return {name: mean.value for name, mean in means.items() if mean.weight}
 
 
-class RunningMean:
-    """The weighted mean of several means; bit-equal to the only one if there is one."""
+def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
+    """How much the loss rises without each head, attention sublayer, feed-forward and block.
 
-    def __init__(self) -> None:
-        """No mean yet."""
-        self.value, self.weight = torch.zeros(()), 0
+    A head is its z (`attn.z`), so that the bias of W_O stays; a sublayer is everything it adds (`attn.out`, `mlp.out`);
+    a block is both of its sublayers.
 
-    def add(self, mean: Float[Tensor, "*shape"], weight: int) -> None:
-        """Include the mean of `weight` further values, at least one."""
-        self.weight += weight
-        share = weight / self.weight
-        self.value = mean if share == 1 else self.value + (mean - self.value) * share
+    Args:
+        model: in evaluation mode.
+        scored: inputs and targets; the means are over the same inputs.
+
+    Returns:
+        None where nothing can be scored. Else `loss` (nats per token), `targets` and `rows` (their numbers), and
+        `blocks`: for each block `layer`, `block`, `attention`, `feed_forward` (None where the model has none) and
+        `heads`. Each of them is {"zero": effect, "mean": effect}; an effect has `increase` in nats per token, and
+        `error`, its standard error over the rows, None unless the rows are several sampled windows.
+    """
+    if not scored.count:
+        return None
+    has_attention, has_mlp = model.config.attention != "none", model.config.feed_forward != "none"
+    layers, heads = range(model.config.num_layers), range(model.config.num_heads)
+    sublayers = ["attn.out"] * has_attention + ["mlp.out"] * has_mlp
+    replaced = [*sublayers, *["attn.z"] * has_attention]
+    means = activation_means(model, scored.inputs, [f"blocks.{layer}.{step}" for layer in layers for step in replaced])
+    before = loss_by_row(model, scored)
+
+    def without(layer: int, *steps: str, head: int | None = None) -> dict[str, Any]:
+        names = [f"blocks.{layer}.{step}" for step in steps]
+        only = None if head is None else [head]
+        taps = {"zero": replace_activations(names, heads=only), "mean": replace_activations(names, means, only)}
+        return {way: effect(before, loss_by_row(model, scored, taps[way]), sampled=scored.sampled) for way in WAYS}
+
+    blocks = [
+        {
+            "layer": layer,
+            "block": without(layer, *sublayers) if sublayers else None,
+            "attention": without(layer, "attn.out") if has_attention else None,
+            "feed_forward": without(layer, "mlp.out") if has_mlp else None,
+            "heads": [without(layer, "attn.z", head=head) for head in heads] if has_attention else [],
+        }
+        for layer in layers
+    ]
+    return {"loss": number(before.mean()), "targets": scored.count, "rows": len(scored.inputs), "blocks": blocks}
 
 
-def head_ablations(
-    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
-) -> dict[str, Any]:
+def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
     """Loss increase without each head, and without all heads of each layer, by zeros and by the mean.
 
     Args:
         model: in evaluation mode, with attention.
-        inputs: ids.
-        targets: the ids that follow.
+        scored: inputs and targets; the means are over the same inputs.
 
     Returns:
         `loss` of the whole model in nats per token; `layers`, each with `heads`, a list, and `all`. Both contain for
         `zero` and for `mean` the `increase` in nats per token and its standard `error` over windows.
     """
-    before = loss_by_window(model, inputs, targets)
-    layers = [_layer_ablations(model, layer, inputs, targets, before) for layer in range(model.config.num_layers)]
+    before = loss_by_row(model, scored)
+
+    def without(name: str, means: Mapping[str, Tensor], heads: list[int]) -> dict[str, dict[str, float]]:
+        taps = {"zero": replace_activations([name], heads=heads), "mean": replace_activations([name], means, heads)}
+        rises = {way: loss_increase(before, loss_by_row(model, scored, tap)) for way, tap in taps.items()}
+        return {way: {"increase": rise, "error": error} for way, (rise, error) in rises.items()}
+
+    layers = []
+    for layer in range(model.config.num_layers):
+        name, heads = f"blocks.{layer}.attn.z", list(range(model.config.num_heads))
+        means = activation_means(model, scored.inputs, [name])
+        each = [without(name, means, [head]) for head in heads]
+        layers.append({"heads": each, "all": each[0] if len(heads) == 1 else without(name, means, heads)})
     return {"loss": float(before.mean()), "layers": layers}
 
 
-def _layer_ablations(model: Transformer, layer: int, inputs: Tensor, targets: Tensor, before: Tensor) -> dict[str, Any]:
-    heads = list(range(model.config.num_heads))
-    ways = {"zero": None, "mean": mean_of_z(model, inputs, layer)}
-
-    def without(removed: list[int]) -> dict[str, dict[str, float]]:
-        found: dict[str, dict[str, float]] = {}
-        for way, instead in ways.items():
-            after = loss_by_window(model, inputs, targets, remove_heads(layer, removed, instead))
-            effect = loss_increase(before, after)
-            found[way] = {"increase": effect.mean, "error": effect.error}
-        return found
-
-    each = [without([head]) for head in heads]
-    return {"heads": each, "all": each[0] if len(heads) == 1 else without(heads)}
+def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> tuple[float, float]:
+    """Rise of the mean loss between two passes over the same rows, and its standard error over rows; 0 for one row."""
+    rise = after - before
+    return float(rise.mean()), float(rise.std() / math.sqrt(len(rise))) if len(rise) > 1 else 0.0
 
 
-def _few(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:
-    """Slices of the windows, each small enough that a pass over it takes less than about `MOST_BYTES`.
-
-    Counted per position: three vocabularies (logits and the steps of the loss) and sixteen widths.
-    """
-    each = 4 * inputs.shape[1] * (3 * model.vocab_size + 16 * model.config.d_model)
-    count = max(1, MOST_BYTES // each)
-    return (slice(begin, begin + count) for begin in range(0, len(inputs), count))
-
-
-def _z(layer: int) -> str:
-    return f"blocks.{layer}.attn.z"
+def effect(
+    before: Float[Tensor, " batch"], after: Float[Tensor, " batch"], *, sampled: bool
+) -> dict[str, float | None]:
+    """The rise of the mean loss, and its standard error over the rows where these are several sampled windows."""
+    rise, error = loss_increase(before, after)
+    return {"increase": number(rise), "error": number(error) if sampled and len(before) > 1 else None}

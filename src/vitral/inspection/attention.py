@@ -1,4 +1,4 @@
-"""Attention patterns of heads: shares of weight on keys of named kinds, distance, entropy and overlap of heads.
+"""Attention of heads: maps of a text, shares of weight on keys of named kinds, distance, entropy, overlap of heads.
 
 A share alone means little: near the beginning of a window every key has much of the weight. So each share is a mean
 over queries that see enough keys, and is compared with the share under uniform attention.
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from vitral.core.taps import Recorder
 from vitral.data import Tokenizer
-from vitral.inspection.ablation import MOST_BYTES, RunningMean
+from vitral.inspection.numbers import RunningMean, number, numbers
 from vitral.inspection.softmax import entropy_share
+from vitral.inspection.targets import MOST_BYTES, text_tokens
 from vitral.model import Transformer
 
 KINDS = {
@@ -224,7 +225,7 @@ def _mean_patterns(
 ) -> tuple[Shares, list[dict[str, Any]]]:
     """Means over the windows, a few windows at a time: shares of uniform attention, and lists over heads by layer."""
     queries, even = patient_queries(visible), uniform_weights(visible)
-    names = [f"blocks.{layer}.attn.weights" for layer in range(model.config.num_layers)]
+    names = weight_names(model)
     uniform: dict[str, RunningMean] = defaultdict(RunningMean)
     layers: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in names]
     for few in tokens.split(_windows_at_once(model, most_bytes)):
@@ -265,3 +266,57 @@ def _windows_at_once(model: Transformer, most_bytes: int) -> int:
     config = model.config
     each = config.context_length**2 * (config.num_heads * (4 * config.num_layers + 40) + len(KINDS))
     return max(1, most_bytes // each)
+
+
+def attention_maps(model: Transformer, tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
+    """The attention weights of all heads on a text.
+
+    Returns:
+        For each block {"layer", "heads"}, where `heads` are the maps as nested lists [heads][time][source]: rows are
+        queries and sum to 1, columns are keys. An empty list for a model without attention.
+
+    Raises:
+        UsageError: an empty text, one longer than the context, or a character without a token.
+    """
+    tokens = text_tokens(model, tokenizer, text)
+    names = weight_names(model)
+    seen = model.trace(tokens, names) if names else {}
+    return [{"layer": layer, "heads": numbers(seen[name][0])} for layer, name in enumerate(names)]
+
+
+def weight_names(model: Transformer) -> list[str]:
+    """Names of the attention weights of every block; none for a model without attention."""
+    layers = 0 if model.mask is None else model.config.num_layers
+    return [f"blocks.{layer}.attn.weights" for layer in range(layers)]
+
+
+def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"]) -> dict[str, Any]:
+    """The kind of every head: the kind of key on which it has most weight beyond uniform attention.
+
+    Shares are means over the queries that see at least `LEAST_KEYS` keys, or, in shorter rows, the most.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: the model's; gives the borders of words and lines.
+        tokens: rows of equal length, as the model reads them.
+
+    Returns:
+        `uniform`: for each kind (`vitral.inspection.KINDS`) the share of a head with equal weights on all visible keys,
+        None where no query sees such a key. `layers`: for each block a list of its heads, each with `kind` (a key of
+        `KINDS`, or "broad"), `share` (by kind), `distance` (mean positions between query and key) and `entropy` (as a
+        share of the largest possible).
+    """
+    found = head_patterns(model, tokenizer, tokens)
+
+    def rounded(shares: Mapping[str, float | None]) -> dict[str, float | None]:
+        return {kind: None if share is None else number(share) for kind, share in shares.items()}
+
+    layers = [
+        [
+            {"kind": head["name"], "share": rounded(head["share"])}
+            | {name: number(head[name]) for name in ("distance", "entropy")}
+            for head in layer["heads"]
+        ]
+        for layer in found["layers"]
+    ]
+    return {"uniform": rounded(found["uniform"]), "layers": layers}

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.data import Dataset
-from vitral.inspection.capabilities import CHUNK
+from vitral.inspection.mask_uses import CHUNK
 from vitral.inspection.passages import passages_by_work
 from vitral.inspection.proportions import wilson
 from vitral.model import Transformer

@@ -1,8 +1,9 @@
-"""Tensors as plain data: rounded, finite, None where there is no number."""
+"""Tensors as plain data: rounded, finite, None where there is no number; means of many passes."""
 
 import math
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -23,7 +24,6 @@ def number(value: float | Float[Tensor, ""]) -> float | None:
 def numbers(values: Float[Tensor, "..."]) -> Any:
     """Nested lists of the values to `DIGITS` decimal places; None in place of what is not finite.
 
-    >>> import torch
     >>> numbers(torch.tensor([[0.25, float("inf")]]))
     [[0.25, None]]
     """
@@ -36,3 +36,17 @@ def _finite(plain: Any) -> Any:
     if isinstance(plain, list):
         return [_finite(each) for each in plain]
     return plain if math.isfinite(plain) else None
+
+
+class RunningMean:
+    """The weighted mean of several means; bit-equal to the only one if there is one."""
+
+    def __init__(self) -> None:
+        """No mean yet."""
+        self.value, self.weight = torch.zeros(()), 0
+
+    def add(self, mean: Float[Tensor, "*shape"], weight: int) -> None:
+        """Include the mean of `weight` further values, at least one."""
+        self.weight += weight
+        share = weight / self.weight
+        self.value = mean if share == 1 else self.value + (mean - self.value) * share

@@ -14,11 +14,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vitral.core.taps import Editor
-from vitral.inspection.ablation import RunningMean
-from vitral.inspection.attention import attended_share, patient_queries, seeing_queries, uniform_weights
-from vitral.inspection.contributions import effect
-from vitral.inspection.maps import weight_names
-from vitral.inspection.numbers import number
+from vitral.inspection.ablation import effect
+from vitral.inspection.attention import (
+    attended_share,
+    patient_queries,
+    seeing_queries,
+    uniform_weights,
+    weight_names,
+)
+from vitral.inspection.numbers import RunningMean, number
 from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
 from vitral.model import Transformer
 

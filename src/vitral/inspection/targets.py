@@ -16,12 +16,13 @@ from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection.ablation import MOST_BYTES
 from vitral.inspection.windows import scored_windows
 from vitral.model import Transformer
 
 UNSCORED = -100
 """A target that does not count; the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
+MOST_BYTES = 200_000_000
+"""A forward pass that would take more memory than this is split into several."""
 SAMPLE_SEED = 0
 """Seed of the masked positions of a masked language model's windows: the same for every run."""
 
@@ -79,7 +80,7 @@ def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Mas
         rows = tokens.expand(time, time)
         return Scored(rows.masked_fill(hidden, masking.token), rows.masked_fill(~hidden, UNSCORED))
     following = torch.cat([tokens[:, 1:], torch.full_like(tokens[:, :1], UNSCORED)], dim=1)
-    return Scored(tokens, _after_prefix(model, following))
+    return next_token_targets(model, tokens, following)
 
 
 def window_targets(model: Transformer, part: Split, count: int, masking: Masking | None = None) -> Scored:
@@ -99,17 +100,23 @@ def window_targets(model: Transformer, part: Split, count: int, masking: Masking
     device = model.token_embedding.weight.device
     inputs, following = (each.to(device) for each in scored_windows(part, model.config.context_length, count))
     if masking is None:
-        return Scored(inputs, _after_prefix(model, following), sampled=True)
+        return next_token_targets(model, inputs, following, sampled=True)
     masked, hidden = masking.hide(inputs, numpy_stream(SAMPLE_SEED, "blanks", "inspection"))
     return Scored(masked, inputs.masked_fill(~hidden, UNSCORED), sampled=True)
 
 
-def _after_prefix(model: Transformer, targets: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:
-    """The targets without those that the mask shows to their position, unless it shows all."""
+def next_token_targets(
+    model: Transformer,
+    inputs: Int[Tensor, "batch time"],
+    following: Int[Tensor, "batch time"],
+    *,
+    sampled: bool = False,
+) -> Scored:
+    """Rows with the tokens that follow as targets, without those that the mask shows, unless it shows all."""
     first = (0 if model.mask is None else model.mask.first_target()) or 0
-    kept = targets.clone()
+    kept = following.clone()
     kept[:, :first] = UNSCORED
-    return kept
+    return Scored(inputs, kept, sampled)
 
 
 def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, " batch"]:

@@ -5,9 +5,9 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection.contributions import ablations
+from vitral.inspection.ablation import ablations
+from vitral.inspection.attention import attention_maps, head_kinds
 from vitral.inspection.lens import logit_lens, residual_norms
-from vitral.inspection.maps import attention_maps, head_kinds
 from vitral.inspection.targets import text_targets, text_tokens, window_targets
 from vitral.model import Transformer
 

@@ -1,11 +1,19 @@
-"""Units of a text: characters and bytes of a tokenizer's tokens."""
+"""The text of a run: characters of its tokens, its size and words, and the part that all shares of it contain."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from vitral.data import Dataset, Split, Tokenizer
+from vitral.data import Dataset, Split, Tokenizer, prepare
 from vitral.evaluation.losses import token_sizes
 from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
+
+COMMON = 1 / 32
+"""The share of a text that every larger share contains."""
+_WORD = re.compile(r"\w[\w’']*")
 
 
 def characters_per_token(part: Split, tokenizer: Tokenizer) -> float:
@@ -42,3 +50,32 @@ def text_units(model: ModelConfig, dataset: Dataset, num_tokens: int) -> dict[st
         "passes": num_tokens / len(train.tokens),
         "median_seen": median * num_tokens / len(train.tokens),
     }
+
+
+def words_seen(train: str, test: str) -> float:
+    """The share of the test text's words, each occurrence counted, that occur in the training text."""
+    known, asked = set(_WORD.findall(train)), _WORD.findall(test)
+    return sum(word in known for word in asked) / max(1, len(asked))
+
+
+def text_contents(dataset: Dataset) -> dict[str, int | float]:
+    """The size of the training split and the share of the test split's words in it.
+
+    Returns:
+        "characters" and "bytes" of the training split; "words_seen", see `words_seen`.
+    """
+    train, test = (dataset.tokenizer.decode(dataset.splits[part].tokens) for part in ("train", "test"))
+    return {"characters": len(train), "bytes": len(train.encode()), "words_seen": words_seen(train, test)}
+
+
+def has_common(corpus: Mapping[str, Any]) -> bool:
+    """Whether a text, described by its configuration as plain data, contains the share COMMON of its source."""
+    return not corpus.get("passages") and (corpus.get("share") or 1.0) >= COMMON
+
+
+def known_text(dataset: Dataset) -> Split:
+    """Text that a run on this dataset was trained on: the share COMMON where the text contains it, else all of it."""
+    if not has_common(dataset.config.plain()):
+        return dataset.splits["train"]
+    common = dataset.config.model_copy(update={"share": COMMON, "also": None})
+    return prepare(common, tokenizer=dataset.tokenizer).splits["train"]

@@ -12,9 +12,8 @@ where a tokenizer cuts its two forms into different numbers of tokens, that is p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -102,7 +101,7 @@ def neighbours(
 
     def listed(vectors: Tensor, row: int) -> list[Plain]:
         found = nearest(vectors, row, range(len(words)), SHOWN_NEIGHBOURS)
-        return [{"word": spelled[one.index], "cosine": one.cosine} for one in found]
+        return [{"word": spelled[index], "cosine": cosine} for index, cosine in found]
 
     return {
         "words": len(words),
@@ -117,26 +116,13 @@ def neighbours(
 # ---------------------------------------------------------------- vectors and counted contexts
 
 
-@dataclass(frozen=True)
-class Neighbour:
-    """One of the nearest vectors.
-
-    Attributes:
-        index: of its row.
-        cosine: similarity, -1 to 1.
-    """
-
-    index: int
-    cosine: float
-
-
 def cosines(one: Float[Tensor, "rows width"], other: Float[Tensor, "columns width"]) -> Float[Tensor, "rows columns"]:
     """cos(a, b) = a·b / (|a| |b|) of every row with every row, in float64; 0 where a vector is zero."""
     unit, other_unit = (functional.normalize(rows.detach().double(), dim=-1) for rows in (one, other))
     return unit @ other_unit.T
 
 
-def nearest(vectors: Float[Tensor, "rows width"], row: int, among: Sequence[int], num: int) -> list[Neighbour]:
+def nearest(vectors: Float[Tensor, "rows width"], row: int, among: Sequence[int], num: int) -> list[tuple[int, float]]:
     """The rows of `among` most similar to one row, without that row, nearest first; of equals the earlier in `among`.
 
     Raises:
@@ -147,7 +133,7 @@ def nearest(vectors: Float[Tensor, "rows width"], row: int, among: Sequence[int]
         raise UsageError("there is no other vector to be a neighbour")
     similar = cosines(vectors[row : row + 1], vectors[others])[0]
     order = torch.argsort(similar, descending=True, stable=True)[:num].tolist()
-    return [Neighbour(others[place], float(similar[place])) for place in order]
+    return [(others[place], float(similar[place])) for place in order]
 
 
 def whole_words(
@@ -376,14 +362,8 @@ Forms = Sequence[tuple[str, str]]
 """Words, each in its two forms: singular and plural, or masculine and feminine."""
 
 
-@dataclass(frozen=True)
-class MinimalPair:
-    """Two sentences.
-
-    Attributes:
-        good: the right one.
-        bad: the same with the other form of one word.
-    """
+class MinimalPair(NamedTuple):
+    """A right sentence, and the same with the other form of one word."""
 
     good: str
     bad: str

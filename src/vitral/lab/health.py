@@ -22,7 +22,7 @@ from vitral.runs.environment import describe_environment
 from vitral.runs.loading import memory_bytes, needed_shapes
 from vitral.training import RunConfig, silent
 from vitral.training.loop import loss_of
-from vitral.training.train import restored
+from vitral.training.run import restored
 from vitral.training.trainer import chain_from_anchor
 
 Mark = Literal["ok", "wrong", "unknown"]

@@ -68,6 +68,11 @@ class Quantity:
     better: Direction = "neither"
     digits: int = 3
 
+    @property
+    def label(self) -> str:
+        """The name with its unit, as a column and an axis show it."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
     def show(self, value: float | None) -> str:
         """The number as a table shows it; a dash for None."""
         if value is None or not math.isfinite(value):
@@ -131,9 +136,11 @@ class Comparison:
         return [one for one in found if math.isfinite(one)]
 
 
-def to_fixed(subject: str, value: float, meaning: str, quantity: Quantity, values: Mapping[int, float]) -> Comparison:
+def to_fixed(
+    subject: str, value: float, meaning: str, quantity: Quantity, values: Mapping[int, float], arm: str = ""
+) -> Comparison:
     """A comparison with a fixed value, such as chance; `meaning` names the value in the sentence."""
-    return Comparison(subject, meaning, quantity, values, dict.fromkeys(values, value))
+    return Comparison(subject, meaning, quantity, values, dict.fromkeys(values, value), arm)
 
 
 @dataclass(frozen=True)
@@ -253,45 +260,37 @@ def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
     A comparison has no test, and does not count in the family, with fewer than `ENOUGH_SEEDS` shared seeds, where every
     seed has the same difference, so that nothing is known of its spread, or where it names a reason to be excluded.
     """
-    testable = [_testable(one) for one in comparisons]
-    family = max(1, sum(testable))
-    return tuple(
-        _tested(one, family) if tested else _untested(one, family)
-        for one, tested in zip(comparisons, testable, strict=True)
-    )
+    whys = [_why_untested(one) for one in comparisons]
+    family = max(1, whys.count(""))
+    return tuple(_judged(one, family, why) for one, why in zip(comparisons, whys, strict=True))
 
 
-def _testable(one: Comparison) -> bool:
-    differences = one.differences
-    if one.excluded or len(differences) < ENOUGH_SEEDS:
-        return False
+def _why_untested(one: Comparison) -> str:
+    """The reason why there is no test; empty where there is one."""
+    differences, num = one.differences, len(one.differences)
+    if not num:
+        return f"both series share no {one.sample}"
+    if one.excluded:
+        return one.excluded
+    if num < ENOUGH_SEEDS:
+        return f"a test needs {ENOUGH_SEEDS} {one.sample} and there {'is' if num == 1 else 'are'} {num}"
     # Shares of counts, such as 0.9 - 0.5 and 0.85 - 0.45, differ by rounding alone.
-    return not math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12)
+    if math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12):
+        return f"all {one.sample} have the same difference, so its spread is unknown"
+    return ""
 
 
-def _tested(one: Comparison, family: int) -> Claim:
+def _judged(one: Comparison, family: int, why: str) -> Claim:
+    differences, num = one.differences, len(one.differences)
+    if why:
+        return Claim(one, num, math.fsum(differences) / num if num else math.nan, family=family, why=why)
     from scipy import stats
 
-    differences = one.differences
     interval = mean_interval(differences, 1 - LEVEL / family)
-    error = math.sqrt(math.fsum((d - interval.mean) ** 2 for d in differences) / (len(differences) - 1))
-    statistic = abs(interval.mean) * math.sqrt(len(differences)) / error if error else math.inf
-    p = min(1.0, family * 2 * float(stats.t.sf(statistic, len(differences) - 1)))
-    return Claim(one, len(differences), interval.mean, interval.low, interval.high, p, family)
-
-
-def _untested(one: Comparison, family: int) -> Claim:
-    differences = one.differences
-    num = len(differences)
-    if not num:
-        return Claim(one, 0, math.nan, family=family, why=f"both series share no {one.sample}")
-    if one.excluded:
-        why = one.excluded
-    elif num < ENOUGH_SEEDS:
-        why = f"a test needs {ENOUGH_SEEDS} {one.sample} and there {'is' if num == 1 else 'are'} {num}"
-    else:
-        why = f"all {one.sample} have the same difference, so its spread is unknown"
-    return Claim(one, num, math.fsum(differences) / num, family=family, why=why)
+    error = math.sqrt(math.fsum((d - interval.mean) ** 2 for d in differences) / (num - 1))
+    statistic = abs(interval.mean) * math.sqrt(num) / error if error else math.inf
+    p = min(1.0, family * 2 * float(stats.t.sf(statistic, num - 1)))
+    return Claim(one, num, interval.mean, interval.low, interval.high, p, family)
 
 
 @dataclass(frozen=True)

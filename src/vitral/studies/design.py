@@ -198,6 +198,12 @@ class ResolvedArm:
         return self.num_tokens * self.flops_per_token
 
 
+def tokens_trained(config: Mapping[str, Any]) -> int:
+    """Tokens that a run of this configuration, as plain data, is trained on."""
+    training, time = config["training"], config["model"]["context_length"]
+    return training["steps"] * training["batch_size"] * training["accumulation"] * time
+
+
 VocabOf = Callable[[CorpusConfig], int]
 
 

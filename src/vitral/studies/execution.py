@@ -26,10 +26,10 @@ from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, f
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
-from vitral.training import Callback, Event, RunConfig, resume, silent, train
+from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.objectives import masking_of
 from vitral.training.plans import resolve_plan
-from vitral.training.train import build_model
+from vitral.training.run import build_model
 
 RECORD = "study.json"
 FORMAT = 2
@@ -175,7 +175,7 @@ def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Jo
             "during": work[number - 1],
             "in_all": sum(work),
         }
-        yield job, _labelled(callback, label)
+        yield job, lambda event, label=label: callback({**event, **label})
 
 
 def _left(job: Job) -> int:
@@ -183,7 +183,7 @@ def _left(job: Job) -> int:
     if not job.begun:
         return job.arm.flops
     found = read_run(job.path, job.seed, job.arm)
-    if found.test_loss is not None or found.stopped is not None:
+    if found.ended:
         return 0
     saved = list_checkpoints(RunFolder(job.path).steps)
     done = int(saved[-1].name.removeprefix("step-")) if saved else 0
@@ -242,47 +242,29 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
     path = job.path
     if job.begun:
         found = read_run(path, job.seed, job.arm)
-        if found.test_loss is not None or found.stopped is not None:
+        if found.ended:
             callback({"event": "run", "state": "found"})
             return found
-    begun = _has_checkpoint(path)
+    begun = bool(list_checkpoints(RunFolder(path).steps))
     callback({"event": "run", "state": "resume" if begun else "train"})
     with suppress(TrainingStopped):  # the run says why in its metrics
         if begun:
             resume(path, callback=callback)
         else:
-            _clear(path)
-            dataset = texts.of(job.arm.config.corpus)
-            baselines = texts.curve_baselines(job.arm.config)
-            train(_seeded(job.arm.config, job.seed), path, callback=callback, dataset=dataset, baselines=baselines)
+            if path.exists():
+                with storage(path):
+                    shutil.rmtree(path)
+            config = RunConfig.parse(job.arm.config.plain() | {"seed": job.seed})
+            dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
+            train(config, path, callback=callback, dataset=dataset, baselines=baselines)
     result = read_run(path, job.seed, job.arm)
-    if result.test_loss is None and result.stopped is None:
+    if not result.ended:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
     return result
 
 
-def _has_checkpoint(path: Path) -> bool:
-    return bool(list_checkpoints(RunFolder(path).steps))
-
-
-def _clear(path: Path) -> None:
-    """Remove a run folder that has no checkpoint yet."""
-    if path.exists():
-        with storage(path):
-            shutil.rmtree(path)
-
-
-def _seeded(config: RunConfig, seed: int) -> RunConfig:
-    return RunConfig.parse(config.plain() | {"seed": seed})
-
-
 def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key != "seed"}
-
-
-def _labelled(callback: Callback, label: Event) -> Callback:
-    """A callback that adds the run to each event."""
-    return lambda event: callback({**event, **label})
 
 
 def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, texts: Texts) -> ArmResult:

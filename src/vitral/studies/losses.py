@@ -87,14 +87,12 @@ def loss_comparisons(result: StudyResult) -> list[Comparison]:
     A baseline arm above the trigram baseline has learned too little for a difference to it to mean anything. An arm
     that sees one token cannot pass that baseline, so its loss is no sign of too few steps.
     """
-    quantity, comparisons = loss_quantity(result), []
-    for arm in result.arms[1:]:
-        if not arm.arm.compared:
-            continue
-        base = baseline_arm(result, arm)
-        titles, excluded = (arm.arm.title, base.arm.title), too_early(result, base)
-        comparisons.append(Comparison(*titles, quantity, arm.losses, base.losses, arm.arm.name, excluded))
-    return comparisons
+    quantity = loss_quantity(result)
+    pairs = [(arm.arm, arm.losses, baseline_arm(result, arm)) for arm in result.arms[1:] if arm.arm.compared]
+    return [
+        Comparison(arm.title, base.arm.title, quantity, losses, base.losses, arm.name, too_early(result, base))
+        for arm, losses, base in pairs
+    ]
 
 
 def too_early(result: StudyResult, base: ArmResult) -> str:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from vitral.core.errors import UsageError
@@ -12,7 +13,7 @@ from vitral.evaluation import evaluate_split
 from vitral.runs import load_run
 from vitral.runs.files import as_json, replace_durably, storage
 from vitral.studies.design import BudgetName
-from vitral.studies.probe import Plain, RunProbe, Setting, StudyProbe, Trained
+from vitral.studies.probe import Plain, RunProbe, Setting, Trained
 from vitral.studies.probes import probe_named
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.training import Callback, RunConfig, TrainingConfig
@@ -42,10 +43,13 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
     measured, unmeasured = {}, {}
     for name in result.study.probes:
         probe = probe_named(name)
-        if isinstance(probe, StudyProbe):
-            measured[name], unmeasured[name] = _of_study(probe, result, base, datasets, callback)
-        else:
+        if isinstance(probe, RunProbe):
             measured[name], unmeasured[name] = _of_runs(probe, result, datasets, callback)
+            continue
+        setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
+        path = result.folder / FOLDER / f"{name}.json"
+        found = _once(path, partial(probe.measure, setting), callback, name, "the study")
+        measured[name], unmeasured[name] = (None, (found[WHY],)) if WHY in found else (found, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
 
 
@@ -75,7 +79,7 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
         return evaluate_split(loaded.model, final_split(dataset), dataset.tokenizer, masking=masking).plain()
 
     name = f"{arm.arm.name}-seed-{run.seed}"
-    found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, _announcing(callback, "test-loss", name))
+    found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, callback, "test-loss", name)
     if WHY in found:
         return replace(run, test_loss=None, stopped=f"its loss on the whole test split: {found[WHY]}")
     return replace(run, test_loss=found["loss"])
@@ -86,72 +90,50 @@ def final_split(dataset: Dataset) -> Split:
     return thinned(dataset.splits["test"], FINAL_TOKENS)
 
 
-StudyMeasure = tuple[Plain | None, tuple[str, ...]]
-RunMeasures = tuple[dict[str, dict[int, Plain]], tuple[str, ...]]
-
-
-def _of_study(
-    probe: StudyProbe, result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback
-) -> StudyMeasure:
-    """The measurement, or None and the reason why there is none."""
-    setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
-    path = result.folder / FOLDER / f"{probe.name}.json"
-    found = _once(path, lambda: probe.measure(setting), _announcing(callback, probe.name, "the study"))
-    return (None, (found[WHY],)) if WHY in found else (found, ())
-
-
-def _of_runs(probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> RunMeasures:
+def _of_runs(
+    probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback
+) -> tuple[dict[str, dict[int, Plain]], tuple[str, ...]]:
     """The measurements of finished runs by arm and seed, and the reasons why others have none."""
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
-    why: list[str] = []
+    why: dict[str, None] = {}
     for arm in result.arms:
         for run in arm.runs:
             if run.seed not in arm.losses:
                 continue
-            name, path = arm.arm.name, run.path
+            name = arm.arm.name
 
-            def look(name: str = name, seed: int = run.seed, path: Path = path) -> Plain:
-                loaded = load_run(path, "last")
-                return probe.measure(Trained(name, seed, loaded, datasets[name], result.budget or USUAL))
+            def look(name: str = name, run: RunResult = run) -> Plain:
+                loaded, budget = load_run(run.path, "last"), result.budget or USUAL
+                return probe.measure(Trained(name, run.seed, loaded, datasets[name], budget))
 
-            kept = result.folder / FOLDER / probe.name / f"{name}-seed-{run.seed}.json"
-            one = _once(kept, look, _announcing(callback, probe.name, f"{name}, seed {run.seed}"))
+            path = result.folder / FOLDER / probe.name / f"{name}-seed-{run.seed}.json"
+            one = _once(path, look, callback, probe.name, f"{name}, seed {run.seed}")
             if WHY in one:
-                why += [f"{arm.arm.title}: {one[WHY]}"]
+                why[f"{arm.arm.title}: {one[WHY]}"] = None
             else:
                 found[name][run.seed] = one
-    return found, tuple(dict.fromkeys(why))
+    return found, tuple(why)
 
 
-def _announcing(callback: Callback, name: str, subject: str) -> Callable[[], None]:
-    return lambda: callback({"event": "probe", "name": name, "subject": subject})
-
-
-def _once(path: Path, look: Callable[[], Plain], announce: Callable[[], None]) -> Plain:
+def _once(path: Path, look: Callable[[], Plain], callback: Callback, name: str, subject: str) -> Plain:
     """The content of this file, or a measurement made now and kept there; read back, so that both are the same numbers.
 
-    A failure is kept too, as {"why": the reason}, so that it is not tried again.
+    A failure is kept too, as {"why": the reason}, so that it is not tried again. A damaged file is measured again.
     """
-    kept = _kept(path)
-    if kept is None:
-        announce()
-        try:
-            content = as_json(look())
-        except UsageError as error:
-            content = as_json({WHY: str(error)})
-        except ValueError as error:  # JSON has no word for infinity
-            content = as_json({WHY: f"it is not finite ({error})"})
-        with storage(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        replace_durably(path, content)
-        kept = json.loads(content)
-    return kept
-
-
-def _kept(path: Path) -> Plain | None:
-    """The measurement in this file; None if there is none or it is damaged."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        kept = None
+    if isinstance(kept, dict):
+        return kept
+    callback({"event": "probe", "name": name, "subject": subject})
+    try:
+        content = as_json(look())
+    except UsageError as error:
+        content = as_json({WHY: str(error)})
+    except ValueError as error:  # JSON has no word for infinity
+        content = as_json({WHY: f"it is not finite ({error})"})
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_durably(path, content)
+    return json.loads(content)

@@ -27,14 +27,14 @@ from vitral.studies.claims import (
     mean_interval,
     series,
 )
-from vitral.studies.design import BudgetName
+from vitral.studies.design import BudgetName, tokens_trained
+from vitral.studies.results import StudyResult
 from vitral.training import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from vitral.figures.lines import Axis, Line
-    from vitral.studies.results import StudyResult
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,7 @@ class Trained:
     @property
     def num_tokens(self) -> int:
         """Tokens the run was trained on."""
-        training = self.run.config["training"]
-        per_step = training["batch_size"] * training["accumulation"] * self.run.config["model"]["context_length"]
-        return training["steps"] * per_step
+        return tokens_trained(self.run.config)
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class RunProbe:
 
     name: str
     measure: Callable[[Trained], Plain]
-    view: "Callable[[StudyResult, Arms], View]"
+    view: Callable[[StudyResult, Arms], View]
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -196,14 +194,14 @@ class StudyProbe:
 
     name: str
     measure: Callable[[Setting], Plain]
-    view: "Callable[[StudyResult, Plain], View]"
+    view: Callable[[StudyResult, Plain], View]
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 Probe = RunProbe | StudyProbe
 
 
-def with_losses(result: "StudyResult", arms: Arms) -> tuple[ArmMeasures, ...]:
+def with_losses(result: StudyResult, arms: Arms) -> tuple[ArmMeasures, ...]:
     """The arms with two more numbers for each run; runs without a test loss and arms without such a run are left out.
 
     "loss" is the test loss in the study's unit, "factor" converts nats per token to that unit.
@@ -301,7 +299,7 @@ def mean_table(caption: str, arms: Arms, *quantities: Quantity, rows: str = "arm
         rows: heading of the first column.
     """
     used = [quantity for quantity in quantities if any(arm.values(quantity) for arm in arms)]
-    columns = [f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name for quantity in used]
+    columns = [quantity.label for quantity in used]
     cells = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
     return Table(caption, (rows, *columns), cells)
 
@@ -320,8 +318,7 @@ def interval_plot(
             rows.append(IntervalRow(arm.title, values, mean.mean, mean.low, mean.high))
     if not rows:
         return ()
-    label = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
-    figure = interval_dots(rows, title=title, x_label=label)
+    figure = interval_dots(rows, title=title, x_label=quantity.label)
     ends = "; ".join(f"{row.label} {quantity.show(row.mean)}" for row in rows)
     caption = f"{caption} Small dots are {dots}; the large mark is their mean with its 95% t interval."
     return (Plot(figure, name, caption, f"{title}: {ends}."),)
@@ -372,8 +369,7 @@ def mean_lines(
     if not lines:
         return ()
     one = next(iter(points.values()))
-    y = Axis(f"{one.name} ({one.unit})" if one.unit else one.name)
-    figure = line_plot(lines[:MOST_LINES], x, y, title=title)
+    figure = line_plot(lines[:MOST_LINES], x, Axis(one.label), title=title)
     names = [line.label for line in lines]
     ends = "; ".join(f"{label} {one.show(known[label][0])} to {one.show(known[label][-1])}" for label in names)
     return (Plot(figure, name, f"{caption}{left_out(names)}", f"{title}: {ends}."),)

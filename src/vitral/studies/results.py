@@ -8,7 +8,7 @@ from typing import Any
 
 from vitral.evaluation import NgramBaselines
 from vitral.runs import RunFolder
-from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study
+from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
 
 CURVE_POINTS = 20
 
@@ -41,6 +41,11 @@ class RunResult:
     stopped: str | None = None
     training_curve: tuple[tuple[int, float], ...] = ()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run has a result or a reason why it has none."""
+        return self.test_loss is not None or self.stopped is not None
+
 
 @dataclass(frozen=True)
 class ArmResult:
@@ -70,9 +75,7 @@ class ArmResult:
     @property
     def num_tokens(self) -> int:
         """Tokens a run of this arm is trained on."""
-        training = self.config["training"]
-        per_step = training["batch_size"] * training["accumulation"] * self.config["model"]["context_length"]
-        return training["steps"] * per_step
+        return tokens_trained(self.config)
 
     @property
     def sees_one_token(self) -> bool:

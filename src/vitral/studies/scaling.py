@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -268,8 +268,7 @@ def cost_law(parameters: Sequence[float], flops_per_token: Sequence[float]) -> C
     return math.exp(level), slope
 
 
-@dataclass(frozen=True)
-class Optimum:
+class Optimum(NamedTuple):
     """The best use of some compute by a law: parameters N_opt (with interval), tokens D_opt, and the loss there."""
 
     parameters: Estimate
@@ -326,17 +325,3 @@ def contrast(
     freedom = 1 / sum((part / error) ** 4 / of for part, of in zip(errors, freedoms, strict=True))
     half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
     return Estimate(gap, gap - half, gap + half), 2 * float(stats.t.sf(abs(gap) / error, freedom))
-
-
-def envelope(compute: Sequence[float], losses: Sequence[float]) -> list[int]:
-    """The runs that no run of as little compute beats, by increasing compute.
-
-    >>> envelope([1.0, 2.0, 3.0, 2.0], [3.0, 2.0, 2.5, 2.9])
-    [0, 1]
-    """
-    best, found = math.inf, []
-    for index in sorted(range(len(losses)), key=lambda run: (compute[run], losses[run])):
-        if losses[index] < best:
-            best = losses[index]
-            found.append(index)
-    return found

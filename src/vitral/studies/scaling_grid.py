@@ -13,7 +13,7 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.studies.claims import LEVEL
-from vitral.studies.scaling import Fit, Uncertain, envelope, fit_law
+from vitral.studies.scaling import Fit, Uncertain, fit_law
 
 SUM, PRODUCT = "E + A/N^α + B/D^β", "E + A/(N^α D^β)"
 
@@ -71,18 +71,28 @@ class Constant:
     freedoms: tuple[int, int]
 
 
+def by_arm(points: Sequence[Point], values: Sequence[float]) -> dict[str, list[float]]:
+    """The values of these points, by arm."""
+    found: dict[str, list[float]] = {}
+    for point, value in zip(points, values, strict=True):
+        found.setdefault(point.arm, []).append(value)
+    return found
+
+
 def means(points: Sequence[Point]) -> list[Point]:
     """One point for each arm, with the mean loss over its seeds."""
-    arms: dict[str, list[Point]] = {}
-    for point in points:
-        arms.setdefault(point.arm, []).append(point)
-    return [replace(each[0], loss=fmean(point.loss for point in each)) for each in arms.values()]
+    losses = by_arm(points, [point.loss for point in points])
+    first = {point.arm: point for point in reversed(points)}
+    return [replace(first[arm], loss=fmean(each)) for arm, each in losses.items()]
 
 
 def front(grid: Sequence[Point]) -> list[Point]:
     """The arms that no arm of as little compute beats, by their means: single runs would select lucky ones."""
-    places = means(grid)
-    return [places[index] for index in envelope([p.place["C"] for p in places], [p.loss for p in places])]
+    found: list[Point] = []
+    for point in sorted(means(grid), key=lambda point: (point.place["C"], point.loss)):
+        if not found or point.loss < found[-1].loss:
+            found.append(point)
+    return found
 
 
 def single_laws(grid: Sequence[Point]) -> list[Law]:
@@ -144,11 +154,9 @@ def lack_of_fit(law: Law) -> LackOfFit | None:
     """The test; None where the seeds show no scatter, or the law has as many numbers as there are arms."""
     from scipy import stats
 
-    groups: dict[str, list[float]] = {}
-    for point in law.points:
-        groups.setdefault(point.arm, []).append(math.log(point.loss))
-    freedom = sum(len(group) - 1 for group in groups.values())
-    pure = sum((value - fmean(group)) ** 2 for group in groups.values() for value in group)
+    groups = by_arm(law.points, [math.log(point.loss) for point in law.points]).values()
+    freedom = sum(len(group) - 1 for group in groups)
+    pure = sum((value - fmean(group)) ** 2 for group in groups for value in group)
     freedoms = law.fit.freedom - freedom, freedom
     if not pure or min(freedoms) < 1:
         return None
@@ -159,12 +167,8 @@ def lack_of_fit(law: Law) -> LackOfFit | None:
 
 def same_places(grid: Sequence[Point], others: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     """The points of both kinds of tokens at the N and D that both have."""
-
-    def of(points: Sequence[Point]) -> set[tuple[float, float]]:
-        return {(point.place["N"], point.place["D"]) for point in points}
-
-    shared = of(grid) & of(others)
-    own, other = ([p for p in points if (p.place["N"], p.place["D"]) in shared] for points in (grid, others))
+    one, two = ({(point.place["N"], point.place["D"]) for point in points} for points in (grid, others))
+    own, other = ([p for p in points if (p.place["N"], p.place["D"]) in one & two] for points in (grid, others))
     return own, other
 
 

@@ -2,6 +2,6 @@
 
 from vitral.training.config import RunConfig, TrainingConfig
 from vitral.training.events import Callback, Event, all_of, silent
-from vitral.training.train import resume, train
+from vitral.training.run import resume, train
 
 __all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "resume", "silent", "train"]

@@ -1,18 +1,16 @@
 """Copying over a distance: the accuracy of a small model under each mask, against the reach of the mask."""
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
-from vitral.inspection import retrieval_by_distance, wilson
+from vitral.inspection import retrieval_by_distance
+from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
 from vitral.studies.claims import LEVEL, Check, Plain
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.studies.results import StudyResult
 
 BUDGETS = {
     "quick": ((8, 16, 32, 96), 150),
@@ -36,7 +34,7 @@ def measure(setting: Setting) -> Plain:
     return retrieval_by_distance(distances, steps=steps, seed=setting.seed)
 
 
-def view(result: "StudyResult", measured: Plain) -> View:
+def view(result: StudyResult, measured: Plain) -> View:
     """Accuracy against distance, a table, and for each mask a check within its reach and beyond it."""
     distances, answers, reach = measured["distances"], measured["answers"], measured["reach"]
     lines, rows, checks = [], [], []

@@ -1,7 +1,6 @@
 """Cost of a token by the length of the text: measured exponents beside those of the counted operations."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Table
@@ -9,9 +8,7 @@ from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
 from vitral.studies.claims import Check, Plain
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.studies.results import StudyResult
 
 BUDGETS = {
     "quick": ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
@@ -31,7 +28,7 @@ def measure(setting: Setting) -> Plain:
     return cost_by_length(lengths, rounds=rounds)
 
 
-def view(result: "StudyResult", measured: Plain) -> View:
+def view(result: StudyResult, measured: Plain) -> View:
     """Time against length with the predicted lines; tables of exponents, times and bytes; the checks."""
     model, lengths = measured["model"], tuple(f"{length:,}" for length in measured["lengths"])
     about = (
@@ -76,15 +73,8 @@ def _exponents(measured: Plain) -> Table:
     pace, fitted, rows = rates(measured), measured["fitted"], []
     for way, title in WAYS.items():
         exponent = measured["exponents"][way]
-        own, predicted = exponent["processor"], exponent["predicted"]
-        numbers = [
-            predicted,
-            own["slope"],
-            own["low"],
-            own["high"],
-            own["slope"] - predicted,
-            exponent["wall"]["slope"],
-        ]
+        own, predicted, wall = exponent["processor"], exponent["predicted"], exponent["wall"]["slope"]
+        numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted, wall]
         numbers += [pace[way]["first"] / GIGA, pace[way]["last"] / GIGA, pace[way]["busy"]]
         rows.append((title, *(minus(f"{number:.2f}") for number in numbers)))
     heads = ("way", "predicted", "measured", "95% from", "95% to", "difference", "wall-clock")
@@ -103,10 +93,7 @@ def _bytes(measured: Plain) -> tuple[tuple[str, ...], ...]:
 def _checks(measured: Plain) -> Iterator[Check]:
     for way, title in WAYS.items():
         own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
-        what, expected = (
-            f"exponent of time over {_over(measured)}",
-            f"{predicted:.2f} ± {WITHIN}, of counted operations",
-        )
+        what, expected = f"exponent of time over {_over(measured)}", f"{predicted:.2f} ± {WITHIN}, of operations"
         low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
         yield Check(title, what, own["slope"], low, high, expected, digits=2, interval=ends)
     for slow, fast in RATIOS:

@@ -7,6 +7,7 @@ them is not one between texts.
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,23 +17,13 @@ from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Section, Table
-from vitral.inspection.training_text import has_common, known_text, text_contents
-from vitral.studies.claims import Comparison, Plain, Quantity, at
+from vitral.inspection.text_units import has_common, known_text, text_contents
+from vitral.studies import probe
+from vitral.studies.claims import Plain, Quantity, at
 from vitral.studies.design import BudgetName
 from vitral.studies.law_table import LAW_COLUMNS, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
-from vitral.studies.probe import (
-    ArmMeasures,
-    Arms,
-    Plot,
-    RunProbe,
-    Trained,
-    View,
-    difference,
-    line_over,
-    mean_table,
-    with_losses,
-)
+from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling import Fit, fit_law
 
@@ -66,18 +57,18 @@ def measure(trained: Trained) -> Plain:
 
 def view(result: StudyResult, arms: Arms) -> View:
     """Contents and losses by arm, the law of the amount, the least text against the most, arms with a further text."""
-    arms, loss = with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
     if not arms:
         return View()
     known = replace(loss, name="loss on known text", read=lambda run: run["train_loss"] * run["factor"])
-    gap = replace(difference("test loss above known text", loss, known), better=loss.better)
+    gap = replace(probe.difference("test loss above known text", loss, known), better=loss.better)
     own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
     caption = (
         f"Losses in {result.study.unit}, means over seeds. Known text is text the run was trained on, read without "
         f"dropout: the same thirty-second of the text{f'; its own for {own}' if own else ''}."
     )
     sections: list[Section | Plot] = [Heading("Amount and variety of the text")]
-    sections.append(mean_table(caption, arms, *CONTENTS, known, loss, gap))
+    sections.append(probe.mean_table(caption, arms, *CONTENTS, known, loss, gap))
     shares = sorted((arm for arm in arms if _same_but_share(arm, result.base)), key=lambda arm: arm.first["tokens"])
     if len(shares) > 1:
         law = _law(shares, loss)
@@ -86,15 +77,12 @@ def view(result: StudyResult, arms: Arms) -> View:
         sections.append(Table(about, LAW_COLUMNS, rows, prose=(0, 1)))
         sections.append(_plot(shares, loss, known, law))
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
-    compared = [_against(common[0], common[-1], gap)] if len(common) > 1 else []
-    for arm, other in ((arm, other) for arm in arms for other in shares):
+    compared = probe.against_base((common[-1], common[0]), gap) if len(common) > 1 else ()
+    for arm, other in product(arms, shares):
         if _adds_a_text(arm, other) and other.name != baseline_arm(result, result.arm(arm.name)).arm.name:
-            compared.append(replace(_against(arm, other, loss), excluded=too_early(result, result.arm(other.name))))
-    return View(tuple(sections), tuple(compared))
-
-
-def _against(arm: ArmMeasures, other: ArmMeasures, quantity: Quantity) -> Comparison:
-    return Comparison(arm.title, other.title, quantity, arm.values(quantity), other.values(quantity), arm.name)
+            early = too_early(result, result.arm(other.name))
+            compared += tuple(replace(one, excluded=early) for one in probe.against_base((other, arm), loss))
+    return View(tuple(sections), compared)
 
 
 def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:
@@ -120,9 +108,9 @@ def _law(shares: Arms, loss: Quantity) -> Fit | None:
 
 def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plot:
     """Test loss and loss on known text against the amount, with the law where it is determined."""
-    lines = [line_over("test split", shares, AMOUNT, loss)]
+    lines = [probe.line_over("test split", shares, AMOUNT, loss)]
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
-    lines += [line_over("known text", common, AMOUNT, known)] if common else []
+    lines += [probe.line_over("known text", common, AMOUNT, known)] if common else []
     if law is not None and law.exponent("D").determined:
         places = np.geomspace(lines[0].x[0], lines[0].x[-1], 40).tolist()
         lines.append(Line("fitted L(D)", places, [law.loss({"D": place}) for place in places], theory=True))

@@ -3,7 +3,9 @@
 from vitral.data import Batches
 from vitral.figures.grid import head_grid
 from vitral.figures.sections import Heading, Listing, Paragraph
-from vitral.inspection import BROAD, KINDS, LEAST_KEYS, NAMED_FROM, head_ablations, head_patterns
+from vitral.inspection import KINDS, NAMED_FROM, head_ablations, head_patterns
+from vitral.inspection.attention import BROAD, LEAST_KEYS
+from vitral.inspection.targets import next_token_targets
 from vitral.studies import probe
 from vitral.studies.claims import Check, Plain, Quantity, at
 from vitral.studies.probe import Arms, RunProbe, Trained, View, every, mean_of
@@ -25,7 +27,10 @@ def measure(trained: Trained) -> Plain:
         Batches(part, context_length=model.config.context_length, batch_size=windows, seed=0).batch(0)
         for windows in WINDOWS[trained.budget]
     )
-    patterns, ablated = head_patterns(model, trained.run.tokenizer, watched[0]), head_ablations(model, *scored)
+    patterns, ablated = (
+        head_patterns(model, trained.run.tokenizer, watched[0]),
+        head_ablations(model, next_token_targets(model, *scored)),
+    )
     for layer, without in zip(patterns["layers"], ablated["layers"], strict=True):
         layer["heads"] = [head | more for head, more in zip(layer["heads"], without["heads"], strict=True)]
         layer["all"] = without["all"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,22 +11,13 @@ from jaxtyping import Float
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, minus, signed
-from vitral.inspection import pair_scores, separations, subject_scores, wilson, word_measures
-from vitral.inspection.words import CHANCE
-from vitral.studies.claims import LEVEL, Comparison, Interval, Plain, Quantity, at, mean_interval
-from vitral.studies.probe import (
-    ArmMeasures,
-    Arms,
-    Plot,
-    RunProbe,
-    Trained,
-    View,
-    against_base,
-    require_causal_lm,
-)
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.inspection import word_measures
+from vitral.inspection.proportions import wilson
+from vitral.inspection.words import CHANCE, pair_scores, separations, subject_scores
+from vitral.studies import probe
+from vitral.studies.claims import LEVEL, Plain, Quantity, at, mean_interval, to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.results import StudyResult
 
 MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
 LEAST_SENSES = 3
@@ -34,14 +25,13 @@ LEAST_SENSES = 3
 SAME = 0.001
 """A mean difference of cosines below this is zero: rounding alone gives some."""
 NEAREST = ("word", "in the embedding", "by counted contexts")
-AGREEMENT = ("arm", "correlation", "95% interval", "largest shuffled")
 SENSES = ("word", "senses", "same sense", "other sense", "difference")
 LANGUAGES = {"en": "English", "pt": "Portuguese"}
 
 
 def measure(trained: Trained) -> Plain:
     """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
-    require_causal_lm(trained)
+    probe.require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
     return word_measures(run.model, run.tokenizer, splits, most_words=MOST_WORDS[trained.budget])
 
@@ -65,7 +55,7 @@ GAIN = Quantity("separation of two senses, last block less embedding", _gain, "o
 RIGHT = Quantity("share of pairs with the right sentence preferred", lambda run: _share(pair_scores(run["pairs"])))
 
 
-def view(result: "StudyResult", arms: Arms) -> View:
+def view(result: StudyResult, arms: Arms) -> View:
     """Neighbours, senses by layer and minimal pairs, by arm; arms in one language side by side."""
     sections, comparisons = [], []
     languages = list(dict.fromkeys(arm.first["language"] for arm in arms))
@@ -73,20 +63,18 @@ def view(result: "StudyResult", arms: Arms) -> View:
         alike = [arm for arm in arms if arm.first["language"] == language]
         which = f": {LANGUAGES.get(language, language)}" if len(languages) > 1 else ""
         suffix = "" if language == languages[0] else f"-{language}"
-        sections += [*_neighbours(alike, which), *_senses(alike, which, suffix), *_pairs(alike, which)]
-        comparisons += against_base(alike, RIGHT, GAIN)
+        sections += [*_neighbours(alike, which, suffix), *_senses(alike, which, suffix), *_pairs(alike, which)]
+        comparisons += probe.against_base(alike, RIGHT, GAIN)
         for arm in alike:
-            right, gain, correlation = (arm.values(quantity) for quantity in (RIGHT, GAIN, CORRELATION))
-            chance, none = dict.fromkeys(right, CHANCE), dict.fromkeys(gain, 0.0)
             comparisons += [
-                Comparison(arm.title, f"chance ({CHANCE})", RIGHT, right, chance, arm.name),
-                Comparison(arm.title, "none (0)", GAIN, gain, none, arm.name),
-                Comparison(arm.title, SHUFFLED.name, CORRELATION, correlation, arm.values(SHUFFLED), arm.name),
+                to_fixed(arm.title, CHANCE, f"chance ({CHANCE})", RIGHT, arm.values(RIGHT), arm.name),
+                to_fixed(arm.title, 0.0, "none (0)", GAIN, arm.values(GAIN), arm.name),
+                *probe.within([arm], CORRELATION, SHUFFLED),
             ]
     return View(tuple(sections), tuple(one for one in comparisons if one.values))
 
 
-def _neighbours(arms: Arms, which: str) -> list[Section]:
+def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     heading, arms = Heading(f"Neighbours of words{which}"), [arm for arm in arms if arm.values(CORRELATION)]
     if not arms:
         return [heading, Paragraph("Too few whole words are tokens, so there are no neighbours.")]
@@ -99,15 +87,14 @@ def _neighbours(arms: Arms, which: str) -> list[Section]:
         "correlations with the words of the embedding shuffled (Mantel 1967)."
     )
     words = tuple((one["word"], _listed(one["embedded"]), _listed(one["counted"])) for one in found["of"])
-    rows = [(arm, mean_interval(list(arm.values(CORRELATION).values()))) for arm in arms]
-    cells = tuple(
-        (arm.title, signed(one.mean), _ends(one), signed(max(arm.values(SHUFFLED).values()))) for arm, one in rows
-    )
     return [
         heading,
         Paragraph(about),
         Table(f"Nearest words with their cosines ({arms[0].title}, one seed).", NEAREST, words, prose=(1, 2)),
-        Table("Agreement of embedding and counted contexts, mean over seeds.", AGREEMENT, cells),
+        *probe.interval_plot(
+            f"neighbours{suffix}", "Embedding and counted contexts", arms, CORRELATION, "Rank correlation."
+        ),
+        probe.mean_table("Agreement of embedding and counted contexts, means over seeds.", arms, CORRELATION, SHUFFLED),
     ]
 
 
@@ -194,12 +181,6 @@ def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], famil
 
 def _listed(neighbours: list[Plain]) -> str:
     return ", ".join(f"{one['word']} " + minus(f"{one['cosine']:.2f}") for one in neighbours)
-
-
-def _ends(interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
-        return NONE
-    return f"{signed(interval.low)} to {signed(interval.high)}"
 
 
 MEANING = RunProbe("meaning", measure, view, seconds={"quick": 3, "standard": 5, "full": 10})

@@ -1,7 +1,8 @@
 """The probe `saturation`: attention in fresh and trained models, its scores, sharpness and gradients."""
 
-from vitral import inspection
 from vitral.figures.sections import Details, Heading, Paragraph, Table
+from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
+from vitral.inspection.windows import scored_windows
 from vitral.studies import probe
 from vitral.studies.claims import Check, Plain, Quantity, at, to_fixed
 from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
@@ -16,14 +17,14 @@ def measure(trained: Trained) -> Plain:
     probe.require_causal_lm(trained)
     model, run = trained.run.model, trained.run
     time, log_every = model.config.context_length, run.config["training"]["log_every"]
-    batch = inspection.scored_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
+    batch = scored_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
     return {
         "d_head": model.config.d_head,
         "windows": len(batch[0]),
-        "fresh": inspection.attention_saturation(inspection.untrained(model, trained.seed), *batch),
-        "trained": inspection.attention_saturation(model, *batch),
-        "uniform_mutual_information": inspection.uniform_mutual_information(time),
-        "gradient_norms": inspection.logged_gradient_norms(run.folder.metrics("step"), log_every),
+        "fresh": attention_saturation(untrained(model, trained.seed), *batch),
+        "trained": attention_saturation(model, *batch),
+        "uniform_mutual_information": saturation.uniform_mutual_information(time),
+        "gradient_norms": logged_gradient_norms(run.folder.metrics("step"), log_every),
     }
 
 
@@ -46,8 +47,8 @@ MEANING = (
 
 def _table(state: str, arms: Arms) -> Table:
     d_k, name = Quantity("d_k", at("d_head"), digits=0), "score variance if q and k were independent"
-    expected = Quantity(name, lambda run: inspection.independent_variance(run[state], run["d_head"]))
-    columns = (d_k, expected, *(_of(state, key) for key in inspection.BY_HEAD))
+    expected = Quantity(name, lambda run: saturation.independent_variance(run[state], run["d_head"]))
+    columns = (d_k, expected, *(_of(state, key) for key in saturation.BY_HEAD))
     return probe.mean_table(f"{state.capitalize()} models.", arms, *columns)
 
 
@@ -62,7 +63,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     )
     sections = (
         Heading("Attention in the models, fresh and trained"),
-        Paragraph(MEANING.format(inspection.SATURATED, arms[0].first["uniform_mutual_information"])),
+        Paragraph(MEANING.format(softmax.SATURATED, arms[0].first["uniform_mutual_information"])),
         *(_table(state, arms) for state in STATES),
         *probe.interval_plot("trained-entropy", "Entropy after training", arms, ENTROPY, "1: uniform weights."),
         *probe.interval_plot("gradient-norms", "Gradient in training", arms, NORMS[0], "Before clipping."),

@@ -22,6 +22,7 @@ from vitral.studies.scaling_grid import (
     SUM,
     Law,
     Point,
+    by_arm,
     constants,
     joint_laws,
     lack_of_fit,
@@ -150,10 +151,8 @@ def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
 def _residual_table(grid: Sequence[Point], laws: Sequence[Law]) -> Table:
     left = []
     for law in laws:
-        by_arm: dict[str, list[float]] = {}
-        for point, residual in zip(law.points, law.fit.residuals, strict=True):
-            by_arm.setdefault(point.arm, []).append(residual)
-        left.append({arm: f"{signed(100 * fmean(each), 2)}%" for arm, each in by_arm.items()})
+        residuals = by_arm(law.points, law.fit.residuals)
+        left.append({arm: f"{signed(100 * fmean(each), 2)}%" for arm, each in residuals.items()})
     rows = [
         (*(big(point.place[name]) for name in "NDC"), nats(point.loss), *(cells.get(point.arm, NONE) for cells in left))
         for point in means(grid)
@@ -227,11 +226,11 @@ def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, li
 def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table, list[Note]]:
     """Losses and constants with both kinds of tokens at the same places, and the constants that differ."""
     (own, other), rows, notes = same_places(grid, others), [], []
-    at: dict[tuple[float, float], list[Point]] = {(p.place["N"], p.place["D"]): [] for p in own}
-    for point in sorted((*means(own), *means(other)), key=lambda p: (p.place["N"], p.place["D"])):
-        at[point.place["N"], point.place["D"]].append(point)
-    for (size, amount), pair in sorted(at.items()):
-        one, two = (fmean(p.loss for p in pair if (p.tokens == grid[0].tokens) == same) for same in (True, False))
+    for size, amount in sorted({(point.place["N"], point.place["D"]) for point in own}):
+        here = [
+            [p.loss for p in means(each) if (p.place["N"], p.place["D"]) == (size, amount)] for each in (own, other)
+        ]
+        one, two = map(fmean, here)
         name, gap = f"loss at N = {big(size)}, D = {big(amount)}", f"{signed(100 * (two / one - 1), 1)}%"
         rows.append((name, nats(one), nats(two), gap, ""))
     found = constants(own, other)

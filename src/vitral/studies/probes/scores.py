@@ -4,8 +4,9 @@ import math
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Table
-from vitral.inspection import SATURATED, head_costs, score_statistics
+from vitral.inspection import head_costs, score_statistics
 from vitral.inspection.random_scores import BY_ROW, FIXED, SURE, change, expected_variance, least_changed
+from vitral.inspection.softmax import SATURATED
 from vitral.studies.claims import Check, Note, Plain
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
 from vitral.studies.results import StudyResult

@@ -7,26 +7,14 @@ continue the same prompts, and each strategy is compared with the text's own con
 import math
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted
 from vitral.figures.text import capital
 from vitral.inspection.texts import GRAMS, NOVEL, ORDER, REPEATED, TRUTH, mean_measures, strategy_measures
+from vitral.studies import probe
 from vitral.studies.claims import Comparison, Plain, Quantity, at
-from vitral.studies.probe import (
-    ArmMeasures,
-    Arms,
-    RunProbe,
-    Trained,
-    View,
-    against_base,
-    interval_plot,
-    mean_table,
-    require_causal_lm,
-)
-
-if TYPE_CHECKING:
-    from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
+from vitral.studies.results import StudyResult
 
 BUDGETS = {"quick": (8, 200), "standard": (24, 400), "full": (48, 800)}
 """Prompts, and tokens of a continuation."""
@@ -54,13 +42,13 @@ DISTINCT = tuple(Quantity(f"{n + 1} {kind}", at(kind, n)) for kind in ("words", 
 
 def measure(trained: Trained) -> Plain:
     """Measures of every strategy, see `vitral.inspection.strategy_measures`."""
-    require_causal_lm(trained)
+    probe.require_causal_lm(trained)
     prompts, length = BUDGETS[trained.budget]
     run, dataset = trained.run, trained.dataset
     return strategy_measures(run.model, run.tokenizer, dataset, prompts=prompts, length=length, seed=trained.seed)
 
 
-def view(result: "StudyResult", arms: Arms) -> View:
+def view(result: StudyResult, arms: Arms) -> View:
     """For each arm: figures and tables of every strategy beside the text itself, and samples."""
     views = [_of_arm(arm, several=len(result.arms) > 1) for arm in arms]
     return View(
@@ -75,7 +63,7 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
     figures = (
         plot
         for key, one in COMPARED.items()
-        for plot in interval_plot(
+        for plot in probe.interval_plot(
             f"strategies-{key}{suffix}", capital(one.name), strategies, one, "By strategy.", dots="prompts"
         )
     )
@@ -95,12 +83,12 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
         Heading(f"The strategies beside the text itself{which}"),
         Paragraph(about),
         *figures,
-        mean_table("Means over prompts and seeds.", strategies, *SHOWN, rows="strategy"),
-        mean_table("Perplexity, exp(mean nats per token).", whole, *PERPLEXITIES, rows="strategy"),
-        mean_table(distinct, strategies, *DISTINCT, rows="strategy"),
+        probe.mean_table("Means over prompts and seeds.", strategies, *SHOWN, rows="strategy"),
+        probe.mean_table("Perplexity, exp(mean nats per token).", whole, *PERPLEXITIES, rows="strategy"),
+        probe.mean_table(distinct, strategies, *DISTINCT, rows="strategy"),
         Details("One prompt, every strategy", (Preformatted(prompts[0], "the prompt"), Columns(samples))),
     )
-    return View(sections, (*against_base(strategies, *COMPARED.values()), *against_nearest(strategies)))
+    return View(sections, (*probe.against_base(strategies, *COMPARED.values()), *against_nearest(strategies)))
 
 
 def by_prompt(arm: ArmMeasures, prefix: str = "", name: str = "") -> list[ArmMeasures]:

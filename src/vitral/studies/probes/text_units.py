@@ -9,9 +9,10 @@ from vitral.figures.lines import Axis, line_plot
 from vitral.figures.sections import Heading, Section
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
+from vitral.studies import probe
 from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, line_over, mean_table, with_losses
+from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
 
 EQUAL_COMPUTE = 2.0
@@ -38,7 +39,7 @@ def measure(trained: Trained) -> Plain:
 
 def view(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
-    arms, loss = with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
     if not arms:
         return View()
     fair = result.study.unit == FAIR_UNIT
@@ -46,16 +47,15 @@ def view(result: StudyResult, arms: Arms) -> View:
         "Tokens, and the loss with them" if fair else "Tokens; losses per token of different tokens do not compare"
     )
     sections: list[Section | Plot] = [Heading("Tokens and text")]
-    sections.append(mean_table(f"{caption}. Means over seeds; losses in {result.study.unit}.", arms, *UNITS, loss))
+    sections.append(
+        probe.mean_table(f"{caption}. Means over seeds; losses in {result.study.unit}.", arms, *UNITS, loss)
+    )
     checks = tuple(_compute(result, arm) for arm in arms[1:])
     if not fair or len(arms) < 2:
         return View(tuple(sections), checks=checks)
     longest = max(arms, key=lambda arm: arm.first["characters_per_token"])
     others = [arm for arm in arms if arm is not longest]
-    pairs = [
-        Comparison(longest.title, arm.title, loss, longest.values(loss), arm.values(loss), longest.name)
-        for arm in others
-    ]
+    pairs = [pair for arm in others for pair in probe.against_base((arm, longest), loss)]
     sections.append(_plot(arms, loss))
     return View(tuple(sections), (*pairs, *_slope([arm for arm in arms if _kind(arm) == "bpe"], loss)), checks)
 
@@ -86,7 +86,7 @@ def _plot(arms: Arms, loss: Quantity) -> Plot:
     """The loss against the size of the vocabulary, arms of one kind joined."""
     kinds = dict.fromkeys(map(_kind, arms))
     members = {kind: [arm for arm in arms if _kind(arm) == kind] for kind in kinds}
-    lines = [line_over(KINDS.get(kind, kind), each, UNITS[0], loss) for kind, each in members.items()]
+    lines = [probe.line_over(KINDS.get(kind, kind), each, UNITS[0], loss) for kind, each in members.items()]
     ticks = sorted({size for line in lines for size in line.x})
     axes = Axis("vocabulary (tokens)", log=True, ticks=ticks), Axis(f"test loss ({loss.unit})")
     caption = "Test loss against the size of the vocabulary; band: range over seeds."
