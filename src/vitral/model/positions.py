@@ -46,7 +46,7 @@ class Learned(Positions):
         """
         if start + time > len(self.weight):
             raise UsageError(
-                f"model: position {start + time} requested, but learned positions end at "
+                f"model: position {start + time} asked for, but learned positions end at "
                 f"context_length = {len(self.weight)}"
             )
         return self.weight[start : start + time]
