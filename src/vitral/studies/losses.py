@@ -102,7 +102,7 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     if not base.losses or base.sees_one_token or fmean(base.losses.values()) <= result.baseline(TRIGRAM):
         return ""
     line = nats(result.baseline(TRIGRAM))
-    return f"{base.arm.title} has not passed the trigram baseline ({line}); train for longer"
+    return f"the loss of {base.arm.title} is not below the trigram baseline ({line}); train for longer"
 
 
 def mean_loss(arm: ArmResult) -> Interval | None:
