@@ -90,6 +90,10 @@ class StudyPage:
     claims: tuple[Judged, ...]
     listed: tuple[Judged, ...]
 
+    def __repr__(self) -> str:
+        """The verdict in sentences, and the page."""
+        return "\n".join([*(claim.text for claim in self.listed), f"report: {self.html}"])
+
 
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.

@@ -162,7 +162,7 @@ def _notes(result: StudyResult) -> list[Note]:
             text = f"{capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
             notes.append(Note(text, arm.arm.name))
     if len(result.seeds) < ENOUGH_SEEDS:
-        notes.append(Note(f"{len(result.seeds)} of at least {ENOUGH_SEEDS} seeds: too few for a verdict."))
+        notes.append(Note(f"{len(result.seeds)} of the {ENOUGH_SEEDS} seeds that a verdict needs."))
     added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
     if added:
         notes.append(
