@@ -95,7 +95,7 @@ def test_an_unseen_character_is_named_and_placed():
     assert (error.value.character, error.value.position) == ("é", 2)
     assert str(error.value) == (
         "character 'é' (U+00E9) at position 2 is not in the tokenizer's alphabet of 3 characters; "
-        "remove it, or give a replacement from it"
+        "remove it, or replace it by one that is"
     )
     for hostile in ("\x1b", "\n", "😀", "\ud800", "\u202e"):
         with pytest.raises(UnseenCharacter) as error:

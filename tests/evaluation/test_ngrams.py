@@ -137,13 +137,13 @@ LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.3
 @pytest.mark.parametrize(
     ("loss", "where"),
     [
-        (4.6, "above the unigram line"),
-        (math.inf, "above the unigram line"),
+        (4.6, "above the unigram baseline"),
+        (math.inf, "above the unigram baseline"),
         (3.2, "between the unigram and the bigram"),
         (1.7, "between the trigram and the 4-gram"),
         (1.595, "between the trigram and the 4-gram"),
         (1.4, "between the 5-gram and the 6-gram"),
-        (1.3, "below the 6-gram line"),
+        (1.3, "below the 6-gram baseline"),
     ],
 )
 def test_where_a_loss_stands(loss: float, where: str) -> None:
@@ -154,7 +154,7 @@ def test_where_a_loss_stands_when_longer_is_worse() -> None:
     lines = NgramBaselines({1: 3.0, 2: 2.0, 3: 2.2}, 1.0)
     assert rank_among_baselines(2.1, lines) == "between the trigram and the bigram"
     assert rank_among_baselines(2.5, lines) == "between the unigram and the trigram"
-    assert rank_among_baselines(1.9, lines) == "below the bigram line"
+    assert rank_among_baselines(1.9, lines) == "below the bigram baseline"
 
 
 def test_a_loss_that_is_no_number_stands_nowhere() -> None:

@@ -87,5 +87,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if not hasattr(error, "format_message"):
             raise
         # An error of the argument parser.
-        complain(f"{error.format_message()} (see vitral COMMAND --help)")  # pyright: ignore[reportAttributeAccessIssue]
+        message = error.format_message().replace("Value error, ", "").rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
+        context = getattr(error, "ctx", None)
+        complain(f"{message} (see {context.command_path if context else 'vitral'} --help)")
         return int(getattr(error, "exit_code", 2))

@@ -12,7 +12,7 @@ def demo(
     out: Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")] = None,
     settings: SetOption = None,
 ) -> None:
-    """See everything in small: a text, a model, a study, an explanation.
+    """Take a short tour: a text, a model, a study, an explanation.
 
     Takes about three minutes on 2 cores and writes one page.
     """

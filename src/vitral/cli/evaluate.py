@@ -30,7 +30,10 @@ def evaluate(
     ] = True,
     format: FormatOption = Format.text,
 ) -> None:
-    """Measure a run: loss, perplexity, bits, n-gram baselines, copying."""
+    """Measure a run: loss, perplexity, bits, copying.
+
+    The n-gram baselines of the same text are listed beside them.
+    """
     from vitral.cli.screen import print_json
     from vitral.lab import Run
 

@@ -37,8 +37,10 @@ def explain(
             metavar="EXAMPLE.toml|NAME|RUN", help="A worked example, by file or name (vitral list examples), or a run."
         ),
     ] = None,
-    text: Annotated[str, typer.Option(help="Run only: text the model reads.")] = "To be",
-    layer: Annotated[str, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.")] = "0",
+    text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,
+    layer: Annotated[
+        str | None, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
+    ] = None,
     head: HeadOption = None,
     query: QueryOption = None,
     key: KeyOption = None,
@@ -92,11 +94,20 @@ def explain(
         from vitral.explain import RunView
         from vitral.lab import Run
 
-        view = RunView(numbers("--layer", layer, 0), choice, block=block, ending=ending, language=lang.value)
-        walkthrough = Run(what, checkpoint.value, device=device.value, dtype=dtype.value).explain(text, view)
+        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=lang.value)
+        walkthrough = Run(what, checkpoint.value, device=device.value, dtype=dtype.value).explain(
+            "To be" if text is None else text, view
+        )
     else:
+        _refuse_run_options(what, {"--text": text, "--layer": layer, "--block": block, "--ending": ending})
         from vitral.explain import walk_example
         from vitral.lab.examples import find_example
 
         walkthrough = walk_example(find_example(what), choice, lang.value)
     write_walkthrough(walkthrough, format, digits, out)
+
+
+def _refuse_run_options(what: str, options: dict[str, str | bool | None]) -> None:
+    given = [option for option, value in options.items() if value not in (None, False)]
+    if given:
+        raise UsageError(f"explain: {what} is no run; leave out {' and '.join(given)}, or give the folder of a run")

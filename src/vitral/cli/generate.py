@@ -93,9 +93,9 @@ def _readable(run: "Run", prompt: str, replacement: str | None) -> str:
     try:
         ids = run.tokenizer.encode(prompt, replacement=replacement)
     except UnseenCharacter as error:
-        where = f"{error.character!a} ({code_point(error.character)}) at position {error.position:,}"
+        where = f"character {error.character!r} ({code_point(error.character)}) at position {error.position:,}"
         raise UsageError(
-            f'--prompt: {where} is not in {error.alphabet}; remove it, or replace it: --replace " "'
+            f'--prompt: {where} is not in {error.alphabet}; remove it, or replace such characters: --replace " "'
         ) from None
     return prompt if replacement is None else run.tokenizer.decode(ids)
 

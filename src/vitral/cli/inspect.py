@@ -41,14 +41,19 @@ def inspect(
     top: Annotated[int, typer.Option(min=1, help="Tokens that the logit lens lists at each position.")] = 5,
     format: Annotated[
         InspectionForm | None,
-        typer.Option("--format", help="Form of the result.  [default: by the ending of --out, else text]"),
+        typer.Option(
+            "--format", help="Form of the result.  [default: by the ending of --out (.html, .json), else text]"
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write the result to.  [default: the screen]")] = None,
     checkpoint: WhichOption = Which.best,
     device: DeviceOption = DeviceName.cpu,
     dtype: DtypeOption = Precision.float32,
 ) -> None:
-    """Look inside a run on one text: attention maps, head kinds, ablations, logit lens, residual norms."""
+    """Look inside a run on one text.
+
+    Shows attention maps, head kinds, ablations, logit lens and residual norms.
+    """
     from vitral.cli.screen import say
     from vitral.lab import Run
     from vitral.lab.examples import write_new

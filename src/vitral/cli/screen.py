@@ -31,7 +31,14 @@ def print_json(data: Any) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> Table:
     """A table: the first `words` columns are left-aligned, the others (numbers) right-aligned."""
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    made = Table(
+        title=title,
+        box=box.SIMPLE_HEAD,
+        show_header=any(columns),
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+    )
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < words else "right", overflow="fold")
     for row in rows:

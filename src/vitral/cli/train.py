@@ -100,4 +100,4 @@ def finish(run: Path) -> None:
 
     page = write_run_report(run)
     say(f"report: {page}")
-    say(f'next:   vitral generate {run}    vitral evaluate {run}    vitral explain {run} --text "…"')
+    say(f'next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"')

@@ -78,7 +78,8 @@ def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
         listed = context.get("expected") or context["expected_tags"]
         options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
         given = context.get("tag", first["input"])
-        message = f"{shown(given)} is not one of {', '.join(options)}; {nearest(str(given), options)}"
+        hint = nearest(str(given), options)
+        message = f"{shown(given)} is not one of {', '.join(options)}{f'; {hint}' if hint.startswith('did') else ''}"
     else:
         usual = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {shown(first['input'])}"
         plainer = {

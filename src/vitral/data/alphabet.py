@@ -27,7 +27,7 @@ class UnseenCharacter(UsageError):
         self.character, self.position, self.alphabet = character, position, alphabet
         super().__init__(
             f"character {ascii(character) if is_surrogate(character) else repr(character)} ({code_point(character)}) "
-            f"at position {position:,} is not in {alphabet}; remove it, or give a replacement from it"
+            f"at position {position:,} is not in {alphabet}; remove it, or replace it by one that is"
         )
 
     def moved(self, offset: int) -> "UnseenCharacter":

@@ -104,13 +104,17 @@ def split_text(num_characters: int, method: str) -> dict[str, Blocks]:
     return _split_blocks(num_characters) if method == "blocks" else _split_tail(num_characters, method)
 
 
+def _characters(count: int) -> str:
+    return f"{count:,} character{'s' * (count != 1)}"
+
+
 def _split_blocks(num_characters: int) -> dict[str, Blocks]:
     num_blocks = num_characters // BLOCK
     if num_blocks < _MIN_BLOCKS:
         needed = _MIN_BLOCKS * BLOCK
         raise UsageError(
-            f'the text has {num_characters:,} characters, split = "blocks" needs at least {needed:,}; '
-            'give a longer text or use split = "tail"'
+            f'the text has {_characters(num_characters)}; split = "blocks" needs at least {needed:,}; '
+            'give a longer text, or use corpus.split = "tail"'
         )
     order = numpy_stream(SPLIT_SEED, "split").permutation(num_blocks)
     num_test = max(1, (num_blocks + 5) // 10)
@@ -131,7 +135,7 @@ def _spans(begins: Int[np.ndarray, " blocks"], end: int, last: int) -> Blocks:
 def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
     if num_characters < _MIN_TAIL:
         raise UsageError(
-            f'the text has {num_characters:,} characters, split = "{method}" needs at least {_MIN_TAIL}; '
+            f'the text has {_characters(num_characters)}; split = "{method}" needs at least {_MIN_TAIL}; '
             "give a longer text"
         )
     if method == "nanogpt":

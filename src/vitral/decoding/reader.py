@@ -112,7 +112,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: 
     if len(ids) > context_length and not crop:
         raise UsageError(
             f"prompt: {len(ids)} tokens, but the context length is {context_length}; "
-            f"shorten it, or crop it to its last {context_length} tokens (crop)"
+            f"shorten it, or use only its last {context_length} tokens: --crop, or crop=True in Python"
         )
     return ids[-context_length:]
 

@@ -181,9 +181,9 @@ def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     above = [order for order in by_loss if baselines.orders[order] > loss]
     below = [order for order in by_loss if baselines.orders[order] <= loss]
     if not above:
-        return f"above the {baseline_name(below[0])} line"
+        return f"above the {baseline_name(below[0])} baseline"
     if not below:
-        return f"below the {baseline_name(above[-1])} line"
+        return f"below the {baseline_name(above[-1])} baseline"
     return f"between the {baseline_name(above[-1])} and the {baseline_name(below[0])}"
 
 

@@ -55,8 +55,10 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
     """
     tokens = torch.from_numpy(tokenizer.encode(text))[None]
     if not 1 <= tokens.shape[1] <= model.config.context_length:
-        limit = f"the model reads 1 to {model.config.context_length}"
-        raise UsageError(f"inspect: the text has {tokens.shape[1]} tokens; {limit}")
+        has, limit = f"the text has {tokens.shape[1]} tokens", f"the model reads 1 to {model.config.context_length}"
+        raise UsageError(
+            f"inspect: {has}; {limit}; {'shorten it' if tokens.shape[1] else 'give at least one character'}"
+        )
     return tokens.to(model.token_embedding.weight.device)
 
 

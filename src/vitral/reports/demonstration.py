@@ -86,7 +86,8 @@ def _attention(result: DemonstrationResult, folder: Path) -> list[Section]:
     saved = save(attention_maps(result.weights, result.labels, title=title), folder, "attention")
     caption = (
         f"Rows are query positions, columns are key positions of {result.sentence!r}. Each row adds up to one. "
-        "Weights right of the diagonal are zero, because no position attends to a later one."
+        "Weights right of the diagonal are zero, because no position attends to a later one. "
+        "The numbers below are those of block 0."
     )
     alt = f"Attention weights of {len(result.weights)} heads over {len(result.labels)} characters, lower triangular."
     return [Figure(saved.svg.read_text(encoding="utf-8"), caption, alt, saved.svg.name)]

@@ -42,7 +42,7 @@ from vitral.studies.results import ArmResult, RunResult, StudyResult
 METHOD = (
     "Every arm was trained once from each seed. {batches} and began from the same initial numbers wherever their "
     "shapes agree, so arms are compared seed by seed. Losses are of the test split at the last step; no result was "
-    "selected. Learning rates and the like are the base's: no arm was tuned on its own unless its changes say so. "
+    "selected. All arms use the hyperparameters of the base; an arm that changes one says so. "
     "Contrasts of losses are one family: paired two-sided t tests with Bonferroni's correction of both the p value and "
     "the interval, so that an interval excludes zero exactly where p < 0.05. Each probe is a further family, corrected "
     "in the same way and exploratory. Intervals of single means are 95% Student t intervals. A contrast that is "
@@ -63,10 +63,10 @@ MOST_CURVES = 8
 OFTEN = 4
 """Evaluations that make a curve; where there are fewer, the batches' own losses do."""
 TESTED = (
-    "on so much of the test split as is measured while training. Dotted: n-gram baselines counted on the training "
+    "on the part of the test split that is measured while training. Dotted: n-gram baselines counted on the training "
     "split and scored on the same text."
 )
-TRAINED = "each point is the mean of the batches logged since the previous one, with dropout where there is any."
+TRAINED = "Each point is the mean of the batches logged since the previous one, with dropout where there is any."
 NEAR, NEAR_AT_LEAST = 0.5, 0.25
 CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
 """Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
@@ -89,6 +89,10 @@ class StudyPage:
     table: Path
     claims: tuple[Judged, ...]
     listed: tuple[Judged, ...]
+
+    def __repr__(self) -> str:
+        """The verdict in sentences, and the page."""
+        return "\n".join([*(claim.text for claim in self.listed), f"report: {self.html}"])
 
 
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
@@ -204,7 +208,7 @@ def study_sections(
 
 def _question(result: StudyResult) -> list[Section]:
     study = result.study
-    told = (("The sources", study.source), ("Theory", study.claim), ("The design", study.design))
+    told = (("Sources", study.source), ("Theory", study.claim), ("Design", study.design))
     paragraphs = [Paragraph(f"{who}: {text}") for who, text in told if text]
     return [Heading("The question"), *paragraphs] if paragraphs else []
 
@@ -213,7 +217,7 @@ def _verdict(losses: LossClaims, views: Sequence[View]) -> list[Section]:
     exploratory = [one for view in views for one in listed(view)]
     top = headline(losses, exploratory)
     sections: list[Section] = [Heading("Verdict"), Callout(" ".join(one.text for one in top))]
-    for title, claims in (("", losses.all), ("Exploratory: from the probes", exploratory)):
+    for title, claims in (("", losses.all), ("Exploratory: results of the probes", exploratory)):
         rest = tuple(one.text for one in claims if one not in top)
         if rest:
             sections += [Heading(title, 3)] if title else []
@@ -258,7 +262,11 @@ def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
         "seconds",
         "test loss",
         "95% interval",
-        *(("difference (simultaneous 95% CI)", "to") if others else ("difference to the base (simultaneous 95% CI)",)),
+        *(
+            ("difference (simultaneous 95% CI)", "from")
+            if others
+            else ("difference from the base (simultaneous 95% CI)",)
+        ),
         "corrected p",
     )
     num = len(result.seeds)
@@ -266,7 +274,7 @@ def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
     apart = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
     caption = (
         f"Means over {num} seed{'s' * (num > 1)}; losses in {result.study.unit}, seconds of training for each run."
-        f"{f' Not compared, being of another task or judged below: {apart}.' if apart else ''}"
+        f"{f' Not compared here, because of another task or judged below: {apart}.' if apart else ''}"
     )
     return Table(caption, columns, tuple(rows))
 
@@ -325,7 +333,7 @@ def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report:
     kind = "Test" if often else "Training"
     label = f"{kind.lower()} loss ({result.study.unit})"
     figure = loss_plot(curves, references=lines, title=f"{kind} loss while training", y_label=label)
-    caption = f"{kind} loss against optimizer steps, {_over(result)}, {TESTED if often else TRAINED}"
+    caption = f"{kind} loss by optimizer step, {_over(result)}{f', {TESTED}' if often else f'. {TRAINED}'}"
     ends = "; ".join(f"{curve.label} ends at {nats(curve.y[-1] or 0.0)}" for curve in curves if curve.x)
     name = "curves" if number == 1 else f"curves-{number}"
     return _written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
@@ -367,7 +375,7 @@ def _intervals(result: StudyResult, report: Path) -> Section | None:
     caption = (
         "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean with "
         "its 95% t interval"
-        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: the n-gram lines."
+        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: n-gram baselines."
     )
     return _written(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
 

@@ -100,7 +100,7 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     if not base.losses or base.sees_one_token or fmean(base.losses.values()) <= result.baseline(TRIGRAM):
         return ""
     line = nats(result.baseline(TRIGRAM))
-    return f"{base.arm.title} has not passed the trigram baseline ({line}); train for longer"
+    return f"the loss of {base.arm.title} is not below the trigram baseline ({line}); train for longer"
 
 
 def mean_loss(arm: ArmResult) -> Interval | None:
@@ -160,7 +160,7 @@ def _notes(result: StudyResult) -> list[Note]:
             text = f"{capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
             notes.append(Note(text, arm.arm.name))
     if len(result.seeds) < ENOUGH_SEEDS:
-        notes.append(Note(f"{len(result.seeds)} of at least {ENOUGH_SEEDS} seeds: too few for a verdict."))
+        notes.append(Note(f"{len(result.seeds)} of the {ENOUGH_SEEDS} seeds that a verdict needs."))
     added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
     if added:
         notes.append(

@@ -38,7 +38,7 @@ def study_named(name: str) -> Study:
         UsageError: there is none; the nearest name is offered.
     """
     if name not in _names():
-        raise UsageError(f"no study is called {name!r}, {nearest(name, _names())}; vitral study list shows them all")
+        raise UsageError(f"no study is called {name!r}; {nearest(name, _names())} (all studies: vitral study list)")
     file = f"{name}.toml"
     return parse_study(files(__name__).joinpath(file).read_text(encoding="utf-8"), file)
 

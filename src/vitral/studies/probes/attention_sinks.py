@@ -12,13 +12,13 @@ WINDOWS = {"quick": 32, "standard": 64, "full": 256}
 """Test windows, the same for every arm and seed."""
 HEADS = ("layers", "*", "heads", "*")
 WEIGHT = Quantity("weight on the first position", mean_of(*HEADS, "weight"))
-MOST = Quantity("of the head with most", lambda run: max(every(run, *HEADS, "weight"), default=None))
+MOST = Quantity("largest weight of a head", lambda run: max(every(run, *HEADS, "weight"), default=None))
 UNIFORM = Quantity("uniform attention", at("uniform"))
-ONE = Quantity(
-    "loss increase if one head may not attend to it", mean_of(*HEADS, "without", "increase"), "nats per token"
+ONE = Quantity("loss increase if hidden from one head", mean_of(*HEADS, "without", "increase"), "nats per token")
+LAYER = Quantity("if hidden from one layer", mean_of("layers", "*", "without", "increase"), "nats per token")
+ALL = Quantity(
+    "loss increase if the first position is hidden from all heads", at("without", "increase"), "nats per token"
 )
-LAYER = Quantity("if no head of a layer may", mean_of("layers", "*", "without", "increase"), "nats per token")
-ALL = Quantity("loss increase if no head may attend to it", at("without", "increase"), "nats per token")
 
 
 def measure(trained: Trained) -> Plain:
@@ -43,7 +43,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     sections += probe.interval_plot("sink-weights", "Weight on the first position", arms, WEIGHT, "Mean over heads.")
     layers = probe.mean_table("Means over heads and seeds.", probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
     sections.append(Details("Layer by layer", (layers,)))
-    zero = [to_fixed(arm.title, 0.0, "no change", ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
+    zero = [to_fixed(arm.title, 0.0, "zero", ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
     return View(tuple(sections), (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
 
 

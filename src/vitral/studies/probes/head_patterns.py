@@ -86,7 +86,15 @@ def view(result: StudyResult, arms: Arms) -> View:
     largest = probe.against_base((several[0], several[-1]), OVERLAP) if len(several) > 1 else ()
     largest += probe.against_base((arms[0], arms[-1]), ZERO) if len(arms) > 1 else ()
     checks = tuple(
-        Check(arm.title, "fewest kinds in a run", min(arm.values(DISTINCT).values()), 2, None, "2 or more", digits=0)
+        Check(
+            arm.title,
+            "smallest number of head kinds in a run",
+            min(arm.values(DISTINCT).values()),
+            2,
+            None,
+            "2 or more",
+            digits=0,
+        )
         for arm in several
     )
     return View(sections, (*largest, *probe.within(several, TOGETHER, ADDED)), checks)
