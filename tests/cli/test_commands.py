@@ -238,6 +238,16 @@ def test_old_spellings_work_and_name_the_new_ones(vitral, tmp_path: Path) -> Non
     old, new = vitral("check", "--list"), vitral("list", "examples")
     assert (old.code, old.out, new.err) == (0, new.out, "")
     assert "vitral list examples" in old.err
+    refused = vitral("explain", "--tiny", "--positions", "0")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "positions" in refused.err
+
+
+def test_an_unseen_character_is_written_as_it_was_typed(vitral, trained: Path) -> None:
+    refused = vitral("generate", str(trained), "--prompt", "日 é")
+    assert refused.code == 2
+    assert "'日' (U+65E5)" in refused.err
+    assert '--replace " "' in refused.err
 
 
 def test_everything_with_a_name_is_listed(vitral) -> None:
