@@ -238,9 +238,6 @@ def test_old_spellings_work_and_name_the_new_ones(vitral, tmp_path: Path) -> Non
     old, new = vitral("check", "--list"), vitral("list", "examples")
     assert (old.code, old.out, new.err) == (0, new.out, "")
     assert "vitral list examples" in old.err
-    refused = vitral("explain", "--tiny", "--positions", "0")
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "positions" in refused.err
 
 
 def test_an_unseen_character_is_written_as_it_was_typed(vitral, trained: Path) -> None:

@@ -79,10 +79,10 @@ def explain(
     if exercise is not None and not tiny:
         raise UsageError("explain: --exercise goes with --tiny; use vitral exercise FILE.toml")
     if what is None:
+        complain("explain --tiny is now the command: vitral exercise [FILE.toml]")
         sizes = (positions, d_model, num_heads, mask, scale, seed)
         shown = (head or "all", query, key, column, digits, lang, format, None if exercise else out)
         make_exercise(exercise, *sizes, *shown)
-        complain("explain --tiny is now the command: vitral exercise [FILE.toml]")
         return
     is_run = Path(what).is_dir()
     first = 0 if is_run else 1
