@@ -240,6 +240,13 @@ def test_old_spellings_work_and_name_the_new_ones(vitral, tmp_path: Path) -> Non
     assert "vitral list examples" in old.err
 
 
+def test_an_unseen_character_is_written_as_it_was_typed(vitral, trained: Path) -> None:
+    refused = vitral("generate", str(trained), "--prompt", "日 é")
+    assert refused.code == 2
+    assert "'日' (U+65E5)" in refused.err
+    assert '--replace " "' in refused.err
+
+
 def test_everything_with_a_name_is_listed(vitral) -> None:
     listed = json.loads(vitral("list", "--format", "json").out)
     names = {kind: [entry["name"] for entry in entries] for kind, entries in listed.items()}

@@ -12,7 +12,7 @@ from worth import worth
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
-from vitral.explain import Choice, RunView, Step, parse_example, phrases, walk_example, walk_run
+from vitral.explain import Choice, RunView, Step, parse_example, phrases, to_text, walk_example, walk_run
 from vitral.explain.formulas import text as as_text
 from vitral.explain.phrases import catalogue
 from vitral.explain.trace import trace_text
@@ -237,6 +237,17 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
     ending = [step.name for step in walk.chapters[-1].steps]
     distributions = ["temperature_0.5", "top_k_3", "top_p_0.9"]
     assert ending == ["final_norm", "logits", "probabilities", "greedy", *distributions, "beam", "beam_probability"]
+
+
+@pytest.mark.parametrize("column", [0, 1, 2, 99])
+def test_the_cell_worked_through_is_one_that_is_labelled_whatever_the_column(column: int) -> None:
+    choice = Choice(query=2, key=1, column=column)
+    walk = walk_run(model(), tokenizer(), TEXT, RunView(None, choice, block=True, ending=True))
+    assert max(len(panel.matrix[0]) for panel in walk.chapters[-1].steps[-2].panels) > 1  # beam: several tokens
+    for panel in [panel for step in walk.steps for panel in step.panels]:
+        assert panel.cell[0] < len(panel.row_labels)
+        assert panel.cell[1] < len(panel.column_labels)
+    assert to_text(walk).count("\n") > 100
 
 
 def test_portuguese_differs_in_words_alone() -> None:

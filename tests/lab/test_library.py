@@ -4,12 +4,15 @@ import shlex
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import vitral
+import vitral.explain
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
+from vitral.decoding import GenerateOptions
 from vitral.lab import plan_study
 from vitral.model import count_parameters
 
@@ -69,6 +72,10 @@ def test_a_run_shows_itself(run: vitral.Run) -> None:
         (lambda run: run.generate("é"), r"U\+00E9"),
         (lambda run: run.generate("a", temperature=float("nan")), "temperature"),
         (lambda run: run.generate("a", top_n=3), "did you mean 'top_k'|did you mean 'top_p'"),
+        (lambda run: run.generate("a", stop=[""]), "^stop: expected"),
+        (lambda run: run.generate("a", stop="e"), "^stop: expected a list"),
+        (lambda run: run.generate("a", stop=5), "stop: "),
+        (lambda run: run.generate("a", seed=True), "seed: "),
         (lambda run: vitral.train("sample", run.path), "exists already"),
         (lambda run: vitral.train("sample", run.path / "x", model={"heads": 2}), "num_heads"),
         (lambda run: vitral.load(run.path.parent), "not a run"),
@@ -224,3 +231,41 @@ def test_beams_are_samples_too(run: vitral.Run) -> None:
     assert run.samples(["W"], num_samples=2, **ways) == run.beam("W", n_best=2, **ways)
     with pytest.raises(UsageError, match="cannot stream"):
         run.stream("W", num_beams=2)
+
+
+def test_options_of_generation_may_be_of_numpy_and_any_collection(run: vitral.Run) -> None:
+    plain = run.generate("WREN", max_tokens=31, seed=3, stop=["e", "\n"])
+    assert run.generate("WREN", max_tokens=np.int64(31), seed=np.int32(3), stop={"e": 1, "\n": 2}.keys()) == plain
+    assert "".join(run.stream("WREN", max_tokens=31, seed=3, stop={"\n", "e"})) == plain[len("WREN") :]
+
+
+def test_former_names_of_a_run_keep_working(run: vitral.Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VITRAL_CACHE", str(tmp_path))
+    with pytest.deprecated_call(match="is_masked_lm"):
+        assert run.fills_blanks is run.is_masked_lm
+    with pytest.deprecated_call(match="ngram_baselines"):
+        assert run.ngram_lines() == run.ngram_baselines()
+    dataset = run.dataset()
+    with pytest.deprecated_call(match="splits"):
+        assert dataset.parts is dataset.splits
+    with pytest.deprecated_call(match="RunView"):
+        assert vitral.explain.View is vitral.explain.RunView
+    two = run.samples(["WREN"], max_tokens=7, seed=3, num_samples=2)
+    with pytest.deprecated_call(match="num_samples=2"):
+        assert run.samples(["WREN"], max_tokens=7, seed=3, options=GenerateOptions(num_samples=2)) == two
+    with pytest.deprecated_call():
+        assert run.samples(["WREN"], max_tokens=7, seed=3, options=None) == two[:1]
+
+
+def test_the_former_name_of_a_callback_keeps_working(tmp_path: Path) -> None:
+    events: list[str] = []
+    training = TRAINING | {"steps": 1, "evaluate_every": 1}
+    with pytest.deprecated_call(match="callback"):
+        vitral.train(
+            "sample",
+            tmp_path / "run",
+            reporter=lambda event: events.append(event["event"]),
+            model=MODEL,
+            training=training,
+        )
+    assert "step" in events

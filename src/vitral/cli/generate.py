@@ -88,14 +88,12 @@ def generate(
 
 def _readable(run: "Run", prompt: str, replacement: str | None) -> str:
     from vitral.data import UnseenCharacter
-    from vitral.data.alphabet import code_point
 
     try:
         ids = run.tokenizer.encode(prompt, replacement=replacement)
     except UnseenCharacter as error:
-        where = f"character {error.character!r} ({code_point(error.character)}) at position {error.position:,}"
         raise UsageError(
-            f'--prompt: {where} is not in {error.alphabet}; remove it, or replace such characters: --replace " "'
+            f'--prompt: {error.where} is not in {error.alphabet}; remove it, or replace such characters: --replace " "'
         ) from None
     return prompt if replacement is None else run.tokenizer.decode(ids)
 

@@ -25,10 +25,13 @@ class UnseenCharacter(UsageError):
     def __init__(self, character: str, position: int, alphabet: str) -> None:
         """Name the character, its position and the remedy."""
         self.character, self.position, self.alphabet = character, position, alphabet
-        super().__init__(
-            f"character {ascii(character) if is_surrogate(character) else repr(character)} ({code_point(character)}) "
-            f"at position {position:,} is not in {alphabet}; remove it, or replace it by one that is"
-        )
+        super().__init__(f"{self.where} is not in {alphabet}; remove it, or replace it by one that is")
+
+    @property
+    def where(self) -> str:
+        """The character as it is written, its code point and its position."""
+        written = ascii(self.character) if is_surrogate(self.character) else repr(self.character)
+        return f"character {written} ({code_point(self.character)}) at position {self.position:,}"
 
     def moved(self, offset: int) -> "UnseenCharacter":
         """The same error for a text in which this one starts at `offset`."""

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import StorageError, UsageError
+from vitral.core.renamed import renamed
 from vitral.data.alphabet import UnseenCharacter
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
@@ -90,6 +91,12 @@ class Dataset:
     fingerprint: str
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, Split]:
+        """The former name of `splits`."""
+        renamed("parts", "splits")
+        return self.splits
 
     def describe(self) -> dict[str, Any]:
         """The description saved with a run (`corpus.json`), JSON-ready."""

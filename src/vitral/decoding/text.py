@@ -1,7 +1,7 @@
 """Incremental decoding of tokens to text: whole characters, and no text that a stop string may still remove."""
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from vitral.core.errors import UsageError
 
@@ -17,7 +17,7 @@ class Writer:
         stopped: whether a stop string has occurred.
     """
 
-    def __init__(self, stop: Sequence[str] = ()) -> None:
+    def __init__(self, stop: Collection[str] = ()) -> None:
         """Start with an empty text.
 
         Args:
@@ -70,7 +70,7 @@ class Writer:
         return 0
 
 
-def check_stop(stop: Sequence[str]) -> None:
+def check_stop(stop: Collection[str]) -> None:
     """Check that the stop strings are a list of non-empty texts.
 
     Raises:

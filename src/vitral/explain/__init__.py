@@ -1,5 +1,8 @@
 """Explanations: a computation narrated step by step, and checks of computations done by hand."""
 
+from typing import Any
+
+from vitral.core.renamed import renamed
 from vitral.explain.checks.checker import check
 from vitral.explain.checks.correction import corrected
 from vitral.explain.checks.report import CheckReport, Verdict
@@ -41,3 +44,11 @@ __all__ = [
     "walk_example",
     "walk_run",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The former name `View`, an argument of `vitral.Run.explain`."""
+    if name != "View":
+        raise AttributeError(f"module 'vitral.explain' has no attribute {name!r}")
+    renamed("View", "RunView")
+    return RunView

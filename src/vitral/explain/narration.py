@@ -22,6 +22,8 @@ SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
+LABELLED_ONCE = ("one", "choice", "total")
+"""Axes without labels, of which only the first entry is worked through."""
 GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
 
 
@@ -183,13 +185,13 @@ class Narrator:
             return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
         if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
             return tuple(self.sheet.vocabulary)
-        return ("",) if axis in ("one", "choice", "total") else tuple(str(place + first) for place in range(count))
+        return ("",) if axis in LABELLED_ONCE else tuple(str(place + first) for place in range(count))
 
     def _cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
         """The cell whose arithmetic is written out."""
         rows, columns = table.shape
         row = self.key if name in ("k", "v", "k_pre") else self.query if axes[0] in ("time",) else 0
-        column = self.key if axes[-1] == "source" else self.choice.column
+        column = self.key if axes[-1] == "source" else 0 if axes[-1] in LABELLED_ONCE else self.choice.column
         if axes[-1] == "vocab":
             column = int(table[min(row, rows - 1)].argmax())
         return min(row, rows - 1), min(column, columns - 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.renamed import renamed
 from vitral.data import CorpusConfig, load_corpus, prepare
 from vitral.explain import CheckReport, Exercise
 from vitral.explain import check as check_example
@@ -72,6 +73,9 @@ def train(
         TrainingStopped: a number was not finite.
         StorageError: writing to disk failed.
     """
+    if "reporter" in overrides:
+        renamed("reporter", "callback")
+        callback = overrides.pop("reporter")
     source = None if init_from is None else Path(init_from)
     config = configure(start, corpus=corpus, init_from=source, overrides=[overrides])
     folder = Path(out) if out is not None else free_folder(start or config.corpus.source)

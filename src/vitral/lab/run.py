@@ -1,8 +1,9 @@
 """A loaded run: model, tokenizer, folder, and the operations on them."""
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.names import require_known
+from vitral.core.renamed import renamed
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
 from vitral.decoding.text import check_stop
@@ -42,9 +44,12 @@ NOVEL_LENGTH = 12
 
 
 def _stop_strings(stop: Any) -> Any:
-    if isinstance(stop, str | list | tuple):
-        check_stop(stop)
-    return tuple(stop) if isinstance(stop, list) else stop
+    return tuple(stop) if isinstance(stop, Collection) and not isinstance(stop, str) else stop
+
+
+def _whole(number: Any) -> Any:
+    """Integers of other kinds, such as those of NumPy, as Python's."""
+    return int(number) if isinstance(number, Integral) and not isinstance(number, bool) else number
 
 
 class Generation(Sampling, GenerateOptions):
@@ -58,10 +63,10 @@ class Generation(Sampling, GenerateOptions):
         length_penalty: of beam search; above 0 favours longer texts.
     """
 
-    max_tokens: int = 200
-    seed: int = 0
+    max_tokens: Annotated[int, BeforeValidator(_whole)] = 200
+    seed: Annotated[int, BeforeValidator(_whole)] = 0
     stop: Annotated[tuple[str, ...], BeforeValidator(_stop_strings)] = ()
-    num_beams: int | None = None
+    num_beams: Annotated[int | None, BeforeValidator(_whole)] = None
     length_penalty: float = 0.0
 
 
@@ -169,6 +174,10 @@ class Run:
         Raises:
             UsageError: as for `generate`.
         """
+        if "options" in options:
+            renamed("options", "by its fields, as in num_samples=2")
+            former = options.pop("options")
+            options = ({} if former is None else former.plain()) | options
         how = self._generation(options)
         with precision(*self._precision):
             if how.num_beams is not None:
@@ -240,6 +249,8 @@ class Run:
 
     def _generation(self, options: dict[str, Any]) -> Generation:
         self._require_causal_lm()
+        if isinstance(options.get("stop"), Collection):
+            check_stop(options["stop"])
         return Generation.parse(options, "generate")
 
     def evaluate(self, *parts: str) -> dict[str, SplitLoss]:
@@ -283,6 +294,12 @@ class Run:
         return self._masking is not None
 
     @property
+    def fills_blanks(self) -> bool:
+        """The former name of `is_masked_lm`."""
+        renamed("fills_blanks", "is_masked_lm")
+        return self.is_masked_lm
+
+    @property
     def _masking(self) -> Masking | None:
         training = TrainingConfig.parse(self.config.get("training", {}), f"{self.path}/config.toml")
         return masking_of(training.objective, self.tokenizer)
@@ -313,6 +330,11 @@ class Run:
             return NgramBaselines.from_plain(known)
         parts = self.dataset().splits  # stopped before its first evaluation
         return ngram_baselines(parts["train"], parts["test"], self.tokenizer.vocab_size)
+
+    def ngram_lines(self) -> NgramBaselines:
+        """The former name of `ngram_baselines`."""
+        renamed("ngram_lines", "ngram_baselines")
+        return self.ngram_baselines()
 
     def encode(self, text: str) -> Tensor:
         """The text as a batch of one, [1, time], on the model's device."""
