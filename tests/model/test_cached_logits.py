@@ -112,4 +112,4 @@ def test_what_a_cache_cannot_do_is_refused_in_one_line(lively: Made, tokens: Dra
     assert "the first 3 tokens (the prefix) must be given at once, not 2" in first
     longer = model.new_cache(2, 11)
     assert "learned positions end at context_length = 7" in refusal(lambda: model(tokens(2, 11), cache=longer))
-    assert "position 8 requested" in refusal(lambda: model(tokens(2, 8)))
+    assert "position 8 asked for" in refusal(lambda: model(tokens(2, 8)))
