@@ -63,6 +63,17 @@ def test_out_takes_its_form_from_the_name_and_overwrites_nothing(vitral, trained
         assert vitral("inspect", str(trained), "--text", "WREN", "--format", form).out == written
 
 
+def test_an_ending_without_a_form_and_an_existing_file_are_refused(vitral, trained: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.html"
+    there.write_text("kept", encoding="utf-8")
+    for out in (tmp_path / "page.pdf", there):
+        told = vitral("inspect", str(trained), "--text", "WREN", "--out", str(out))
+        assert (told.code, told.out) == (2, "")
+        assert out.name in told.err
+    assert there.read_text(encoding="utf-8") == "kept"
+    assert not (tmp_path / "page.pdf").exists()
+
+
 def test_one_token_and_a_whole_context_are_read(vitral, trained: Path) -> None:
     for text in ("W", "W" * 11):
         assert vitral("inspect", str(trained), "--text", text).code == 0

@@ -24,7 +24,7 @@ from vitral.explain.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explain.phrases import LANGUAGES, phrases
+from vitral.explain.phrasebook import LANGUAGES, phrases
 
 SAY = phrases("en")
 ALLOWED = {"math", "mi", "mn", "mo", "mrow", "mspace", "mfrac", "msqrt", "msub", "msup", "msubsup", "mtext", "munder"}

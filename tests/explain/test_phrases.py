@@ -8,7 +8,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.explain import LANGUAGES, Verdict, phrases
 from vitral.explain.checks.slips import KINDS
-from vitral.explain.phrases import catalogue
+from vitral.explain.phrasebook import catalogue
 
 
 def places(phrase: str) -> set[str]:

@@ -14,7 +14,7 @@ from handmade import CASES, nasty, panel, step, walkthrough
 
 from vitral.explain.formulas import latex, mathml, number, text
 from vitral.explain.formulas.notation import Equation, Name, Number, Over, Product, Sum, Words
-from vitral.explain.phrases import LANGUAGES, catalogue, phrases
+from vitral.explain.phrasebook import LANGUAGES, catalogue, phrases
 from vitral.explain.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
 from vitral.explain.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explain.truncation import LAST_POSITIONS, MOST_FEATURES

@@ -14,7 +14,7 @@ from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
 from vitral.explain import Choice, RunView, Step, parse_example, phrases, to_text, walk_example, walk_run
 from vitral.explain.formulas import text as as_text
-from vitral.explain.phrases import catalogue
+from vitral.explain.phrasebook import catalogue
 from vitral.explain.trace import trace_text
 from vitral.model import ModelConfig, Transformer
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vitral.explain import CheckReport
     from vitral.explain.checks.report import RowFinding
-    from vitral.explain.phrases import Phrases
+    from vitral.explain.phrasebook import Phrases
 
 FIXABLE = ("rounding", "follows", "wrong")
 STYLES = {"unknown": "dim", "right": "green", "rounding": "yellow", "follows": "yellow", "wrong": "bold red"}

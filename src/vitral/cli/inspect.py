@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vitral.cli.options import DeviceName, DeviceOption, DtypeOption, Precision, RunArgument, Which, WhichOption
+from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
     from vitral.figures.sections import Table
@@ -59,6 +60,8 @@ def inspect(
     from vitral.lab.examples import write_new
 
     form = format or _form_of(out)
+    if out is not None and out.exists():
+        raise UsageError(f"{out}: exists already and was not overwritten; choose another name")
     found = Run(run, checkpoint.value, device=device.value, dtype=dtype.value).inspect(text, windows=windows, top=top)
     if form is InspectionForm.text and out is None:
         print_inspection(found)
@@ -70,9 +73,26 @@ def inspect(
         say(f"written: {write_new(out, written)}")
 
 
+FORMS = {
+    "": InspectionForm.text,
+    ".txt": InspectionForm.text,
+    ".json": InspectionForm.json,
+    ".html": InspectionForm.html,
+    ".htm": InspectionForm.html,
+}
+
+
 def _form_of(out: Path | None) -> InspectionForm:
-    endings = {".html": InspectionForm.html, ".htm": InspectionForm.html, ".json": InspectionForm.json}
-    return endings.get(out.suffix.lower(), InspectionForm.text) if out is not None else InspectionForm.text
+    """The form that the ending of the file names.
+
+    Raises:
+        UsageError: the ending names no form.
+    """
+    if out is None:
+        return InspectionForm.text
+    if out.suffix.lower() not in FORMS:
+        raise UsageError(f"--out {out}: no form has the ending {out.suffix!r}; use .txt, .json or .html, or --format")
+    return FORMS[out.suffix.lower()]
 
 
 def _written(found: dict[str, Any], form: InspectionForm) -> str:

@@ -26,7 +26,7 @@ from vitral.explain import (
     to_plain,
     to_text,
 )
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 from vitral.explain.truncation import Gap, Shown, ShownPanel, truncate
 from vitral.explain.walkthrough import heading, opening, stacked
 from vitral.figures.text import visible

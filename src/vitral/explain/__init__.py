@@ -10,7 +10,7 @@ from vitral.explain.examples.example import Example
 from vitral.explain.examples.exercise import Exercise, exercise_text
 from vitral.explain.examples.file import load_example, parse_example
 from vitral.explain.narration import Choice
-from vitral.explain.phrases import LANGUAGES, phrases
+from vitral.explain.phrasebook import LANGUAGES, phrases
 from vitral.explain.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
 from vitral.explain.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explain.walks import RunView, walk_example, walk_run

@@ -12,7 +12,7 @@ from vitral.explain.formulas import number
 from vitral.explain.formulas.notation import Equation, Expression, Name, Product, Sum, Words
 from vitral.explain.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
 from vitral.explain.operations.decoding import Beam, Filtered
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 from vitral.explain.sheet import Sheet, SheetQuantity, Values
 from vitral.explain.steps import Arithmetic, Cell, Panel, Step, Working
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from vitral.explain.formulas import number
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 from vitral.explain.steps import Panel
 from vitral.figures.text import visible
 

@@ -8,7 +8,7 @@ from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
 from vitral.explain.examples.example import Example
 from vitral.explain.narration import Choice, Narrator
-from vitral.explain.phrases import phrases
+from vitral.explain.phrasebook import phrases
 from vitral.explain.sheet import Sheet
 from vitral.explain.steps import Chapter
 from vitral.explain.trace import TracedText, trace_text

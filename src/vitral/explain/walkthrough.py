@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from vitral.explain.formulas import sides, text
-from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explain.truncation import ShownPanel, is_truncated, truncate
 from vitral.figures.text import visible

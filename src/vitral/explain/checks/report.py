@@ -13,7 +13,7 @@ from vitral.explain.examples.example import AuthorClaim, Example
 from vitral.explain.formulas import text
 from vitral.explain.formulas.notation import Equation, Expression, Name, Number
 from vitral.explain.operations import Index
-from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.sheet import Sheet
 from vitral.explain.steps import Arithmetic
 

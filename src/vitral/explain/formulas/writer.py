@@ -19,7 +19,7 @@ from vitral.explain.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 
 EXP = Name("e")
 """The base of the exponential function; plain text writes its powers as exp(…)."""

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from vitral.explain.formulas import latex, text
-from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Panel, Step
 from vitral.explain.walkthrough import Walkthrough
 

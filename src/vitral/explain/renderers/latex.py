@@ -1,7 +1,7 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
 from vitral.explain.formulas import escape, latex
-from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Panel, Step
 from vitral.explain.truncation import truncate
 from vitral.explain.walkthrough import Walkthrough, opening

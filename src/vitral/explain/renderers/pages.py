@@ -1,7 +1,7 @@
 """A walkthrough as a self-contained page, as Markdown, or as sections of another page."""
 
 from vitral.explain.formulas import mathml, text
-from vitral.explain.phrases import Phrases, phrases
+from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Arithmetic, Panel, Step
 from vitral.explain.truncation import Gap, truncate
 from vitral.explain.walkthrough import Walkthrough, opening, stacked

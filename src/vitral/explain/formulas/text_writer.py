@@ -2,7 +2,7 @@
 
 from vitral.explain.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Root
 from vitral.explain.formulas.writer import EXP, FormulaWriter
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 
 
 def text(expression: Expression, digits: int, say: Phrases) -> str:

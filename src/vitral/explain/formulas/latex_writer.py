@@ -5,7 +5,7 @@ import unicodedata
 
 from vitral.explain.formulas.notation import Expression, Name, Number
 from vitral.explain.formulas.writer import FormulaWriter
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 from vitral.figures.text import visible
 
 _SPECIAL = {

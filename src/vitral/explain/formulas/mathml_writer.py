@@ -4,7 +4,7 @@ import html
 
 from vitral.explain.formulas.notation import Equation, Expression, Name, Number
 from vitral.explain.formulas.writer import FormulaWriter
-from vitral.explain.phrases import Phrases
+from vitral.explain.phrasebook import Phrases
 from vitral.figures.text import visible
 
 
