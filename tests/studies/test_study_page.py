@@ -4,12 +4,14 @@ import csv
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from vitral.core.errors import StorageError
 from vitral.figures.text import p_clause, p_text
+from vitral.reports import study as study_page
 from vitral.reports.study import write_report
-from vitral.studies import StudyResult
+from vitral.studies import StudyResult, loss_claims
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,39 @@ def test_a_report_that_cannot_be_written_says_so(made, tmp_path: Path) -> None:
 def test_p_values_as_text() -> None:
     assert (p_text(None), p_text(0.00312), p_text(0.2)) == ("\N{EN DASH}", "0.0031", "0.200")
     assert (p_clause(1e-9), p_clause(0.03)) == ("p < 0.0001", "p = 0.030")
+
+
+def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences, the table of arms and their intervals agree about every contrast, over 100 random studies."""
+    monkeypatch.setattr(study_page, "_figures", lambda result, report: [])
+    monkeypatch.setattr(study_page, "arm_samples", lambda result: {})
+    monkeypatch.setattr(study_page, "_other_texts", lambda result: [])
+    generator, verdicts, rows = np.random.default_rng(17), set(), 0
+    for _ in range(100):
+        num = int(generator.integers(1, 8))
+        names = ("full", "no-attention", "no-feed-forward")[: int(generator.integers(2, 4))]
+        noise, shift = 10.0 ** generator.uniform(-6, -1), 10.0 ** generator.uniform(-6, 0)
+        seeds = 1.6 + 0.05 * generator.normal(size=num)
+        arms = {}
+        for place, name in enumerate(names):
+            losses = (
+                seeds + shift * place * generator.choice([-1, 0, 1]) + noise * generator.normal(size=num)
+            ).tolist()
+            arms[name] = [None if generator.random() < 0.05 else round(loss, 6) for loss in losses]
+        result = made(arms)
+        text = minus_to_hyphen(write_report(result).markdown.read_text(encoding="utf-8"))
+        claims = {claim.comparison.subject: claim for claim in loss_claims(result).contrasts}
+        for low, high, verdict in re.findall(r"95% CI (\S+) to (\S+?), p [^:]*\): (\w+)", text):
+            assert (float(low) > 0 or float(high) < 0) == (verdict != "undecided"), (low, high, verdict)
+            verdicts.add(verdict)
+        for row in (line.split("|") for line in text.splitlines() if line.startswith("| ")):
+            title, span = row[1].strip(), re.search(r"\((\S+)\sto\s(\S+)\)", row[-3])
+            if title in claims and span is not None:
+                assert (float(span[1]) > 0 or float(span[2]) < 0) == claims[title].shown
+                rows += 1
+    assert verdicts == {"better", "worse", "undecided"}
+    assert rows > 50
+
+
+def minus_to_hyphen(text: str) -> str:
+    return text.replace("\N{MINUS SIGN}", "-")
