@@ -98,7 +98,7 @@ def test_p_values_as_text() -> None:
 
 def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences, the table of arms and their intervals agree about every contrast, over 100 random studies."""
-    monkeypatch.setattr(study_page, "_figures", lambda result, report: [])
+    monkeypatch.setattr(study_page, "study_figures", lambda result, report: [])
     monkeypatch.setattr(study_page, "arm_samples", lambda result: {})
     monkeypatch.setattr(study_page, "_other_texts", lambda result: [])
     generator, verdicts, rows = np.random.default_rng(17), set(), 0

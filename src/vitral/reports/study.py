@@ -11,17 +11,12 @@ from typing import Any
 import tomli_w
 
 from vitral.decoding import Sampling, generate
-from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.figures.html import page
-from vitral.figures.intervals import IntervalRow, interval_dots
-from vitral.figures.lines import Line, band, loss_plot
-from vitral.figures.margin import Reference
 from vitral.figures.markdown import markdown
 from vitral.figures.sections import (
     Callout,
     Columns,
     Details,
-    Figure,
     Heading,
     Listing,
     Paragraph,
@@ -29,8 +24,8 @@ from vitral.figures.sections import (
     Section,
     Table,
 )
-from vitral.figures.style import save
 from vitral.figures.text import NONE, SPACE, big, nats, p_text
+from vitral.reports.study_figures import references, study_figures, written
 from vitral.runs import RunFolder, load_run
 from vitral.runs.files import replace_durably, storage
 from vitral.studies.claims import Claim, Interval, Judged, Note, judge
@@ -57,19 +52,38 @@ BASELINES = (
     "the bigram baseline knows which token follows which; one between the trigram and the 4-gram baseline has learned "
     "what two to three preceding tokens predict."
 )
-FOLDER = "figures"
-MOST_CURVES = 8
-"""More cannot be told apart."""
-OFTEN = 4
-"""Evaluations that make a curve; where there are fewer, the batches' own losses do."""
-TESTED = (
-    "on the part of the test split that is measured while training. Dotted: n-gram baselines counted on the training "
-    "split and scored on the same text."
-)
-TRAINED = "Each point is the mean of the batches logged since the previous one, with dropout where there is any."
-NEAR, NEAR_AT_LEAST = 0.5, 0.25
 CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
 """Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
+
+
+@dataclass(frozen=True)
+class JudgedView:
+    """A probe's view with its family of comparisons, judged.
+
+    Attributes:
+        view: of the probe.
+        claims: one for each of the view's comparisons.
+    """
+
+    view: View
+    claims: tuple[Claim, ...]
+
+    @property
+    def all(self) -> tuple[Judged, ...]:
+        """Checks, claims and notes."""
+        return (*self.view.checks, *self.claims, *self.view.notes)
+
+    @property
+    def listed(self) -> tuple[Judged, ...]:
+        """The claims that the verdict lists as sentences.
+
+        The table has undecided comparisons, and the decided ones beyond the MOST_SENTENCES of least p value.
+        """
+        decided = [claim for claim in self.claims if claim.shown]
+        first = sorted(decided, key=lambda claim: claim.p or 0.0)[:MOST_SENTENCES]
+        rest = len(decided) - len(first)
+        more = [Note(f"{rest} more decided comparisons of the same family are in its table.")] if rest else []
+        return (*self.view.checks, *(claim for claim in self.claims if claim in first), *more, *self.view.notes)
 
 
 @dataclass(frozen=True)
@@ -113,8 +127,8 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
     with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    everything = (*losses.all, *(one for view in views for one in judged(view)))
-    sentences = (*losses.all, *(one for view in views for one in listed(view)))
+    everything = (*losses.all, *(one for view in views for one in view.all))
+    sentences = (*losses.all, *(one for view in views for one in view.listed))
     report = StudyPage(folder / "study.html", folder / "study.md", folder / "study.csv", everything, sentences)
     replace_durably(report.html, page(title, sections, lead=lead, footer=footer).encode())
     replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
@@ -122,8 +136,8 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     return report
 
 
-def probe_views(result: StudyResult) -> tuple[View, ...]:
-    """One view for each probe of the study, in the design's order, from the measured data alone."""
+def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
+    """One judged view for each probe of the study, in the design's order, from the measured data alone."""
     views = []
     for name in result.study.probes:
         probe, found = probe_named(name), result.measured.get(name)
@@ -136,25 +150,7 @@ def probe_views(result: StudyResult) -> tuple[View, ...]:
             views.append(probe.view(result, arms) if arms else View())
         else:
             views.append(View() if found is None else probe.view(result, found))
-    return tuple(views)
-
-
-def judged(view: View) -> tuple[Judged, ...]:
-    """Everything of a view that is judged: its checks, its family of comparisons, its notes."""
-    return (*view.checks, *judge(view.comparisons), *view.notes)
-
-
-def listed(view: View) -> tuple[Judged, ...]:
-    """The claims of a view that the verdict lists as sentences.
-
-    Undecided comparisons are left to the table, and of the decided ones all but the MOST_SENTENCES of least p value.
-    """
-    claims = judge(view.comparisons)
-    decided = [claim for claim in claims if claim.shown]
-    first = sorted(decided, key=lambda claim: claim.p or 0.0)[:MOST_SENTENCES]
-    rest = len(decided) - len(first)
-    more = [Note(f"{rest} more decided comparisons of the same family are in its table.")] if rest else []
-    return (*view.checks, *(claim for claim in claims if claim in first), *more, *view.notes)
+    return tuple(JudgedView(view, judge(view.comparisons)) for view in views)
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
@@ -163,7 +159,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
         (
             claim.comparison.subject,
             claim.comparison.against,
-            f"{claim.comparison.quantity.name}{f' ({unit})' if (unit := claim.comparison.quantity.unit) else ''}",
+            claim.comparison.quantity.label,
             difference_text(claim, percent=False),
             p_text(claim.p),
             claim.verdict if not claim.why else f"no verdict: {claim.why}",
@@ -177,7 +173,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def study_sections(
-    result: StudyResult, losses: LossClaims, *, command: str = "", views: Sequence[View] = ()
+    result: StudyResult, losses: LossClaims, *, command: str = "", views: Sequence[JudgedView] = ()
 ) -> list[Section]:
     """The report's sections, for a page of its own or inside another; writes the figures into the study's folder.
 
@@ -197,7 +193,7 @@ def study_sections(
         *_verdict(losses, views),
         Heading("Arms"),
         _arms_table(result, losses),
-        *_figures(result, report),
+        *study_figures(result, report),
         *(section for view in views for section in _probe_sections(view, report)),
         *_not_measured(result),
         *_baselines(result),
@@ -213,8 +209,8 @@ def _question(result: StudyResult) -> list[Section]:
     return [Heading("The question"), *paragraphs] if paragraphs else []
 
 
-def _verdict(losses: LossClaims, views: Sequence[View]) -> list[Section]:
-    exploratory = [one for view in views for one in listed(view)]
+def _verdict(losses: LossClaims, views: Sequence[JudgedView]) -> list[Section]:
+    exploratory = [one for view in views for one in view.listed]
     top = headline(losses, exploratory)
     sections: list[Section] = [Heading("Verdict"), Callout(" ".join(one.text for one in top))]
     for title, claims in (("", losses.all), ("Exploratory: results of the probes", exploratory)):
@@ -225,10 +221,10 @@ def _verdict(losses: LossClaims, views: Sequence[View]) -> list[Section]:
     return sections
 
 
-def _probe_sections(view: View, report: Path) -> list[Section]:
-    sections = [_written(one, report) if isinstance(one, Plot) else one for one in view.sections]
-    if view.comparisons:
-        table = claims_table(judge(view.comparisons))
+def _probe_sections(judged: JudgedView, report: Path) -> list[Section]:
+    sections = [written(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
+    if judged.claims:
+        table = claims_table(judged.claims)
         sections.append(Details(f"Every comparison of this probe ({len(table.rows)})", (table,)))
     return sections
 
@@ -285,117 +281,6 @@ def _interval(mean: Interval | None) -> str:
     return f"{nats(mean.low)} to {nats(mean.high)}".replace(" ", SPACE)
 
 
-def _references(result: StudyResult, lines: NgramBaselines) -> list[Reference]:
-    """N-gram baselines in the study's unit, by name."""
-    factor = result.arms[0].factor
-    return [Reference(baseline_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
-
-
-def _figures(result: StudyResult, report: Path) -> list[Section]:
-    """Draw and write the curves and the losses at the end; an arm that finished from no seed is not in the last figure.
-
-    Raises:
-        StorageError: the disk did not take them.
-    """
-    curves = (_curves(result, arms, number, report) for number, arms in enumerate(_groups(result), start=1))
-    return [drawn for drawn in (*curves, _intervals(result, report)) if drawn is not None]
-
-
-def _groups(result: StudyResult) -> list[list[ArmResult]]:
-    """Arms that are compared with one another, so that no figure has more lines than can be told apart.
-
-    Each baseline arm with the arms against it; groups of two are drawn together.
-    """
-    compared = [arm for arm in result.arms if arm.arm.compared]
-    if len(compared) <= MOST_CURVES:
-        return [compared]
-    families: dict[str, list[ArmResult]] = {}
-    for arm in compared[1:]:
-        base = baseline_arm(result, arm)
-        families.setdefault(base.arm.name, [base]).append(arm)
-    groups = [family for family in families.values() if len(family) > 2]
-    pairs = [arm for family in families.values() if len(family) == 2 for arm in family]
-    groups += [pairs] if pairs else []
-    cut = []
-    for first, *others in groups:
-        size = len(others) if len(others) < MOST_CURVES else -(-len(others) // -(-len(others) // (MOST_CURVES - 1)))
-        cut += [[first, *others[begin : begin + size]] for begin in range(0, len(others), size)]
-    return cut
-
-
-def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Section | None:
-    tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
-    often = tested >= OFTEN
-    curves = [_curve(arm, tested=often) for arm in arms]
-    if not any(len(curve.x) > 1 for curve in curves):
-        return None
-    lines = _near(_references(result, result.curve_baselines), curves) if often else []
-    kind = "Test" if often else "Training"
-    label = f"{kind.lower()} loss ({result.study.unit})"
-    figure = loss_plot(curves, references=lines, title=f"{kind} loss while training", y_label=label)
-    caption = f"{kind} loss by optimizer step, {_over(result)}{f', {TESTED}' if often else f'. {TRAINED}'}"
-    ends = "; ".join(f"{curve.label} ends at {nats(curve.y[-1] or 0.0)}" for curve in curves if curve.x)
-    name = "curves" if number == 1 else f"curves-{number}"
-    return _written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
-
-
-def _curve(arm: ArmResult, *, tested: bool) -> Line:
-    """Mean and range over the seeds that finished, or over those that did not if none did."""
-    curves = {
-        run.seed: [(step, loss * arm.factor) for step, loss in (run.curve if tested else run.training_curve)]
-        for run in arm.runs
-    }
-    finished = [curve for seed, curve in curves.items() if seed in arm.losses]
-    label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
-    return band(label, finished or list(curves.values()))
-
-
-def _near(lines: Sequence[Reference], curves: Sequence[Line]) -> list[Reference]:
-    """The lines that stand among the measured losses or beside them: others would only press these together."""
-    values = [value for curve in curves for value in curve.y[-1:] if value is not None]
-    low, high = min(values), max(values)
-    room = max(NEAR * (high - low), NEAR_AT_LEAST)
-    return [reference for reference in lines if low - room <= reference.value <= high + room]
-
-
-def _intervals(result: StudyResult, report: Path) -> Section | None:
-    rows, told = [], []
-    for arm in result.arms:
-        mean = mean_loss(arm)
-        if mean is not None and arm.arm.compared:
-            rows.append(IntervalRow(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
-            told.append(f"{arm.arm.title} {nats(mean.mean)}")
-    if len(rows) < 2:  # nothing to stand beside
-        return None
-    ends = [Line(row.label, (0,), (row.mean,)) for row in rows]
-    lines = _near(_references(result, result.baselines), ends)
-    figure = interval_dots(
-        rows, references=lines, title="Test loss at the last step", x_label=f"test loss ({result.study.unit})"
-    )
-    caption = (
-        "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean with "
-        "its 95% t interval"
-        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: n-gram baselines."
-    )
-    return _written(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
-
-
-def _written(plot: Plot, report: Path) -> Section:
-    """A figure saved into the report's folder, as a section of the report.
-
-    Raises:
-        StorageError: the disk did not take it.
-    """
-    saved = save(plot.figure, report / FOLDER, plot.name)
-    svg = saved.svg.read_text(encoding="utf-8")
-    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")
-
-
-def _over(result: StudyResult) -> str:
-    num = len(result.seeds)
-    return f"mean of {num} seeds with their range" if num > 1 else f"one seed ({result.seeds[0]})"
-
-
 def arm_samples(result: StudyResult) -> dict[str, str]:
     """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
 
@@ -418,7 +303,7 @@ def _sample(arm: ArmResult) -> str | None:
 
 
 def _baselines(result: StudyResult) -> list[Section]:
-    rows = [(reference.label, nats(reference.value)) for reference in _references(result, result.baselines)]
+    rows = [(reference.label, nats(reference.value)) for reference in references(result, result.baselines)]
     floor = result.baselines.test_bigram_entropy * result.arms[0].factor
     rows.append(("bigram entropy of the test text", nats(floor)))
     return [

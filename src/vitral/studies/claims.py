@@ -249,9 +249,13 @@ def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Int
         return Interval(mean, None, None, 1, confidence)
     from scipy import stats
 
-    error = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (num - 1) / num)
-    half = float(stats.t.ppf((1 + confidence) / 2, num - 1)) * error
+    half = float(stats.t.ppf((1 + confidence) / 2, num - 1)) * _standard_error(values, mean)
     return Interval(mean, mean - half, mean + half, num, confidence)
+
+
+def _standard_error(values: Sequence[float], mean: float) -> float:
+    """S / √n of at least two values."""
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
@@ -287,8 +291,8 @@ def _judged(one: Comparison, family: int, why: str) -> Claim:
     from scipy import stats
 
     interval = mean_interval(differences, 1 - LEVEL / family)
-    error = math.sqrt(math.fsum((d - interval.mean) ** 2 for d in differences) / (num - 1))
-    statistic = abs(interval.mean) * math.sqrt(num) / error if error else math.inf
+    error = _standard_error(differences, interval.mean)
+    statistic = abs(interval.mean) / error if error else math.inf
     p = min(1.0, family * 2 * float(stats.t.sf(statistic, num - 1)))
     return Claim(one, num, interval.mean, interval.low, interval.high, p, family)
 

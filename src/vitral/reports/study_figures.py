@@ -1,0 +1,138 @@
+"""The figures of a study: losses while training and at the end, with the n-gram baselines."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vitral.evaluation import NgramBaselines, baseline_name
+from vitral.figures.intervals import IntervalRow, interval_dots
+from vitral.figures.lines import Line, band, loss_plot
+from vitral.figures.margin import Reference
+from vitral.figures.sections import Figure, Section
+from vitral.figures.style import save
+from vitral.figures.text import nats
+from vitral.studies.losses import baseline_arm, mean_loss
+from vitral.studies.probe import Plot
+from vitral.studies.results import ArmResult, StudyResult
+
+FOLDER = "figures"
+MOST_CURVES = 8
+"""More cannot be told apart."""
+OFTEN = 4
+"""Evaluations that make a curve; where there are fewer, the batches' own losses do."""
+TESTED = (
+    "on the part of the test split that is measured while training. Dotted: n-gram baselines counted on the training "
+    "split and scored on the same text."
+)
+TRAINED = "Each point is the mean of the batches logged since the previous one, with dropout where there is any."
+NEAR, NEAR_AT_LEAST = 0.5, 0.25
+
+
+def references(result: StudyResult, lines: NgramBaselines) -> list[Reference]:
+    """N-gram baselines in the study's unit, by name."""
+    factor = result.arms[0].factor
+    return [Reference(baseline_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
+
+
+def study_figures(result: StudyResult, report: Path) -> list[Section]:
+    """Draw and write the curves and the losses at the end; an arm that finished from no seed is not in the last figure.
+
+    Raises:
+        StorageError: the disk did not take them.
+    """
+    curves = (_curves(result, arms, number, report) for number, arms in enumerate(_groups(result), start=1))
+    return [drawn for drawn in (*curves, _intervals(result, report)) if drawn is not None]
+
+
+def _groups(result: StudyResult) -> list[list[ArmResult]]:
+    """Arms that are compared with one another, so that no figure has more lines than can be told apart.
+
+    Each baseline arm with the arms against it; groups of two are drawn together.
+    """
+    compared = [arm for arm in result.arms if arm.arm.compared]
+    if len(compared) <= MOST_CURVES:
+        return [compared]
+    families: dict[str, list[ArmResult]] = {}
+    for arm in compared[1:]:
+        base = baseline_arm(result, arm)
+        families.setdefault(base.arm.name, [base]).append(arm)
+    groups = [family for family in families.values() if len(family) > 2]
+    pairs = [arm for family in families.values() if len(family) == 2 for arm in family]
+    groups += [pairs] if pairs else []
+    cut = []
+    for first, *others in groups:
+        size = len(others) if len(others) < MOST_CURVES else -(-len(others) // -(-len(others) // (MOST_CURVES - 1)))
+        cut += [[first, *others[begin : begin + size]] for begin in range(0, len(others), size)]
+    return cut
+
+
+def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Section | None:
+    tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
+    often = tested >= OFTEN
+    curves = [_curve(arm, tested=often) for arm in arms]
+    if not any(len(curve.x) > 1 for curve in curves):
+        return None
+    lines = _near(references(result, result.curve_baselines), curves) if often else []
+    kind = "Test" if often else "Training"
+    label = f"{kind.lower()} loss ({result.study.unit})"
+    figure = loss_plot(curves, references=lines, title=f"{kind} loss while training", y_label=label)
+    caption = f"{kind} loss by optimizer step, {_over(result)}{f', {TESTED}' if often else f'. {TRAINED}'}"
+    ends = "; ".join(f"{curve.label} ends at {nats(curve.y[-1] or 0.0)}" for curve in curves if curve.x)
+    name = "curves" if number == 1 else f"curves-{number}"
+    return written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
+
+
+def _curve(arm: ArmResult, *, tested: bool) -> Line:
+    """Mean and range over the seeds that finished, or over those that did not if none did."""
+    curves = {
+        run.seed: [(step, loss * arm.factor) for step, loss in (run.curve if tested else run.training_curve)]
+        for run in arm.runs
+    }
+    finished = [curve for seed, curve in curves.items() if seed in arm.losses]
+    label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
+    return band(label, finished or list(curves.values()))
+
+
+def _near(lines: Sequence[Reference], curves: Sequence[Line]) -> list[Reference]:
+    """The lines that stand among the measured losses or beside them: others would only press these together."""
+    values = [value for curve in curves for value in curve.y[-1:] if value is not None]
+    low, high = min(values), max(values)
+    room = max(NEAR * (high - low), NEAR_AT_LEAST)
+    return [reference for reference in lines if low - room <= reference.value <= high + room]
+
+
+def _intervals(result: StudyResult, report: Path) -> Section | None:
+    rows, told = [], []
+    for arm in result.arms:
+        mean = mean_loss(arm)
+        if mean is not None and arm.arm.compared:
+            rows.append(IntervalRow(arm.arm.title, list(arm.losses.values()), mean.mean, mean.low, mean.high))
+            told.append(f"{arm.arm.title} {nats(mean.mean)}")
+    if len(rows) < 2:  # nothing to stand beside
+        return None
+    ends = [Line(row.label, (0,), (row.mean,)) for row in rows]
+    lines = _near(references(result, result.baselines), ends)
+    figure = interval_dots(
+        rows, references=lines, title="Test loss at the last step", x_label=f"test loss ({result.study.unit})"
+    )
+    caption = (
+        "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean with "
+        "its 95% t interval"
+        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: n-gram baselines."
+    )
+    return written(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
+
+
+def written(plot: Plot, report: Path) -> Section:
+    """A figure saved into the report's folder, as a section of the report.
+
+    Raises:
+        StorageError: the disk did not take it.
+    """
+    saved = save(plot.figure, report / FOLDER, plot.name)
+    svg = saved.svg.read_text(encoding="utf-8")
+    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")
+
+
+def _over(result: StudyResult) -> str:
+    num = len(result.seeds)
+    return f"mean of {num} seeds with their range" if num > 1 else f"one seed ({result.seeds[0]})"
