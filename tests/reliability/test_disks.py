@@ -14,10 +14,10 @@ import pytest
 
 from tests.reliability.conftest import STEPS, Tally
 from vitral.core.errors import StorageError
+from vitral.core.files import replace_durably
 from vitral.data import prepare
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import load_checkpoint
-from vitral.runs.files import replace_durably
 from vitral.training import RunConfig, resume, train
 
 SIZES = 40

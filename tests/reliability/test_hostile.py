@@ -18,9 +18,9 @@ import pytest
 
 from tests.reliability.conftest import STEPS, Tally, scaled
 from vitral.core.errors import VitralError
+from vitral.core.files import as_json, sha256
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import FILES, MANIFEST
-from vitral.runs.files import as_json, sha256
 
 SECONDS = 5
 MEGABYTES = 100

@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 MUTATIONS = {
     "the flush of a file": (
-        "runs/files.py",
+        "core/files.py",
         "        file.flush()\n        os.fsync(file.fileno())\n",
         "",
         "tests/reliability/test_crashes.py",
     ),
     "the flush of a folder": (
-        "runs/files.py",
+        "core/files.py",
         "        os.fsync(descriptor)\n",
         "        pass\n",
         "tests/reliability/test_crashes.py",

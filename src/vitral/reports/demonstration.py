@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vitral.core.files import replace_durably, storage
 from vitral.explain import Walkthrough, to_sections
 from vitral.figures.html import page
 from vitral.figures.maps import attention_maps
@@ -16,7 +17,6 @@ from vitral.reports.run import loss_sections
 from vitral.reports.study import study_sections
 from vitral.reports.text import Survey, survey_sections
 from vitral.runs import RunFolder
-from vitral.runs.files import replace_durably, storage
 from vitral.studies import StudyResult, loss_claims
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from vitral.core.files import replace_durably
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.html import page
 from vitral.figures.lines import Line, loss_plot
@@ -11,7 +12,6 @@ from vitral.figures.style import save
 from vitral.model import ModelConfig, parameter_table
 from vitral.reports.model import parameter_section
 from vitral.runs import RunFolder
-from vitral.runs.files import replace_durably
 
 ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
 GRAY = " Gray lines: n-gram baselines."

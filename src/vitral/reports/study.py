@@ -10,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from vitral.core.files import replace_durably, storage
 from vitral.decoding import Sampling, generate
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
@@ -27,7 +28,6 @@ from vitral.figures.sections import (
 from vitral.figures.text import NONE, SPACE, big, nats, p_text
 from vitral.reports.study_figures import references, study_figures, written
 from vitral.runs import RunFolder, load_run
-from vitral.runs.files import replace_durably, storage
 from vitral.studies.claims import Claim, Interval, Judged, Note, judge
 from vitral.studies.losses import LossClaims, baseline_arm, difference_text, headline, loss_claims, mean_loss
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View, is_causal_lm

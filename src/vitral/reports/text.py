@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.files import replace_durably, storage
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.figures.bars import alphabet_bars
 from vitral.figures.html import page
 from vitral.figures.sections import Figure, Heading, Listing, Paragraph, Section, Table
 from vitral.figures.style import save
-from vitral.runs.files import replace_durably, storage
 
 
 @dataclass(frozen=True)

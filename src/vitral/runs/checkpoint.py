@@ -26,7 +26,7 @@ import safetensors.torch
 from torch import Tensor
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.runs.files import as_json, read_capped, sha256, storage, sync_folder, write_durably
+from vitral.core.files import as_json, read_capped, sha256, storage, sync_folder, write_durably
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""

@@ -23,9 +23,9 @@ import tomli_w
 
 from vitral.core.config import read_toml
 from vitral.core.errors import StorageError, UsageError
+from vitral.core.files import as_json, read_capped, replace_durably, storage, sync_file, sync_folder
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, Shapes
-from vitral.runs.files import as_json, read_capped, replace_durably, storage, sync_file, sync_folder
 
 MOST_POINTER = 100
 DUE = {"evaluation", "sample"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from vitral.core.errors import UsageError
-from vitral.runs.files import storage
+from vitral.core.files import storage
 
 try:
     import fcntl

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import TrainingStopped, UsageError
+from vitral.core.files import as_json, replace_durably, storage
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
@@ -20,7 +21,6 @@ from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
-from vitral.runs.files import as_json, replace_durably, storage
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
 from vitral.studies.measures import final_losses, final_split, measure

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from vitral.core.errors import UsageError
+from vitral.core.files import as_json, replace_durably, storage
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
 from vitral.evaluation import evaluate_split
 from vitral.runs import load_run
-from vitral.runs.files import as_json, replace_durably, storage
 from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, RunProbe, Setting, Trained
 from vitral.studies.probes import probe_named
