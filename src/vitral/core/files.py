@@ -4,17 +4,21 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import StorageError
 
+_TEMPORARY = re.compile(r"\..+\.(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
+
 
 @contextmanager
-def storage(path: Path) -> Iterator[None]:
+def storage(path: Path) -> Generator[None]:
     """Convert disk errors inside the block to one line that names `path`.
 
     Raises:
@@ -74,7 +78,7 @@ def sync_folder(folder: Path) -> None:
 
 def replace_durably(path: Path, content: bytes) -> None:
     """Replace the content of `path` atomically."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(temporary_name(path.name))
     with storage(path):
         try:
             write_durably(beside, content)
@@ -83,6 +87,35 @@ def replace_durably(path: Path, content: bytes) -> None:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+def temporary_name(name: str) -> str:
+    """A name for the next content of the file or folder `name`, beside it; of this process and thread alone."""
+    return f".{name}.{os.getpid()}-{threading.get_ident()}.tmp"
+
+
+def is_left_behind(name: str) -> bool:
+    """Whether a file or folder of this name is one of `temporary_name`, of a process that has ended.
+
+    >>> is_left_behind(temporary_name("best")), is_left_behind("notes.tmp")
+    (False, False)
+    """
+    found = _TEMPORARY.fullmatch(name)
+    return found is not None and not _is_alive(int(found[1]))
+
+
+def _is_alive(process: int) -> bool:
+    if process == os.getpid():
+        return True
+    if os.name == "nt":  # a signal of number 0 would end the process there
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def as_json(data: Any) -> bytes:
