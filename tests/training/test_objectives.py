@@ -13,8 +13,8 @@ from vitral.data import prepare
 from vitral.evaluation import Masking, evaluate_split
 from vitral.lab.run import Run
 from vitral.runs import RunFolder, load_run
+from vitral.runs.config import comparable
 from vitral.training import RunConfig, TrainingConfig, resume, train
-from vitral.training.config import comparable
 from vitral.training.objectives import IGNORED, Masked, make_inputs
 
 Configured = Callable[..., RunConfig]

@@ -1,6 +1,6 @@
 """Training: optimizers, schedules, the loop, starting and resuming."""
 
-from vitral.training.config import RunConfig, TrainingConfig
+from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.events import Callback, Event, all_of, silent
 from vitral.training.run import resume, train
 

@@ -21,7 +21,7 @@ from vitral.decoding import Sampling, generate
 from vitral.evaluation import evaluate_split
 from vitral.model import next_token_loss
 from vitral.runs import Checkpoint
-from vitral.training.config import comparable
+from vitral.runs.config import comparable
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.schedules import learning_rate

@@ -1,4 +1,4 @@
-"""Optimizers: AdamW and Muon, their configuration, and their state as named tensors.
+"""Optimizers: AdamW and Muon, and their state as named tensors.
 
 PyTorch's optimizer classes import its compiler when created, which takes as long as a hundred steps of a small model.
 The fused AdamW kernel is therefore called as a function, and the state is kept in dictionaries.
@@ -7,65 +7,17 @@ The fused AdamW kernel is therefore called as a function, and the state is kept 
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from vitral.attention import MultiHeadAttention
-from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
-
-
-class AdamWConfig(Config):
-    """AdamW (Loshchilov & Hutter 2019).
-
-    Attributes:
-        name: "adamw".
-        learning_rate: the peak rate.
-        weight_decay: for matrices and embeddings; biases, norms and scales are not decayed.
-        beta1: decay of the mean of gradients.
-        beta2: decay of the mean of squared gradients.
-        epsilon: added to the root of the latter.
-    """
-
-    name: Literal["adamw"] = "adamw"
-    learning_rate: Annotated[float, Field(gt=0)] = 3e-3
-    weight_decay: Annotated[float, Field(ge=0)] = 0.1
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    epsilon: Annotated[float, Field(gt=0)] = 1e-8
-
-
-class MuonConfig(Config):
-    """Muon for the matrices inside the blocks, AdamW for the rest (see `Muon`).
-
-    Attributes:
-        name: "muon".
-        learning_rate: the peak rate of the matrices.
-        momentum: decay of the average of gradients.
-        weight_decay: of the matrices.
-        rest: AdamW for embeddings, head, biases, norms and scales; its rate follows the same schedule.
-    """
-
-    name: Literal["muon"] = "muon"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.05
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.85
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    rest: AdamWConfig = AdamWConfig(learning_rate=0.01, weight_decay=0.0)
-
-
-def _named(data: Any) -> Any:
-    """A table without a name configures AdamW."""
-    return {"name": "adamw", **data} if isinstance(data, dict) else data
-
-
-OptimizerConfig = Annotated[Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")], BeforeValidator(_named)]
-
+from vitral.runs.config import AdamWConfig, OptimizerConfig
 
 Group = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from vitral.core.devices import precision
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, next_token_loss
-from vitral.training.config import RunConfig
+from vitral.runs.config import RunConfig
 from vitral.training.optimizers import build_optimizer
 
 TRIALS = 4

@@ -15,10 +15,10 @@ from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.runs import Checkpoint, RunFolder, load_run, refuse_existing
 from vitral.runs.checkpoint import sweep
+from vitral.runs.config import RunConfig, comparable
 from vitral.runs.environment import describe_environment
 from vitral.runs.loading import load_weights, needed_shapes
 from vitral.runs.lock import only_writer
-from vitral.training.config import RunConfig, comparable
 from vitral.training.events import Callback, silent
 from vitral.training.loop import run_steps, save
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors

@@ -2,28 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
 
-from pydantic import Field
-
-from vitral.core.config import Config
-
-
-class ScheduleConfig(Config):
-    """The learning rate schedule.
-
-    Attributes:
-        name: "constant"; "cosine" (Loshchilov & Hutter 2017); "linear"; "trapezoidal": constant, then linear down
-            (Zhai et al. 2022).
-        warmup_steps: initial steps with a linearly increasing rate.
-        final_fraction: final rate as a share of the peak rate (not for constant).
-        decay_fraction: share of the steps after warm-up in which a trapezoidal rate decreases.
-    """
-
-    name: Literal["constant", "cosine", "linear", "trapezoidal"] = "constant"
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-    final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.0
-    decay_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
+from vitral.runs.config import ScheduleConfig
 
 
 def _constant(progress: float, decay: float) -> float:

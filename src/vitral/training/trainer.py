@@ -11,7 +11,7 @@ from vitral.data.batches import Batches
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.model import Transformer
 from vitral.runs import RunFolder
-from vitral.training.config import RunConfig
+from vitral.runs.config import RunConfig
 from vitral.training.events import Callback, Event
 from vitral.training.objectives import masking_of
 from vitral.training.optimizers import Optimizers

@@ -2,17 +2,105 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from vitral.core.config import Config
+from vitral.core.config import Config, nearest
 from vitral.core.devices import DeviceName, DtypeName
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
-from vitral.training.objectives import Objective
-from vitral.training.optimizers import AdamWConfig, OptimizerConfig
-from vitral.training.schedules import ScheduleConfig
 
+OBJECTIVES = ("next-token", "masked")
 Steps = Annotated[int, Field(ge=1, le=10**9)]
+
+
+class AdamWConfig(Config):
+    """AdamW (Loshchilov & Hutter 2019).
+
+    Attributes:
+        name: "adamw".
+        learning_rate: the peak rate.
+        weight_decay: for matrices and embeddings; biases, norms and scales are not decayed.
+        beta1: decay of the mean of gradients.
+        beta2: decay of the mean of squared gradients.
+        epsilon: added to the root of the latter.
+    """
+
+    name: Literal["adamw"] = "adamw"
+    learning_rate: Annotated[float, Field(gt=0)] = 3e-3
+    weight_decay: Annotated[float, Field(ge=0)] = 0.1
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    epsilon: Annotated[float, Field(gt=0)] = 1e-8
+
+
+class MuonConfig(Config):
+    """Muon for the matrices inside the blocks, AdamW for the rest (see `Muon`).
+
+    Attributes:
+        name: "muon".
+        learning_rate: the peak rate of the matrices.
+        momentum: decay of the average of gradients.
+        weight_decay: of the matrices.
+        rest: AdamW for embeddings, head, biases, norms and scales; its rate follows the same schedule.
+    """
+
+    name: Literal["muon"] = "muon"
+    learning_rate: Annotated[float, Field(gt=0)] = 0.05
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.85
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    rest: AdamWConfig = AdamWConfig(learning_rate=0.01, weight_decay=0.0)
+
+
+def _optimizer(data: Any) -> Any:
+    """A table without a name configures AdamW."""
+    return {"name": "adamw", **data} if isinstance(data, dict) else data
+
+
+OptimizerConfig = Annotated[
+    Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")], BeforeValidator(_optimizer)
+]
+
+
+class ScheduleConfig(Config):
+    """The learning rate schedule.
+
+    Attributes:
+        name: "constant"; "cosine" (Loshchilov & Hutter 2017); "linear"; "trapezoidal": constant, then linear down
+            (Zhai et al. 2022).
+        warmup_steps: initial steps with a linearly increasing rate.
+        final_fraction: final rate as a share of the peak rate (not for constant).
+        decay_fraction: share of the steps after warm-up in which a trapezoidal rate decreases.
+    """
+
+    name: Literal["constant", "cosine", "linear", "trapezoidal"] = "constant"
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.0
+    decay_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+
+class Masked(Config):
+    """Masked language modelling: predict the tokens at masked positions (Devlin et al. 2019, section 3.1).
+
+    Simplified: see `vitral.evaluation.masking.Masking`. The mask token is the tokenizer's first special token, `<PAD>`
+    of the character tokenizer.
+
+    Attributes:
+        name: "masked".
+        rate: share of masked positions in a window; at least one position is masked.
+    """
+
+    name: Literal["masked"] = "masked"
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+
+
+def _objective(objective: Any) -> Any:
+    """A bare name means the default rate; an unknown name is refused with the nearest known one."""
+    if isinstance(objective, str) and objective not in OBJECTIVES:
+        raise ValueError(f"{objective!r} is not one of {', '.join(OBJECTIVES)}; {nearest(objective, OBJECTIVES)}")
+    return {"name": "masked"} if objective == "masked" else objective
+
+
+Objective = Annotated[Literal["next-token"] | Masked, BeforeValidator(_objective)]
 
 
 class TrainingConfig(Config):
