@@ -8,7 +8,8 @@ import pytest
 
 from tests.cli.conftest import TINY
 from vitral.cli import run as command
-from vitral.lab.health import Diagnosis, examine_machine, examine_run
+from vitral.lab.health import Diagnosis, examine_machine
+from vitral.lab.run_health import examine_run
 
 STEPS = 8
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from vitral.runs import RunFolder
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
 from vitral.training import RunConfig, train
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
@@ -68,8 +69,8 @@ def straight(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Run
 
 
 def last_bytes(folder: RunFolder) -> dict[str, bytes]:
-    """Every file of the last checkpoint."""
-    return {path.name: path.read_bytes() for path in sorted((folder.steps / f"step-{STEPS:08d}").iterdir())}
+    """Weights, optimizer and state of the last checkpoint; its history contains times."""
+    return {name: (folder.steps / f"step-{STEPS:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
 
 
 def measured(folder: RunFolder) -> list[str]:

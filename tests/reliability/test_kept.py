@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitral.lab.health import examine_run
+from vitral.lab.run_health import examine_run
 from vitral.runs import load_run
 from vitral.training import resume
 

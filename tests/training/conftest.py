@@ -9,6 +9,8 @@ import pytest
 
 from vitral.core.config import merge
 from vitral.runs import RunFolder
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.config import comparable
 from vitral.training import RunConfig, train
 
 Configured = Callable[..., RunConfig]
@@ -67,13 +69,17 @@ def straight(configured: Configured, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def checkpoint_bytes(folder: RunFolder, step: int) -> dict[str, bytes]:
-    """Every file of a checkpoint."""
-    return {path.name: path.read_bytes() for path in (folder.steps / f"step-{step:08d}").iterdir()}
+    """Weights, optimizer and state of a checkpoint; the state without keys that change no number."""
+    there = folder.steps / f"step-{step:08d}"
+    state = json.loads((there / STATE).read_bytes())
+    state["config"] = comparable(RunConfig.parse(state["config"]))
+    tensors = {name: (there / name).read_bytes() for name in (WEIGHTS, OPTIMIZER)}
+    return {**tensors, STATE: json.dumps(state).encode()}
 
 
 def measured(folder: RunFolder) -> list[str]:
     """What was measured, apart from times: one JSON text for each event."""
-    events = [event for event in folder.metrics() if event["event"] != "end"]
+    events = [event for event in folder.metrics() if event["event"] not in ("end", "decision")]
     return [json.dumps({k: v for k, v in event.items() if k != "tokens_per_second"}) for event in events]
 
 

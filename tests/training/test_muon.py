@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
+from vitral.runs.config import AdamWConfig, MuonConfig
 from vitral.training.optimizers import (
     AdamW,
-    AdamWConfig,
     Muon,
-    MuonConfig,
     build_optimizer,
     load_optimizer_tensors,
     optimizer_tensors,

@@ -5,7 +5,6 @@ configure subclasses `Config`, so one function, `parse`, turns any mistake into 
 """
 
 import difflib
-import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from vitral.core.errors import UsageError
+from vitral.core.files import read_capped
 
 LONGEST_SHOWN = 60
 MOST_TOML = 1 << 20
@@ -197,15 +197,26 @@ def read_toml(path: Path) -> dict[str, Any]:
         UsageError: the file cannot be read, is not UTF-8, or is not TOML (names the line).
     """
     try:
-        status = path.stat()
-        if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode) or status.st_size > MOST_TOML:
-            raise UsageError(f"{path}: not a TOML file of at most {MOST_TOML:,} bytes")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(read_capped(path, MOST_TOML), path)
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not a TOML file of at most {MOST_TOML:,} bytes ({error})") from None
+
+
+def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
+    """Parse the bytes of a TOML file.
+
+    Raises:
+        UsageError: they are not UTF-8, or not TOML (names the line).
+    """
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
     except RecursionError:
-        raise UsageError(f"{path}: nested too deeply") from None
+        raise UsageError(f"{where}: nested too deeply") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
+        raise UsageError(f"{where}: not UTF-8 at byte {error.start}") from None
+    except ValueError as error:
+        raise UsageError(f"{where}: not TOML: {' '.join(ascii(str(error))[1:-1].split())[:200]}") from None

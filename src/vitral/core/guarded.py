@@ -98,7 +98,7 @@ class GuardedFolder:
         """
         with self.stream(name) as file:
             size = os.fstat(file.fileno()).st_size
-            content = file.read(most + 1) if size <= most else b""
+            content = file.read(size + 1) if size <= most else b""  # one more: it may have grown
         if max(size, len(content)) > most:
             raise ValueError(f"{max(size, len(content)):,} bytes, more than {most:,}")
         return content
@@ -113,6 +113,17 @@ class GuardedFolder:
         """
         with self._open(name, os.O_RDONLY) as descriptor, open(descriptor, "rb", closefd=False) as file:
             yield file
+
+    @contextmanager
+    def held(self, name: str) -> Generator[int]:
+        """The descriptor of a file, created if it does not exist, open for reading and writing inside the block.
+
+        Raises:
+            NotOurs: it is not a regular file, or a link.
+            OSError: it cannot be opened.
+        """
+        with self._open(name, os.O_RDWR | os.O_CREAT) as descriptor:
+            yield descriptor
 
     def write(self, name: str, content: bytes) -> None:
         """Write or replace a file durably: written beside its place, flushed to disk, renamed.

@@ -11,7 +11,7 @@ from typing import Any
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.data import corpus_names
-from vitral.runs import RunFolder
+from vitral.runs import enter
 from vitral.training import RunConfig
 
 DEFAULT_PRESET = "fast"
@@ -100,7 +100,7 @@ def configure(
         is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
         layers += [*(grown(start, minutes, known) if is_number else []), {"training": {"minutes": minutes}}]
     if init_from is not None:
-        inherited = RunFolder.open(init_from).config
+        inherited = enter(init_from, lambda line: None).config.plain()
         layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
     if corpus is not None:
         layers.append({"corpus": {"source": corpus}})

@@ -1,4 +1,4 @@
-"""The health of this machine and of a run. Nothing is written."""
+"""The results of health checks, and the health of this machine. Nothing is written."""
 
 import os
 import platform
@@ -10,20 +10,11 @@ from typing import Any, Literal
 
 import torch
 
-from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
-from vitral.data import prepare
-from vitral.data.tokenizers import tokenizer_from_plain
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
-from vitral.runs import Checkpoint, RunFolder
-from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, step_name
-from vitral.runs.environment import describe_environment
-from vitral.runs.loading import memory_bytes, needed_shapes
-from vitral.training import RunConfig, silent
-from vitral.training.loop import loss_of
-from vitral.training.run import restored
-from vitral.training.trainer import chain_from_anchor
+from vitral.runs.loading import memory_bytes
 
 Mark = Literal["ok", "wrong", "unknown"]
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
@@ -120,105 +111,3 @@ def _accelerator_findings() -> list[HealthCheck]:
             except UsageError as error:
                 findings.append(HealthCheck("wrong", name, str(error)))
     return findings
-
-
-def examine_run(path: Path) -> Diagnosis:
-    """Whether a run is complete: its documents and checkpoints, and one logged step computed again.
-
-    Raises:
-        UsageError: not a run.
-    """
-    folder = RunFolder.open(path)
-    try:
-        config = RunConfig.parse(folder.config, f"{path}/config.toml")
-        tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
-        shapes = needed_shapes(config.model, tokenizer.vocab_size, str(path))
-        events = folder.metrics()
-    except VitralError as error:
-        return Diagnosis((HealthCheck("wrong", "documents", str(error)),))
-    findings = [HealthCheck("ok", "documents", f"configuration, tokenizer, {len(events):,} lines of metrics")]
-    whole: list[Checkpoint] = []
-    for one in list_checkpoints(folder.steps):
-        try:
-            checkpoint = load_checkpoint(one, shapes=shapes)
-            bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
-            if bad:
-                raise UsageError(f"{bad[0]} contains numbers that are not finite")
-            whole.append(checkpoint)
-            findings.append(HealthCheck("ok", one.name, "files, hashes, shapes and numbers are correct"))
-        except (UsageError, StorageError) as error:
-            findings.append(HealthCheck("wrong", one.name, str(error).removeprefix(f"{one}: ")))
-    findings += _left_behind(folder)
-    if not whole:
-        findings.append(HealthCheck("wrong", "checkpoints", "none is complete"))
-        return Diagnosis(tuple(findings))
-    findings += _pointers(folder, whole)
-    findings.append(_replay(folder, config, whole, events))
-    findings.append(_remaining(path, config, whole[-1]))
-    return Diagnosis(tuple(findings))
-
-
-def _left_behind(folder: RunFolder) -> list[HealthCheck]:
-    damaged = sorted(entry.name for entry in folder.steps.iterdir() if entry.name.startswith("damaged-"))
-    swept = sorted(entry.name for entry in folder.steps.iterdir() if entry.name.startswith("."))
-    found = []
-    if damaged:
-        found.append(HealthCheck("unknown", "set aside", f"{', '.join(damaged)}: can be deleted"))
-    if swept:
-        found.append(HealthCheck("unknown", "leftovers", f"{len(swept)} from an interrupted save; resume removes them"))
-    return found
-
-
-def _pointers(folder: RunFolder, whole: list[Checkpoint]) -> list[HealthCheck]:
-    names = {step_name(checkpoint.step) for checkpoint in whole}
-    findings = []
-    for pointer in ("best", "last"):
-        path = folder.path / pointer
-        if path.is_file():
-            name = path.read_text(encoding="utf-8", errors="replace").strip()
-            good = name in names
-            found = f"is {name}" if good else f"names {name!a:.40}, which is not a complete checkpoint of this run"
-            findings.append(HealthCheck("ok" if good else "wrong", pointer, found))
-    return findings
-
-
-def _replay(folder: RunFolder, config: RunConfig, whole: list[Checkpoint], events: list[dict[str, Any]]) -> HealthCheck:
-    what = "recomputed step"
-    losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
-    start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
-    if start is None:
-        return HealthCheck("unknown", what, "no step after a checkpoint was logged")
-    recorded, here = folder.document("environment"), describe_environment()
-    differing = [key for key in ("packages", "machine", "cpu_capability") if recorded.get(key) != here[key]]
-    if config.training.compile or differing:
-        why = f"{differing[0]} differs here" if differing else "it was compiled"
-        return HealthCheck("unknown", what, f"not compared: {why}")
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(int(recorded["threads"]))
-        dataset = prepare(config.corpus, tokenizer=tokenizer_from_plain(folder.document("tokenizer")))
-        trainer = restored(folder, config, dataset, start, silent)
-        if chain_from_anchor(trainer) != trainer.state.chain:
-            return HealthCheck("wrong", what, f"the batches up to step {start.step} differ from those of the training")
-        with torch.no_grad():
-            found = sum(
-                (loss_of(trainer, start.step, micro)[0].cpu() for micro in range(config.training.accumulation)),
-                start=torch.zeros(()),
-            )
-    except (VitralError, KeyError, ValueError, TypeError) as error:
-        return HealthCheck("unknown", what, f"not compared: {error}")
-    finally:
-        torch.set_num_threads(threads)
-    loss, logged = float(found), losses[start.step + 1]
-    if loss == logged:
-        return HealthCheck("ok", what, f"step {start.step + 1}: loss {loss:.6f}, bit-equal to the logged loss")
-    return HealthCheck("wrong", what, f"step {start.step + 1}: loss {loss!r}, but {logged!r} was logged")
-
-
-def _remaining(path: Path, config: RunConfig, last: Checkpoint) -> HealthCheck:
-    left = config.training.steps - last.step
-    if left <= 0:
-        return HealthCheck("ok", "progress", f"finished at step {last.step:,}")
-    return HealthCheck(
-        "ok", "progress", f"step {last.step:,}, {left:,} steps left; continue with: vitral resume {path}"
-    )

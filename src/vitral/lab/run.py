@@ -35,6 +35,7 @@ from vitral.inspection import inspect_text
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import load_run
+from vitral.runs.loading import warn_on_stderr
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
 
@@ -132,6 +133,7 @@ class Run:
         model: the Transformer, in evaluation mode.
         tokenizer: the run's tokenizer.
         config: the whole configuration as plain data.
+        sealed: the run's files, verified.
         step: optimizer steps of the loaded checkpoint.
     """
 
@@ -144,7 +146,7 @@ class Run:
             UsageError: not a run, no whole checkpoint, or a device that is missing or computes wrong numbers.
         """
         loaded = load_run(Path(path), which)
-        self.path, self.folder = Path(path), loaded.folder
+        self.path, self.folder, self.sealed = Path(path), loaded.folder, loaded.sealed
         self.tokenizer, self.config, self.step = loaded.tokenizer, loaded.config, loaded.step
         where = resolve_device(device)
         if where.type != "cpu":
@@ -319,16 +321,20 @@ class Run:
         """
         config = CorpusConfig.parse(self.config["corpus"], f"{self.path}/config.toml")
         dataset = prepare(config, tokenizer=self.tokenizer)
-        if dataset.describe()["sha256"] != self.folder.document("corpus")["sha256"]:
+        if dataset.fingerprint != self.sealed.document("corpus").get("fingerprint"):
             raise UsageError(f"{self.path}: the text {config.source!r} is not the one this run was trained on")
         return dataset
 
     def ngram_baselines(self) -> NgramBaselines:
         """The losses of n-gram models on the run's test split."""
-        known = self.folder.document("corpus").get("ngrams")
+        try:
+            known = self.sealed.ngrams()
+        except UsageError as error:
+            warn_on_stderr(f"{error}; they are counted again")
+            known = None
         if known is not None:
             return NgramBaselines.from_plain(known)
-        parts = self.dataset().splits  # stopped before its first evaluation
+        parts = self.dataset().splits
         return ngram_baselines(parts["train"], parts["test"], self.tokenizer.vocab_size)
 
     def ngram_lines(self) -> NgramBaselines:

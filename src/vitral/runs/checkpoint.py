@@ -6,6 +6,9 @@ within the model's needs, the manifest's own hash, the files' hashes, the tensor
 tensors are parsed. Hashes detect accidents, not attackers; the later checks also handle files changed together with
 their hashes.
 
+A checkpoint of format 2 seals the whole run: `state.json` contains the run's identity (`vitral.runs.identity`), and
+`history.json` the hash of metrics.jsonl up to the checkpoint. Format 1, without the two, is still read.
+
 Temporary folders, which remain after a kill and which `sweep` removes: `.tmp-…` is being written, `.old-step-…` is
 being replaced by a new checkpoint of the same step, `.gone-…` is being removed.
 """
@@ -16,8 +19,8 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +29,21 @@ import safetensors.torch
 from torch import Tensor
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.files import as_json, read_capped, sha256, storage, sync_folder, write_durably
+from vitral.core.files import as_json, sha256, storage
+from vitral.core.guarded import GuardedFolder
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""
 
-FORMAT = 1
+FORMAT = 2
 DAMAGED = "damaged-"
-FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "history.json")
+WEIGHTS, OPTIMIZER, STATE, HISTORY = FILES
+OF_FORMAT = {1: FILES[:3], 2: FILES}
+"""Files of a checkpoint besides its manifest, by format."""
 MANIFEST = "MANIFEST.json"
 STEP = re.compile(r"step-\d{8,9}")
+LEFTOVER = re.compile(r"\.(tmp-\d{1,10}-|old-|gone-)step-\d{8,9}")
 
 MOST_BYTES = 1 << 40
 """Maximum size of a tensor file if the model is unknown."""
@@ -65,13 +73,20 @@ class Checkpoint:
         step: number of completed optimizer steps.
         model: the weights by name.
         optimizer: the optimizer's tensors by name.
-        state: the remaining state of the trainer, as plain data.
+        state: the remaining state of the trainer and the run's identity, as plain data.
+        history: facts that do not affect the next step: the seal of metrics.jsonl and of environment.json; empty in
+            format 1.
+        format: of the files it was read from.
+        manifest: SHA-256 of its manifest, in hexadecimal; empty until it is written.
     """
 
     step: int
     model: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
     state: Mapping[str, Any]
+    history: Mapping[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
+    manifest: str = ""
 
 
 def step_name(step: int) -> str:
@@ -79,7 +94,7 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = False) -> Path:
+def save_checkpoint(steps: GuardedFolder | Path, checkpoint: Checkpoint, *, replace: bool = False) -> Path:
     """Write a checkpoint as a new folder under `steps`.
 
     Args:
@@ -88,41 +103,58 @@ def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = Fals
         replace: whether to replace a checkpoint of the same step; otherwise an existing one is kept unchanged.
 
     Raises:
+        UsageError: a link stands in the way.
         StorageError: the checkpoint cannot be written; existing files are unchanged.
     """
-    target = steps / step_name(checkpoint.step)
-    if target.exists() and not replace:
-        return target
     content = {
-        "model.safetensors": _tensors(checkpoint.model),
-        "optimizer.safetensors": _tensors(checkpoint.optimizer),
-        "state.json": as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
+        WEIGHTS: _tensors(checkpoint.model),
+        OPTIMIZER: _tensors(checkpoint.optimizer),
+        STATE: as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
+        HISTORY: as_json(dict(checkpoint.history)),
     }
-    beside = steps / f".tmp-{os.getpid()}-{step_name(checkpoint.step)}"
-    with storage(target):
+    return _write(_guarded(steps), step_name(checkpoint.step), content, replace=replace)
+
+
+def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
+    """Replace the history of an intact checkpoint; its other files stay equal to the byte.
+
+    Raises:
+        UsageError: the checkpoint is damaged.
+        StorageError: the checkpoint cannot be written; the former one is intact.
+    """
+    content, _ = _verified(steps.within(name), FILES, None)
+    _write(steps, name, {**content, HISTORY: as_json(dict(history))}, replace=True)
+
+
+def _write(steps: GuardedFolder, name: str, content: Mapping[str, bytes], *, replace: bool) -> Path:
+    there = steps.kind(name) is not None
+    if there and not replace:
+        return steps.path / name
+    beside, old = f".tmp-{os.getpid()}-{name}", f".old-{name}"
+    with storage(steps.path / name):
         try:
-            steps.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(beside, ignore_errors=True)
+            steps.make()
+            _remove(steps, beside)
             _require_room(steps, sum(map(len, content.values())))
-            beside.mkdir()
-            for name, data in content.items():
-                write_durably(beside / name, data)
-            write_durably(beside / MANIFEST, _manifest(content))
-            sync_folder(beside)
-            old = steps / f".old-{target.name}"
-            if target.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                os.rename(target, old)
-            os.rename(beside, target)
-            sync_folder(steps)
-            shutil.rmtree(old, ignore_errors=True)
+            steps.make(beside)
+            for file, data in {**content, MANIFEST: _manifest(content)}.items():
+                steps.write_new(f"{beside}/{file}", data)
+            steps.sync(beside)
+            if there:
+                _remove(steps, old)
+                steps.rename(name, old)
+            steps.rename(beside, name)
+            steps.sync()
+            _remove(steps, old)
         except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
+            _remove(steps, beside)
             raise
-    return target
+    return steps.path / name
 
 
-def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes | None = None) -> Checkpoint:
+def load_checkpoint(
+    folder: GuardedFolder | Path, *, with_optimizer: bool = True, shapes: Shapes | None = None
+) -> Checkpoint:
     """Read a checkpoint after verifying it against its manifest.
 
     Args:
@@ -134,65 +166,121 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes
         UsageError: a file is missing, damaged, of another format or of another model; names it.
         StorageError: a file cannot be read.
     """
-    content = _verified(folder, FILES if with_optimizer else (FILES[0], FILES[2]), shapes)
-    try:
-        state = json.loads(content["state.json"])
-        for name in FILES[:2]:
+    guarded = _guarded(folder)
+    skipped = set() if with_optimizer else {OPTIMIZER}
+    content, sealed = _verified(guarded, tuple(name for name in FILES if name not in skipped), shapes)
+    with _understood(guarded):
+        for name in (WEIGHTS, OPTIMIZER):
             if name in content:
                 tensors = _described(content[name], 0 if shapes is None else SLOTS * len(shapes))
-                if name == FILES[0] and shapes is not None:
-                    _require_shapes(folder, tensors, shapes)
-        model = safetensors.torch.load(content["model.safetensors"])
-        optimizer = safetensors.torch.load(content["optimizer.safetensors"]) if with_optimizer else {}
-        if step_name(state["step"]) != folder.name.removeprefix(DAMAGED):
-            raise ValueError(f"it is of step {state['step']}")
-    except OtherModel:
+                if name == WEIGHTS and shapes is not None:
+                    _require_shapes(guarded.path, tensors, shapes)
+        model = safetensors.torch.load(content[WEIGHTS])
+        optimizer = safetensors.torch.load(content[OPTIMIZER]) if with_optimizer else {}
+        state, history = _plain(guarded, content)
+        return Checkpoint(int(state["step"]), model, optimizer, state, history, sealed.format, sealed.sha256)
+
+
+def load_state(folder: GuardedFolder | Path) -> Checkpoint:
+    """A checkpoint without its tensors: its state and history, verified; of the tensor files only the sizes.
+
+    Raises:
+        UsageError: a file is missing, damaged or of another format; names it.
+        StorageError: a file cannot be read.
+    """
+    guarded = _guarded(folder)
+    content, sealed = _verified(guarded, (STATE, HISTORY), None)
+    with _understood(guarded):
+        state, history = _plain(guarded, content)
+        return Checkpoint(int(state["step"]), {}, {}, state, history, sealed.format, sealed.sha256)
+
+
+def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """State and history of a checkpoint.
+
+    Raises:
+        ValueError: they are not objects, or of another step than the folder's name.
+    """
+    state, history = (json.loads(content.get(name, b"{}")) for name in (STATE, HISTORY))
+    if not isinstance(state, dict) or not isinstance(history, dict):
+        raise ValueError("its state is not an object")
+    if step_name(state["step"]) != folder.path.name.removeprefix(DAMAGED):
+        raise ValueError(f"it is of step {state['step']}")
+    return state, history
+
+
+@contextlib.contextmanager
+def _understood(folder: GuardedFolder) -> Generator[None]:
+    """Convert what malformed content of a checkpoint raises to one line."""
+    try:
+        yield
+    except UsageError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
-        raise UsageError(f"{folder}: not a checkpoint of this run ({_one_line(error)})") from None
-    return Checkpoint(int(state["step"]), model, optimizer, state)
+        raise UsageError(f"{folder.path}: not a checkpoint of this run ({_one_line(error)})") from None
 
 
-def list_checkpoints(steps: Path) -> list[Path]:
-    """The folders of checkpoints, oldest first."""
-    return sorted(path for path in steps.glob("step-*") if STEP.fullmatch(path.name) and path.is_dir())
+def list_checkpoints(steps: GuardedFolder | Path) -> list[Path]:
+    """The folders of checkpoints, oldest first.
+
+    Raises:
+        UsageError: `steps` is a link.
+    """
+    guarded = _guarded(steps)
+    names = [name for name in guarded.names() if STEP.fullmatch(name) and guarded.kind(name) == "folder"]
+    return [guarded.path / name for name in sorted(names)]
 
 
-def set_aside(folder: Path) -> None:
+def set_aside(steps: GuardedFolder, name: str) -> None:
     """Rename a damaged checkpoint, so that it is no longer listed and can be replaced.
 
     Raises:
         StorageError: the folder cannot be renamed.
     """
-    with storage(folder):
-        shutil.rmtree(folder.with_name(DAMAGED + folder.name), ignore_errors=True)
-        os.rename(folder, folder.with_name(DAMAGED + folder.name))
+    with storage(steps.path / name):
+        aside = DAMAGED + name
+        for number in range(2, 1000):
+            if steps.kind(aside) is None or _remove(steps, aside):
+                break
+            aside = f"{DAMAGED}{number}-{name}"
+        steps.rename(name, aside)
 
 
-def sweep(steps: Path) -> None:
+def sweep(steps: GuardedFolder | Path) -> None:
     """Remove the leftovers of an interrupted save, and restore a checkpoint that was not yet replaced."""
-    for old in steps.glob(".old-step-*"):
-        target = steps / old.name.removeprefix(".old-")
-        if not target.exists() and STEP.fullmatch(target.name):
-            with storage(target):
-                os.rename(old, target)
-    for pattern in (".tmp-*", ".old-*", ".gone-*"):
-        for leftover in steps.glob(pattern):
-            shutil.rmtree(leftover, ignore_errors=True)
+    guarded = _guarded(steps)
+    for old in guarded.names():
+        target = old.removeprefix(".old-")
+        if old.startswith(".old-") and STEP.fullmatch(target) and guarded.kind(target) is None:
+            with storage(guarded.path / target):
+                guarded.rename(old, target)
+    for leftover in guarded.names():
+        if LEFTOVER.fullmatch(leftover):
+            _remove(guarded, leftover)
 
 
-def prune(steps: Path, *, keep: int, also: set[str]) -> None:
+def prune(steps: GuardedFolder | Path, *, keep: int, also: set[str]) -> None:
     """Remove all but the newest `keep` checkpoints and those in `also`, provided that the newest is intact."""
-    folders = list_checkpoints(steps)
-    if len(folders) <= keep:
+    guarded = _guarded(steps)
+    names = [folder.name for folder in list_checkpoints(guarded)]
+    if len(names) <= keep:
         return
     with contextlib.suppress(UsageError, OSError):
-        _verified(folders[-1], FILES, None)
-        for folder in folders[:-keep]:
-            if folder.name not in also:
+        _verified(guarded.within(names[-1]), FILES, None)
+        for name in names[:-keep]:
+            if name not in also:
                 # Rename first: a partly removed folder must not look like a damaged checkpoint.
-                os.rename(folder, gone := folder.with_name(f".gone-{folder.name}"))
-                shutil.rmtree(gone, ignore_errors=True)
+                guarded.rename(name, f".gone-{name}")
+                _remove(guarded, f".gone-{name}")
+
+
+def _guarded(folder: GuardedFolder | Path) -> GuardedFolder:
+    return folder if isinstance(folder, GuardedFolder) else GuardedFolder(folder)
+
+
+def _remove(steps: GuardedFolder, name: str) -> bool:
+    """Remove a folder that contains nothing but files of a checkpoint."""
+    return steps.remove_folder(name, {*FILES, MANIFEST}.__contains__)
 
 
 def _tensors(tensors: Mapping[str, Tensor]) -> bytes:
@@ -206,47 +294,62 @@ def _manifest(content: Mapping[str, bytes]) -> bytes:
     return as_json({**listed, "sha256": sha256(as_json(listed))})
 
 
-def _require_room(folder: Path, needed: int) -> None:
+def _require_room(folder: GuardedFolder, needed: int) -> None:
     """Check the free space before writing.
 
     Raises:
         StorageError: there is too little space; names the needed and the free size.
     """
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(folder.path).free
     if free < needed + SPARE:
         raise StorageError(
-            f"{folder}: a checkpoint needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free on this disk; "
+            f"{folder.path}: a checkpoint needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free on this disk; "
             "free some space; earlier checkpoints are intact"
         )
 
 
-def _verified(folder: Path, names: tuple[str, ...], shapes: Shapes | None) -> dict[str, bytes]:
-    """The bytes of the named files, verified against the manifest by size and hash."""
+@dataclass(frozen=True)
+class _Seal:
+    """A verified manifest: its format, its own hash, and size and hash of every file."""
+
+    format: int
+    sha256: str
+    files: Mapping[str, Any]
+
+
+def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | None) -> tuple[dict[str, bytes], _Seal]:
+    """The bytes of the named files, verified against the manifest by size and hash; of the others the size."""
+    where = folder.path
     try:
-        present = {entry.name for entry in os.scandir(folder)}
-        missing = sorted({*FILES, MANIFEST} - present)
-        if missing:
-            raise UsageError(f"{folder}: {missing[0]} is missing, the checkpoint is incomplete")
-        strangers = sorted(present - {*FILES, MANIFEST})
-        if strangers:
-            raise UsageError(f"{folder}: {strangers[0]!a:.80} does not belong to a checkpoint; remove it")
-        raw = read_capped(folder / MANIFEST, MOST_PLAIN)
-        listed = _listed(folder, raw)
-        content = {name: read_capped(folder / name, _most_bytes(name, shapes)) for name in names}
-    except UsageError:
+        raw = folder.read(MANIFEST, MOST_PLAIN)
+        sealed = _listed(where, raw)
+        expected = {*OF_FORMAT[sealed.format], MANIFEST}
+        present = set(folder.names())
+        if expected - present:
+            raise UsageError(f"{where}: {min(expected - present)} is missing, the checkpoint is incomplete")
+        if present - expected:
+            raise UsageError(f"{where}: {min(present - expected)!a:.80} does not belong to a checkpoint; remove it")
+        content = {name: folder.read(name, _most_bytes(name, shapes)) for name in names if name in expected}
+        sizes = {name: folder.size(name) for name in expected - {MANIFEST, *names}}
+    except (UsageError, StorageError):
         raise
     except ValueError as error:
-        raise UsageError(f"{folder}: invalid file ({error})") from None
+        raise UsageError(f"{where}: invalid file ({error})") from None
+    except FileNotFoundError as error:
+        raise UsageError(f"{where}: {error.filename} is missing, the checkpoint is incomplete") from None
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be read ({error.strerror})") from None
-    for name, data in content.items():
-        if listed.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
-            raise UsageError(f"{folder}: {name} does not match {MANIFEST}, the checkpoint is damaged")
-    return content
+        raise StorageError(f"{where}: cannot be read ({error.strerror})") from None
+    found = {name: (len(data), sha256(data)) for name, data in content.items()}
+    for name in expected - {MANIFEST}:
+        listed = sealed.files.get(name)
+        size, hashed = found.get(name) or (sizes[name], listed.get("sha256") if isinstance(listed, dict) else None)
+        if listed != {"bytes": size, "sha256": hashed}:
+            raise UsageError(f"{where}: {name} does not match {MANIFEST}, the checkpoint is damaged")
+    return content, sealed
 
 
-def _listed(folder: Path, raw: bytes) -> Mapping[str, Any]:
-    """The files listed in a manifest, after verifying it."""
+def _listed(folder: Path, raw: bytes) -> _Seal:
+    """A manifest, after verifying it."""
     try:
         manifest = json.loads(raw)
         format_, files, hashed = manifest["format"], manifest["files"], manifest["sha256"]
@@ -254,21 +357,21 @@ def _listed(folder: Path, raw: bytes) -> Mapping[str, Any]:
         intact = raw == as_json({**listed, "sha256": hashed}) and hashed == sha256(as_json(listed))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{folder}: {MANIFEST} is damaged") from None
-    if format_ != FORMAT:
+    if format_ not in list(OF_FORMAT):
         raise UsageError(f"{folder}: format {format_!a:.40}, this Vitral reads {FORMAT}")
     if not intact or not isinstance(files, dict):
         raise UsageError(f"{folder}: {MANIFEST} is damaged")
-    return files
+    return _Seal(format_, hashed, files)
 
 
 def _most_bytes(name: str, shapes: Shapes | None) -> int:
     """The maximum size of a file, checked before reading it."""
-    if name == FILES[2]:
+    if name in (STATE, HISTORY):
         return MOST_PLAIN
     if shapes is None:
         return MOST_BYTES
     weights = WIDEST * sum(math.prod(shape) for shape in shapes.values()) + DESCRIPTION * len(shapes)
-    return MOST_PLAIN + weights * (SLOTS if name == FILES[1] else 1)
+    return MOST_PLAIN + weights * (SLOTS if name == OPTIMIZER else 1)
 
 
 def _described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:

@@ -191,8 +191,9 @@ class RunConfig(Config):
 
 
 def comparable(config: RunConfig) -> dict[str, Any]:
-    """The configuration without the keys that may change on a resume, as plain data."""
+    """The configuration without the place of the text and the keys that may change on a resume, as plain data."""
     plain = config.plain()
+    del plain["corpus"]["source"]
     for key in FREE:
         plain["training"].pop(key, None)
     if plain["training"]["objective"] == "next-token":  # as in runs made before other objectives existed

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
+from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32, parameter_table
+from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.folder import RunFolder
+from vitral.runs.gate import SealedRun, enter
 
 
 @dataclass(frozen=True)
@@ -22,49 +24,74 @@ class LoadedRun:
     """A run's model and tokenizer.
 
     Attributes:
-        folder: the run on disk.
+        sealed: the run, verified.
         model: the model in evaluation mode.
-        tokenizer: the run's tokenizer.
-        config: the complete configuration as plain data.
-        step: number of optimizer steps of the loaded checkpoint.
+        checkpoint: step and manifest of the loaded checkpoint, without its tensors.
     """
 
-    folder: RunFolder
+    sealed: SealedRun
     model: Transformer
-    tokenizer: Tokenizer
-    config: dict[str, Any]
-    step: int
+    checkpoint: Checkpoint
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run on disk."""
+        return self.sealed.folder
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The run's tokenizer."""
+        return self.sealed.tokenizer
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The complete configuration as plain data."""
+        return self.sealed.config.plain()
+
+    @property
+    def step(self) -> int:
+        """Number of optimizer steps of the loaded checkpoint."""
+        return self.checkpoint.step
 
 
-def load_run(path: Path, which: str = "best") -> LoadedRun:
+def load_run(path: Path, which: str = "best", warn: Callable[[str], None] | None = None) -> LoadedRun:
     """Load the "best" or the "last" checkpoint of a run.
+
+    Args:
+        path: the run's folder.
+        which: "best" or "last".
+        warn: called with one line for each damage that does not enter the result; None prints it on stderr.
 
     Raises:
         UsageError: not a run, or it has no intact checkpoint.
     """
-    folder = RunFolder.open(path)
-    config = folder.config
-    tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
-    model_config = ModelConfig.parse(table_of(config, "model", path), f"{path}/config.toml")
-    shapes = needed_shapes(model_config, tokenizer.vocab_size, str(path))
-    checkpoint = folder.load(which, with_optimizer=False, shapes=shapes, warn=warn_on_stderr)
-    model = Transformer(model_config, tokenizer.vocab_size)
+    warn = warn or warn_on_stderr
+    sealed = enter(path, warn)
+    if sealed.newest is None:
+        raise UsageError(f"{path}: no checkpoint yet (training stopped before the first); vitral resume {path}")
+    checkpoint = load_checkpoint_of(sealed, which, with_optimizer=False, warn=warn)
+    model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
     # Weights keep their precision; position tables get the precision they had in training.
     model.to(next(iter(checkpoint.model.values())).dtype)
     load_weights(model, dict(checkpoint.model), str(path))
-    return LoadedRun(folder, model.eval(), tokenizer, config, checkpoint.step)
+    return LoadedRun(sealed, model.eval(), replace(checkpoint, model={}, optimizer={}))
 
 
-def table_of(config: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
-    """A table of a run's configuration.
+def load_checkpoint_of(
+    sealed: SealedRun, which: str, *, with_optimizer: bool, warn: Callable[[str], None]
+) -> Checkpoint:
+    """The "best" or "last" intact checkpoint of a run (`RunFolder.load`), which must be of this run.
 
     Raises:
-        UsageError: the table is missing.
+        UsageError: there is no intact checkpoint, or it is of another run.
     """
-    table = config.get(name)
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}/config.toml: the table [{name}] is missing")
-    return table
+    where = str(sealed.folder.path)
+    shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, where)
+    checkpoint = sealed.folder.load(which, with_optimizer=with_optimizer, shapes=shapes, warn=warn)
+    run = checkpoint.state.get("run", sealed.identity.run)
+    if run != sealed.identity.run:
+        raise UsageError(f"{where}: the checkpoint of step {checkpoint.step} is of another run; remove it")
+    return checkpoint
 
 
 def needed_shapes(config: ModelConfig, vocab_size: int, where: str) -> dict[str, tuple[int, ...]]:

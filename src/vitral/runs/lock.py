@@ -1,15 +1,15 @@
-"""A lock on a run folder for a single writer, released by the system when the process ends."""
+"""A lock on a run's or a study's folder for a single writer, released by the system when the process ends."""
 
 import json
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 from vitral.core.errors import UsageError
 from vitral.core.files import storage
+from vitral.core.guarded import GuardedFolder
 
 try:
     import fcntl
@@ -17,40 +17,59 @@ except ImportError:  # Windows: two writers of one run are not prevented
     fcntl = None
 
 LOCK = ".lock"
+MOST_HOLDER = 1000
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder inside the block.
+def only_writer(folder: Path) -> Generator[None]:
+    """Hold the lock of a run's or a study's folder inside the block.
 
     The lock file remains afterwards; the lock on it ends with the process.
 
     Raises:
-        UsageError: another process holds the lock; names it.
+        UsageError: another process holds the lock (names it), or the lock file is a link.
         StorageError: the lock file cannot be created.
     """
-    path = folder / LOCK
-    with storage(path):
-        path.touch()
-    with path.open("r+", encoding="utf-8") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{folder}: {_holder(file)} is writing to it; wait for it, or stop it") from None
-            except OSError:
-                pass  # a file system without locks: continue unlocked
-        with storage(path):
-            os.ftruncate(file.fileno(), 0)
-            os.pwrite(file.fileno(), json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+    files = GuardedFolder(folder)
+    with ExitStack() as held:
+        with storage(folder / LOCK):
+            while not _held(files, descriptor := held.enter_context(files.held(LOCK)), folder):
+                held.pop_all().close()
+            os.ftruncate(descriptor, 0)
+            holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, holder.encode())
         yield
 
 
-def _holder(file: IO[str]) -> str:
+def _held(files: GuardedFolder, descriptor: int, folder: Path) -> bool:
+    """Lock an open lock file; return whether it is still the folder's own.
+
+    A lock file with other hard links belongs to other folders too: it is replaced by a new one.
+
+    Raises:
+        UsageError: another process holds the lock.
+    """
+    if fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{folder}: {_holder(descriptor)} is writing to it; wait for it, or stop it") from None
+        except OSError:
+            return True  # a file system without locks: continue unlocked
+    ours = os.fstat(descriptor)
+    if ours.st_nlink > 1:
+        files.remove(LOCK)
+        return False
+    with files.held(LOCK) as now:
+        return os.path.samestat(os.fstat(now), ours)
+
+
+def _holder(descriptor: int) -> str:
     """A description of the process that holds the lock."""
     try:
-        file.seek(0)
-        held = json.loads(file.read(1000))
-        return f"process {int(held['pid'])} on {str(held['host'])[:60]}"
-    except (ValueError, KeyError, TypeError):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        held = json.loads(os.read(descriptor, MOST_HOLDER))
+        return f"process {int(held['pid'])} on {str(held['host'])[:60]!a}"
+    except (ValueError, KeyError, TypeError, OSError):
         return "another process"

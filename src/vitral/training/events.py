@@ -7,6 +7,7 @@
     {"event": "evaluation", "step", "train_loss", "validation_loss", "test_loss"}
     {"event": "sample", "step", "text"}
     {"event": "note", "text"}                               a warning, for example of a damaged checkpoint
+    {"event": "decision", "step", "steps", "schedule", "threads"}    a change of the configuration from this step on
     {"event": "stopped", "step", "reason"}                  training stopped: a number is not finite
     {"event": "end", "step", "finished", "seconds", "stepped"}
 
@@ -18,7 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Event = Mapping[str, Any]
-Callback = Callable[[Event], None]
+Callback = Callable[[Event], object]
+"""Receives every event. A line of text that it returns is noted in metrics.jsonl, for example that it can no longer
+print. An exception stops training; everything trained so far is saved before the exception is raised again."""
 
 
 def silent(event: Event) -> None:
@@ -26,10 +29,10 @@ def silent(event: Event) -> None:
 
 
 def all_of(*callbacks: Callback) -> Callback:
-    """One callback that calls several."""
+    """One callback that calls several, and returns the lines of text that they return."""
 
-    def emit(event: Event) -> None:
-        for callback in callbacks:
-            callback(event)
+    def emit(event: Event) -> str | None:
+        lines = [line for callback in callbacks if isinstance(line := callback(event), str)]
+        return "; ".join(lines) or None
 
     return emit

@@ -21,7 +21,6 @@ from vitral.decoding import Sampling, generate
 from vitral.evaluation import evaluate_split
 from vitral.model import next_token_loss
 from vitral.runs import Checkpoint
-from vitral.runs.config import comparable
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.schedules import learning_rate
@@ -38,28 +37,51 @@ def run_steps(trainer: Trainer) -> bool:
     Raises:
         TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
             applied, and the steps before it are saved.
+        BaseException: what the callback raised; the steps so far are saved.
     """
-    training, state, clock = trainer.config.training, trainer.state, _Clock(trainer.config.tokens_per_step)
+    state, clock = trainer.state, _Clock(trainer.config.tokens_per_step)
     try:
         if state.pending:
-            after_step(trainer)
-        while state.step < training.steps and not trainer.request.asked:
+            after_step(trainer, clock)
+        while state.step < trainer.config.training.steps and not trainer.request.asked:
+            plan_again(trainer, clock)
             loss, norm, rate = one_step(trainer)
             state.complete_step(loss)
             clock.count_step()
+            training = trainer.config.training
             first = state.step - 1 == trainer.saved  # vitral doctor recomputes this step
             if state.step % training.log_every == 0 or state.step == training.steps or first:
                 numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
                 speed = round(clock.tokens_per_second(), 1)
                 trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
             with clock.paused():
-                after_step(trainer)
+                after_step(trainer, clock)
     except StopAsked:
         pass
     except TrainingStopped as stopped:
         _save_last_good_step(trainer, str(stopped))
         raise
-    return _finish(trainer, clock)
+    finished = _finish(trainer, clock)
+    if trainer.failure is not None:
+        raise trainer.failure
+    return finished
+
+
+def plan_again(trainer: Trainer, clock: "_Clock") -> None:
+    """Ask the planner, if there is one, for a change of the configuration from the next step on, and save it.
+
+    Raises:
+        UsageError: the change is not a valid one.
+        StorageError: the checkpoint could not be written.
+    """
+    step, taken = trainer.state.step, {decision.step for decision in trainer.identity.decisions}
+    changes = None if trainer.planner is None or step in taken else trainer.planner(step, clock.seconds())
+    if not changes:
+        return
+    with clock.paused():
+        trainer.decide(changes)
+        # The decision is on disk before the first step that it affects, so that a resume takes the same.
+        save(trainer, replace=trainer.saved == step)
 
 
 def one_step(trainer: Trainer) -> tuple[float, float, float]:
@@ -116,27 +138,36 @@ def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[T
     return loss, link(chain, *batch)
 
 
-def after_step(trainer: Trainer) -> None:
+def after_step(trainer: Trainer, clock: "_Clock") -> None:
     """Do what is due after this step: a sample, an evaluation with a checkpoint, or a checkpoint alone.
 
     Raises:
         StopAsked: a stop was requested meanwhile; all of it is done again after a resume.
+        TrainingStopped: a loss is not finite.
     """
     training, state = trainer.config.training, trainer.state
     again = state.pending
     last = state.step == training.steps
     evaluating = state.step % training.evaluate_every == 0 or last
     state.pending = evaluating
+    # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
+    losses = evaluate(trainer) if evaluating else {}
     if training.sample_every is not None and (state.step % training.sample_every == 0 or last):
         write_sample(trainer)
     if evaluating:
-        evaluate(trainer, again=again)
+        train_loss = state.take_mean_loss()
+        state.note_validation_loss(losses["validation_loss"])
+        state.pending = False
+        trainer.emit({"event": "evaluation", "step": state.step, "train_loss": train_loss, **losses})
+        if last:
+            _emit_end(trainer, clock, finished=True)
+        save(trainer, replace=again)
     elif training.checkpoint_every is not None and state.step % training.checkpoint_every == 0:
-        save(trainer, best=False)
+        save(trainer)
 
 
-def evaluate(trainer: Trainer, *, again: bool = False) -> None:
-    """Measure validation and test loss in the weights' precision, then save a checkpoint.
+def evaluate(trainer: Trainer) -> dict[str, float]:
+    """Validation and test loss in the weights' precision.
 
     Raises:
         TrainingStopped: a loss is not finite.
@@ -160,13 +191,10 @@ def evaluate(trainer: Trainer, *, again: bool = False) -> None:
                 f"stopped at step {state.step}: the {name.replace('_', ' ')} is {loss}; the last checkpoint in "
                 f"{trainer.folder.path} is intact; {ADVICE}"
             )
-    train_loss, best = state.take_mean_loss(), state.note_validation_loss(losses["validation_loss"])
-    trainer.emit({"event": "evaluation", "step": state.step, "train_loss": train_loss, **losses})
-    state.pending = False
-    save(trainer, best=best, replace=again)
+    return losses
 
 
-def save(trainer: Trainer, *, best: bool, replace: bool = False) -> None:
+def save(trainer: Trainer, *, replace: bool = False) -> None:
     """Write a checkpoint of this step.
 
     Raises:
@@ -179,16 +207,12 @@ def save(trainer: Trainer, *, best: bool, replace: bool = False) -> None:
             f"stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in "
             f"{trainer.folder.path} is intact; {ADVICE}"
         )
-    state = {
-        **trainer.state.plain(),
-        "config": comparable(trainer.config),
-        "seed": trainer.config.seed,
-        "corpus": trainer.dataset.fingerprint,
-    }
+    state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)
-    checkpoint = Checkpoint(step, trainer.model.state_dict(), tensors, state)
-    keep = trainer.config.training.keep_checkpoints
-    trainer.folder.save(checkpoint, best=best, keep=keep, replace=replace)
+    checkpoint = Checkpoint(
+        step, trainer.model.state_dict(), tensors, state, history={"environment": trainer.environment}
+    )
+    trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
     trainer.saved = step
 
 
@@ -210,17 +234,27 @@ def _finish(trainer: Trainer, clock: "_Clock") -> bool:
     state = trainer.state
     finished = state.step >= trainer.config.training.steps and not state.pending
     if not finished:
-        save(trainer, best=False)
-    end = {"event": "end", "step": state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
-    trainer.emit({**end, "stepped": round(clock.stepped, 3)})
+        _emit_end(trainer, clock, finished=False)
+        save(trainer, replace=True)
+    elif not trainer.ended:  # its last checkpoint was written by a Vitral that logged the end after it
+        _emit_end(trainer, clock, finished=True)
+        trainer.folder.reseal("metrics")
     return finished
 
 
+def _emit_end(trainer: Trainer, clock: "_Clock", *, finished: bool) -> None:
+    end = {"event": "end", "step": trainer.state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
+    trainer.ended = finished
+    trainer.emit({**end, "stepped": round(clock.stepped, 3)})
+
+
 def _save_last_good_step(trainer: Trainer, reason: str) -> None:
-    """Save the step before the failed one, if all its numbers are finite, and record why training stopped."""
-    if trainer.saved != trainer.state.step and not_finite_state(trainer) is None:
-        save(trainer, best=False)
+    """Record why training stopped, and save the step before the failed one, if all its numbers are finite."""
     trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason.split(";")[0]})
+    if not_finite_state(trainer) is None:
+        save(trainer, replace=True)
+    else:
+        trainer.folder.reseal()
 
 
 class _Clock:

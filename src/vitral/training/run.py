@@ -1,30 +1,30 @@
 """Start a run, and resume one."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from vitral.core.config import differences
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
-from vitral.data.tokenizers import tokenizer_from_plain
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
-from vitral.runs import Checkpoint, RunFolder, load_run, refuse_existing
-from vitral.runs.checkpoint import sweep
-from vitral.runs.config import RunConfig, comparable
+from vitral.runs import Checkpoint, Identity, LoadedRun, Parent, RunConfig, RunFolder, SealedRun, enter, load_run
+from vitral.runs.checkpoint import FORMAT
 from vitral.runs.environment import describe_environment
-from vitral.runs.loading import load_weights, needed_shapes
+from vitral.runs.folder import refuse_existing
+from vitral.runs.gate import identity_in
+from vitral.runs.identity import document_hash, new_identity
+from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.training.events import Callback, silent
 from vitral.training.loop import run_steps, save
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
-from vitral.training.plans import resolve_plan
+from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
-from vitral.training.trainer import Trainer, TrainerState, chain_from_anchor, describe_corpus
+from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
 def train(
@@ -35,6 +35,7 @@ def train(
     dataset: Dataset | None = None,
     baselines: NgramBaselines | None = None,
     init_from: Path | None = None,
+    planner: Planner | None = None,
 ) -> RunFolder:
     """Train a model in a new run folder.
 
@@ -45,6 +46,7 @@ def train(
         dataset: the prepared corpus; None prepares it from `config.corpus`.
         baselines: its n-gram baselines; None counts them before the first evaluation.
         init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer.
+        planner: may change steps, schedule and threads while training (`vitral.training.trainer.Planner`).
 
     Raises:
         UsageError: the configuration cannot be used, or `out` exists.
@@ -60,29 +62,30 @@ def train(
             f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
         )
     vocab_size = dataset.tokenizer.vocab_size
-    tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
-    most = config.training.evaluation_tokens
-    held_out = sum(tokens[name] if most is None else min(tokens[name], most) for name in ("validation", "test"))
-    resolved = resolve_plan(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
+    resolved = _resolved(config, dataset)
     config = complete(resolved.config)
     for line in resolved.notes:
         callback({"event": "note", "text": line})
     model = build_model(config, vocab_size)
     if source is not None:
         load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
-    optimizer = build_optimizer(model, config.training.optimizer)
-    trainer = Trainer(
-        config, dataset, model, optimizer, RunFolder(out), callback, initial_state(dataset), baselines=baselines
-    )
     documents = {
         "environment": {**describe_environment(), "plan": list(resolved.notes)},
-        "corpus": describe_corpus(dataset, baselines),
+        "corpus": {"format": FORMAT, **dataset.describe()},
         "tokenizer": dataset.tokenizer.plain(),
+        **({} if baselines is None else {"ngrams": baselines.plain()}),
     }
+    to_seal = {name: document for name, document in documents.items() if name != "environment"}
+    identity = new_identity(config, documents["corpus"], documents["tokenizer"], to_seal, _parent(source))
+    optimizer = build_optimizer(model, config.training.optimizer)
+    trainer = Trainer(config, dataset, model, optimizer, RunFolder(out), callback, initial_state(dataset), baselines)
+    trainer.identity, trainer.planner = identity, planner
+    trainer.environment = document_hash(documents["environment"])
+    documents["run"] = {"format": FORMAT, **identity.plain()}
 
     def save_initial_weights(folder: RunFolder) -> None:
         trainer.folder = folder
-        save(trainer, best=False)
+        save(trainer)
 
     with stop_on_signals() as trainer.request:
         # Weights of another run cannot be drawn again from the configuration, so a run without them must not exist.
@@ -92,8 +95,30 @@ def train(
             return _start(trainer)
 
 
-def resume(path: Path, *, callback: Callback = silent) -> RunFolder:
+def _resolved(config: RunConfig, dataset: Dataset) -> ResolvedPlan:
+    """The configuration with its execution plan."""
+    tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
+    most = config.training.evaluation_tokens
+    held_out = sum(tokens[name] if most is None else min(tokens[name], most) for name in ("validation", "test"))
+    vocab_size = dataset.tokenizer.vocab_size
+    return resolve_plan(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
+
+
+def _parent(source: LoadedRun | None) -> Parent | None:
+    """The checkpoint that a new run starts from."""
+    if source is None:
+        return None
+    checkpoint = source.checkpoint
+    return Parent(run=source.sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
+
+
+def resume(path: Path, *, callback: Callback = silent, planner: Planner | None = None) -> RunFolder:
     """Resume a run from its last checkpoint, bit for bit as if it had never stopped.
+
+    Args:
+        path: the run's folder.
+        callback: receives every event (`vitral.training.events`).
+        planner: as for `train`; decisions that the run has taken already are taken again without it.
 
     Raises:
         UsageError: not a run, already finished, in use by another process, or its text, configuration or batches have
@@ -101,17 +126,24 @@ def resume(path: Path, *, callback: Callback = silent) -> RunFolder:
         TrainingStopped: a number was not finite.
         StorageError: a file could not be written.
     """
-    folder = RunFolder.open(path)
+
+    def warn(line: str) -> None:
+        callback({"event": "note", "text": line})
+
+    RunFolder.open(path)
     with only_writer(path):
-        sweep(folder.steps)
-        config = RunConfig.parse(folder.config, f"{path}/config.toml")
-        tokenizer = tokenizer_from_plain(folder.document("tokenizer"))
-        checkpoint = _last_checkpoint(folder, config, tokenizer.vocab_size, callback)
+        RunFolder.open(path).sweep()
+        sealed = enter(path, warn)
+        _refuse_changes(sealed)
+        checkpoint = None
+        if sealed.newest is None:
+            warn("stopped before its first checkpoint: starting again at step 0, with the same random numbers")
+        else:
+            checkpoint = _last_checkpoint(sealed, warn)
+        trainer = restored(sealed, checkpoint, callback)
+        trainer.planner = planner
         if checkpoint is not None:
-            _refuse_finished(folder, config, checkpoint)
-            _refuse_changes(path, config, checkpoint)
-        dataset = prepare(config.corpus, tokenizer=tokenizer)
-        trainer = restored(folder, config, dataset, checkpoint, callback)
+            _refuse_finished(trainer, checkpoint)
         if chain_from_anchor(trainer) != trainer.state.chain:
             began = trainer.state.anchor_step
             raise UsageError(
@@ -119,37 +151,99 @@ def resume(path: Path, *, callback: Callback = silent) -> RunFolder:
                 "trained on; its text or the version of Vitral has changed"
             )
         with stop_on_signals() as trainer.request:
-            state = trainer.state
-            folder.rewind(state.step, state.best_step, redo=state.pending)
+            torn = trainer.folder.rewind(checkpoint)
+            if torn:
+                warn(f"metrics.jsonl: an incomplete last line of {torn:,} bytes was removed")
+            _adopt(trainer, sealed)
             return _start(trainer)
 
 
-def _or_unset(value: Any) -> Any:
-    return "unset" if value is None else value
+def _refuse_changes(sealed: SealedRun) -> None:
+    """Refuse a configuration that differs from the sealed one in a key that affects the numbers."""
+    where = sealed.folder.path
+    if sealed.changed:
+        raise UsageError(
+            f"{where}/config.toml: changed since the run began ({'; '.join(sealed.changed)}); vitral doctor --repair "
+            f"{where} restores it, vitral train --init-from {where} starts another run"
+        )
 
 
-def restored(
-    folder: RunFolder, config: RunConfig, dataset: Dataset, checkpoint: Checkpoint | None, callback: Callback
-) -> Trainer:
+def _last_checkpoint(sealed: SealedRun, warn: Callable[[str], None]) -> Checkpoint:
+    """The newest intact checkpoint.
+
+    Raises:
+        UsageError: every checkpoint is damaged, or the log differs from the checkpoint's seal.
+    """
+    where = sealed.folder.path
+    checkpoint = load_checkpoint_of(sealed, "last", with_optimizer=True, warn=warn)
+    missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
+    if missing:
+        raise UsageError(f"{where}: {missing[0]} is missing in state.json of step {checkpoint.step}")
+    seal = checkpoint.history.get("metrics")
+    if seal is not None and (complaint := sealed.folder.log.complaint(seal)):
+        raise UsageError(f"{where}/metrics.jsonl: {complaint}; vitral doctor --repair {where} cuts it")
+    return checkpoint
+
+
+def restored(sealed: SealedRun, checkpoint: Checkpoint | None, callback: Callback) -> Trainer:
     """A trainer restored from the checkpoint, or at step 0 without one.
 
     Raises:
-        UsageError: the checkpoint belongs to another text or model.
+        UsageError: the text is not that of the run, or the checkpoint belongs to another model.
     """
-    where = str(folder.path)
+    folder, where = sealed.folder, str(sealed.folder.path)
+    # Decisions later than the checkpoint have not affected it, and are taken again.
+    identity = sealed.identity
+    if checkpoint is not None and checkpoint.format > 1:
+        identity = Identity.parse(identity_in(checkpoint.state), f"{where}: step {checkpoint.step}")
+    config = sealed.with_free_keys(identity.current)
+    dataset = _recorded_text(sealed, config)
+    known = folder.ngrams(identity.plain() if sealed.format > 1 else {})
     model = build_model(config, dataset.tokenizer.vocab_size)
     optimizer = build_optimizer(model, config.training.optimizer)
-    known = folder.document("corpus").get("ngrams")
     baselines = None if known is None else NgramBaselines.from_plain(known)
+    trainer = Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset), baselines)
+    trainer.identity, trainer.environment = identity, _environment_hash(folder, checkpoint)
     if checkpoint is None:
-        return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset), baselines)
-    if dataset.fingerprint != checkpoint.state["corpus"]:
-        raise UsageError(f"{where}: the text {config.corpus.source!r} is not the one this run was started with")
+        return trainer
     load_weights(model, dict(checkpoint.model), where)
-    load_optimizer_tensors(model, optimizer, checkpoint.optimizer, where)
+    load_optimizer_tensors(model, trainer.optimizer, checkpoint.optimizer, where)
     remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
-    state = TrainerState(step=checkpoint.step, **remembered)
-    return Trainer(config, dataset, model, optimizer, folder, callback, state, baselines, saved=checkpoint.step)
+    trainer.state = TrainerState(step=checkpoint.step, **remembered)
+    trainer.saved = checkpoint.step
+    return trainer
+
+
+def _recorded_text(sealed: SealedRun, config: RunConfig) -> Dataset:
+    """The run's text.
+
+    Raises:
+        UsageError: it cannot be found, or is not the one the run was started with.
+    """
+    recorded = sealed.document("corpus")
+    dataset = prepare(config.corpus, tokenizer=sealed.tokenizer)
+    if dataset.fingerprint != recorded.get("fingerprint"):
+        raise UsageError(
+            f"{sealed.folder.path}: the text {config.corpus.source!r} is not the one this run was started with"
+        )
+    return dataset
+
+
+def _environment_hash(folder: RunFolder, checkpoint: Checkpoint | None) -> str:
+    """The sealed hash of environment.json, so that damage to the file is not sealed again."""
+    if checkpoint is not None and "environment" in checkpoint.history:
+        return str(checkpoint.history["environment"])
+    return document_hash(folder.document("environment", {}))
+
+
+def _adopt(trainer: Trainer, sealed: SealedRun) -> None:
+    """Give a run of format 1 the files of format 2; its next checkpoint seals them."""
+    if sealed.format > 1:
+        return
+    if trainer.baselines is not None:
+        trainer.folder.write_document("ngrams", trainer.baselines.plain())
+        trainer.seal_document("ngrams", trainer.baselines.plain())
+    trainer.folder.write_document("run", {"format": FORMAT, **trainer.identity.plain()})
 
 
 def initial_state(dataset: Dataset) -> TrainerState:
@@ -157,44 +251,13 @@ def initial_state(dataset: Dataset) -> TrainerState:
     return TrainerState(chain=dataset.fingerprint, anchor=dataset.fingerprint)
 
 
-def _last_checkpoint(folder: RunFolder, config: RunConfig, vocab_size: int, callback: Callback) -> Checkpoint | None:
-    """The newest intact checkpoint; None if the run was stopped before it wrote one.
-
-    Raises:
-        UsageError: every checkpoint is damaged.
-    """
-
-    def warn(line: str) -> None:
-        callback({"event": "note", "text": line})
-
-    if not any(folder.steps.iterdir()):
-        warn("stopped before its first checkpoint: starting again at step 0, with the same random numbers")
-        return None
-    checkpoint = folder.load("last", shapes=needed_shapes(config.model, vocab_size, str(folder.path)), warn=warn)
-    missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
-    if missing:
-        raise UsageError(f"{folder.path}: {missing[0]} is missing in state.json of step {checkpoint.step}")
-    return checkpoint
-
-
-def _refuse_finished(folder: RunFolder, config: RunConfig, checkpoint: Checkpoint) -> None:
+def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Refuse a finished run; a run killed after its last checkpoint is resumed, to finish it properly."""
-    done = checkpoint.step >= config.training.steps and not checkpoint.state["pending"]
-    if done and any(event["finished"] for event in folder.metrics("end")):
-        where = folder.path
+    done = checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]
+    if done and any(event["finished"] for event in trainer.folder.metrics("end")):
+        where = trainer.folder.path
         raise UsageError(
             f"{where}: finished at step {checkpoint.step}; to train further, use vitral train --init-from {where}"
-        )
-
-
-def _refuse_changes(path: Path, config: RunConfig, checkpoint: Checkpoint) -> None:
-    """Refuse a configuration that differs from the checkpoint's in a key that affects the numbers."""
-    found = differences(checkpoint.state["config"], comparable(config))
-    changes = [f"{key}: {_or_unset(before)} → {_or_unset(now)}" for key, before, now in found]
-    if changes:
-        raise UsageError(
-            f"{path}/config.toml: changed since step {checkpoint.step} ({'; '.join(changes)}); restore it, or start "
-            f"another run with vitral train --init-from {path}"
         )
 
 
@@ -221,7 +284,7 @@ def complete(config: RunConfig) -> RunConfig:
 
 def _start(trainer: Trainer) -> RunFolder:
     config = trainer.config
-    trainer.callback(
+    trainer.tell(
         {
             "event": "start",
             "step": trainer.state.step,
@@ -237,6 +300,6 @@ def _start(trainer: Trainer) -> RunFolder:
         }
     )
     if trainer.baselines is not None:
-        trainer.callback({"event": "lines", "ngrams": trainer.baselines.plain()})
+        trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
     run_steps(trainer)
     return trainer.folder

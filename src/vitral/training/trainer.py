@@ -1,17 +1,21 @@
 """The trainer: one process's work on a run, and the state that a checkpoint saves and a resume restores."""
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from vitral.core.errors import UsageError
 from vitral.data import Dataset
 from vitral.data.batches import Batches
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
+from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
 from vitral.training.events import Callback, Event
 from vitral.training.objectives import masking_of
 from vitral.training.optimizers import Optimizers
@@ -20,6 +24,11 @@ from vitral.training.stopping import StopRequest
 
 ANCHOR_EVERY = 1000
 """Steps between anchors of the batch chain: checking the chain redraws at most this many steps' batches."""
+
+
+Planner = Callable[[int, float], Mapping[str, Any] | None]
+"""A function of completed steps and seconds in this session; returns changes of the configuration from the next step
+on, fields of `vitral.runs.Decision`, or None."""
 
 
 @dataclass
@@ -86,7 +95,7 @@ class Trainer:
     """One process's work on a run.
 
     Attributes:
-        config: the run's configuration.
+        config: the run's configuration, with every decision taken so far.
         dataset: the prepared text.
         model: the model being trained.
         optimizer: the optimizer of its parameters.
@@ -96,6 +105,11 @@ class Trainer:
         baselines: the text's n-gram baselines; None until they are counted.
         request: a pending request to stop.
         saved: the step of the newest checkpoint, None without one.
+        identity: the run's identity, which checkpoints seal; by default that of a new run with this text.
+        environment: SHA-256 of environment.json.
+        planner: asked before every step for a change of the configuration; None: there is none.
+        ended: whether the last event was that of a finished run.
+        failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
 
     config: RunConfig
@@ -108,6 +122,11 @@ class Trainer:
     baselines: NgramBaselines | None = None
     request: StopRequest = field(default_factory=StopRequest)
     saved: int | None = None
+    identity: Identity = None  # pyright: ignore[reportAssignmentType]
+    environment: str = ""
+    planner: Planner | None = None
+    failure: Exception | None = None
+    ended: bool = False
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
@@ -117,6 +136,8 @@ class Trainer:
             batch_size=self.config.training.batch_size,
             seed=self.config.seed,
         )
+        if self.identity is None:
+            self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
         self.forward = compiled(self.model, self.warn) if self.config.training.compile else self.model
@@ -124,11 +145,44 @@ class Trainer:
     def emit(self, event: Event) -> None:
         """Write an event to metrics.jsonl and pass it to the callback."""
         self.folder.append_metric(event)
-        self.callback(event)
+        self.tell(event)
+
+    def tell(self, event: Event) -> None:
+        """Pass an event to the callback; a line that it returns becomes a note in metrics.jsonl.
+
+        An exception of the callback stops training at the next step, so that nothing trained is lost.
+        """
+        if self.failure is not None:
+            return
+        try:
+            line = self.callback(event)
+        except Exception as error:
+            self.failure, self.request.asked = error, True
+            return
+        if isinstance(line, str):
+            self.folder.append_metric({"event": "note", "step": self.state.step, "text": line})
 
     def warn(self, line: str) -> None:
         """Emit a warning."""
-        self.callback({"event": "note", "text": line})
+        self.tell({"event": "note", "text": line})
+
+    def decide(self, changes: Mapping[str, Any]) -> None:
+        """Change the configuration from the next step on; the next checkpoint seals the decision.
+
+        Args:
+            changes: fields of `vitral.runs.Decision` except `step`.
+
+        Raises:
+            UsageError: an unknown or invalid change, or no step would be left.
+        """
+        decision = Decision.parse({**changes, "step": self.state.step}, "decision")
+        if decision.steps is not None and decision.steps <= self.state.step:
+            raise UsageError(f"decision: {decision.steps} steps at step {self.state.step}; at least one must be left")
+        self.identity = self.identity.model_copy(update={"decisions": (*self.identity.decisions, decision)})
+        self.config = decided(self.config, decision)
+        if decision.threads is not None:
+            torch.set_num_threads(decision.threads)
+        self.emit({"event": "decision", **decision.plain()})
 
     def count_baselines(self) -> None:
         """Count the text's n-gram baselines unless they are known, and emit them.
@@ -138,13 +192,15 @@ class Trainer:
         if self.baselines is None:
             splits, vocab_size = self.dataset.splits, self.dataset.tokenizer.vocab_size
             self.baselines = ngram_baselines(splits["train"], splits["test"], vocab_size, tick=self.request.check)
-            self.folder.write_document("corpus", describe_corpus(self.dataset, self.baselines))
-            self.callback({"event": "lines", "ngrams": self.baselines.plain()})
+            plain = self.baselines.plain()
+            self.folder.write_document("ngrams", plain)
+            self.seal_document("ngrams", plain)
+            self.tell({"event": "lines", "ngrams": plain})
 
-
-def describe_corpus(dataset: Dataset, baselines: NgramBaselines | None) -> dict[str, Any]:
-    """The content of corpus.json: the dataset's description and, if known, its n-gram baselines."""
-    return dataset.describe() if baselines is None else {**dataset.describe(), "ngrams": baselines.plain()}
+    def seal_document(self, name: str, document: Mapping[str, Any]) -> None:
+        """Add the hash of a new JSON file to the identity, which the next checkpoint seals."""
+        documents = {**self.identity.documents, f"{name}.json": document_hash(document)}
+        self.identity = self.identity.model_copy(update={"documents": documents})
 
 
 def link(chain: str, inputs: Tensor, targets: Tensor) -> str:

@@ -1,0 +1,262 @@
+"""The health of a run, and the repair of a damaged one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.files import storage
+from vitral.lab.health import Diagnosis, HealthCheck
+from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
+from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state, step_name
+from vitral.runs.environment import describe_environment
+from vitral.runs.folder import CONFIG
+from vitral.runs.loading import needed_shapes
+from vitral.runs.lock import only_writer
+from vitral.runs.metrics_log import NAME as LOG
+from vitral.training import silent
+from vitral.training.loop import loss_of
+from vitral.training.run import restored
+from vitral.training.trainer import chain_from_anchor
+
+MOST_SAMPLE = 1 << 26
+
+
+def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
+    """Whether a run is complete: its files and checkpoints, and one logged step computed again. Nothing is written.
+
+    Args:
+        path: the run's folder.
+        replay: whether to compute a logged step again.
+
+    Raises:
+        UsageError: not a run.
+    """
+    folder = RunFolder.open(path)
+    complaints: list[str] = []
+    try:
+        sealed = enter(path, complaints.append)
+        shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
+    except VitralError as error:
+        return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
+    findings = [_as_finding(path, complaint) for complaint in complaints] or [
+        HealthCheck("ok", "files", "configuration, tokenizer, text record and log are as they were sealed")
+    ]
+    if sealed.format == 1:
+        findings.append(
+            HealthCheck("unknown", "format 1", "made by an older Vitral; only weights and configuration are sealed")
+        )
+    events = _events(folder, findings)
+    checkpoints, whole = _checkpoints(folder, shapes)
+    findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
+    if not whole:
+        findings.append(HealthCheck("wrong", "checkpoints", "none is complete"))
+        return Diagnosis(tuple(findings))
+    if replay:
+        findings.append(_replay(sealed, whole, events))
+    findings.append(_remaining(path, sealed, whole[-1]))
+    return Diagnosis(tuple(findings))
+
+
+def _as_finding(path: Path, complaint: str) -> HealthCheck:
+    where, _, found = complaint.partition(": ")
+    return HealthCheck("wrong", Path(where).name if where.startswith(str(path)) else "files", found or complaint)
+
+
+def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, Any]]:
+    try:
+        events = folder.metrics()
+    except UsageError as error:
+        if not any(finding.what == LOG for finding in findings):
+            findings.append(HealthCheck("wrong", LOG, str(error).removeprefix(f"{folder.path / LOG}: ")))
+        return []
+    findings.append(HealthCheck("ok", LOG, f"{len(events):,} events"))
+    return events
+
+
+def _checkpoints(folder: RunFolder, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
+    findings, whole = [], []
+    for one in list_checkpoints(folder.guarded_steps):
+        try:
+            checkpoint = load_checkpoint(folder.guarded_steps.within(one.name), shapes=shapes)
+            bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
+            if bad:
+                raise UsageError(f"{bad[0]} contains numbers that are not finite")
+            whole.append(checkpoint)
+            findings.append(HealthCheck("ok", one.name, "files, hashes, shapes and numbers are correct"))
+        except (UsageError, StorageError) as error:
+            findings.append(HealthCheck("wrong", one.name, str(error).removeprefix(f"{one}: ")))
+    return findings, whole
+
+
+def _left_behind(folder: RunFolder) -> list[HealthCheck]:
+    names = folder.files.names("steps")
+    damaged = [name for name in names if name.startswith(DAMAGED)]
+    swept = [name for name in names if name.startswith(".")]
+    found = []
+    if damaged:
+        found.append(HealthCheck("unknown", "set aside", f"{', '.join(damaged)}: can be deleted"))
+    if swept:
+        found.append(HealthCheck("unknown", "leftovers", f"{len(swept)} from an interrupted save; resume removes them"))
+    return found
+
+
+def _pointers(folder: RunFolder, sealed: SealedRun) -> list[HealthCheck]:
+    """The files `best` and `last`, which are for people."""
+    if sealed.newest is None:
+        return []
+    best = sealed.newest.state.get("best_step")
+    findings = []
+    for pointer, step in (("best", best), ("last", sealed.newest.step)):
+        if folder.files.kind(pointer) is None or step is None:
+            continue
+        try:
+            name = folder.files.read(pointer, MOST_SAMPLE).decode("utf-8", "replace").strip()
+        except (UsageError, OSError, ValueError) as error:
+            findings.append(HealthCheck("wrong", pointer, str(error)))
+            continue
+        right = name == step_name(step)
+        found = f"is {name}" if right else f"says {name[:40]!a}, but the sealed one is {step_name(step)}, which is used"
+        findings.append(HealthCheck("ok" if right else "wrong", pointer, found))
+    return findings
+
+
+def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthCheck]:
+    """The files of samples, compared with the log."""
+    texts = {f"{step_name(event['step'])}.txt": event["text"] for event in events if event["event"] == "sample"}
+    wrong = []
+    for name in folder.files.names("samples") if folder.files.kind("samples") == "folder" else []:
+        try:
+            text = folder.files.read(f"samples/{name}", MOST_SAMPLE).decode("utf-8", "replace")
+        except (UsageError, OSError, ValueError):
+            text = None
+        if name in texts and text != texts[name] + "\n":
+            wrong.append(name)
+    if wrong:
+        return [HealthCheck("wrong", "samples", f"{', '.join(wrong[:3])}: differ from the log, which is right")]
+    return [HealthCheck("ok", "samples", f"{len(texts)} as in the log")] if texts else []
+
+
+def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, Any]]) -> HealthCheck:
+    what = "recomputed step"
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
+    start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
+    if start is None:
+        return HealthCheck("unknown", what, "no step after a checkpoint was logged")
+    threads = torch.get_num_threads()
+    try:
+        recorded, here = sealed.document("environment"), describe_environment()
+        differing = [key for key in ("packages", "machine", "cpu_capability") if recorded.get(key) != here[key]]
+        if sealed.config.training.compile or differing:
+            why = f"{differing[0]} differs here" if differing else "it was compiled"
+            return HealthCheck("unknown", what, f"not compared: {why}")
+        torch.set_num_threads(int(recorded["threads"]))
+        trainer = restored(sealed, start, silent)
+        if chain_from_anchor(trainer) != trainer.state.chain:
+            return HealthCheck("wrong", what, f"the batches up to step {start.step} differ from those of the training")
+        with torch.no_grad():
+            found = sum(
+                (loss_of(trainer, start.step, micro)[0].cpu() for micro in range(trainer.config.training.accumulation)),
+                start=torch.zeros(()),
+            )
+    except (VitralError, KeyError, ValueError, TypeError) as error:
+        return HealthCheck("unknown", what, f"not compared: {error}")
+    finally:
+        torch.set_num_threads(threads)
+    loss, logged = float(found), losses[start.step + 1]
+    if loss == logged:
+        return HealthCheck("ok", what, f"step {start.step + 1}: loss {loss:.6f}, bit-equal to the logged loss")
+    return HealthCheck("wrong", what, f"step {start.step + 1}: loss {loss!r}, but {logged!r} was logged")
+
+
+def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> HealthCheck:
+    left = sealed.config.training.steps - last.step
+    if left <= 0:
+        return HealthCheck("ok", "progress", f"finished at step {last.step:,}")
+    return HealthCheck(
+        "ok", "progress", f"step {last.step:,}, {left:,} steps left; continue with: vitral resume {path}"
+    )
+
+
+def repair_run(path: Path) -> tuple[str, ...]:
+    """Restore what the newest intact checkpoint seals: config.toml, run.json, the log; return one line for each.
+
+    What was there is kept beside it, under a name with "damaged".
+
+    Raises:
+        UsageError: not a run, or nothing seals it.
+        StorageError: a file cannot be written.
+    """
+    RunFolder.open(path)
+    done: list[str] = []
+    with only_writer(path):
+        RunFolder.open(path).sweep()
+        sealed = enter(path, lambda line: None)
+        folder = sealed.folder
+        if sealed.format == 1:
+            raise UsageError(f"{path}: of format 1, without a seal of its files; vitral resume seals it")
+        if sealed.changed:
+            done.append(_set_aside(folder, CONFIG))
+            folder.write_config(sealed.with_free_keys(sealed.identity.config).plain())
+        if not _is_born(folder, sealed):
+            done.append(_set_aside(folder, "run.json"))
+            folder.write_document("run", {"format": FORMAT, **sealed.identity.plain()})
+        seal = None if sealed.newest is None else sealed.newest.history.get("metrics")
+        if seal is not None and folder.log.complaint(seal):
+            done.append(_repair_log(folder))
+    return tuple(line for line in done if line)
+
+
+def _is_born(folder: RunFolder, sealed: SealedRun) -> bool:
+    try:
+        return (folder.born() or {}).get("run") == sealed.identity.run
+    except UsageError:
+        return False
+
+
+def _set_aside(folder: RunFolder, name: str) -> str:
+    """Keep a damaged file under another name."""
+    if folder.files.kind(name) is None:
+        return f"{name} was missing and has been restored"
+    stem, _, suffix = name.rpartition(".")
+    number = 1
+    while folder.files.kind(kept := f"{stem}.damaged-{number}.{suffix}") is not None:
+        number += 1
+    with storage(folder.path / name):
+        folder.files.rename(name, kept)
+    return f"{name} has been restored; the damaged one is {kept}"
+
+
+def _repair_log(folder: RunFolder) -> str:
+    """Cut the log after the last line that some checkpoint still seals, say so in the log, and seal it again."""
+    intact = 0
+    for one in reversed(list_checkpoints(folder.guarded_steps)):
+        try:
+            seal = load_state(folder.guarded_steps.within(one.name)).history["metrics"]
+        except (UsageError, StorageError, KeyError):
+            continue
+        if folder.log.complaint(seal) is None:
+            intact = int(seal["bytes"])
+            break
+    there = folder.files.kind(LOG) == "file"
+    kept = ""
+    if there:
+        with storage(folder.path / LOG):
+            kept = _copied(folder)
+        folder.log.cut({"bytes": intact})
+    elif folder.files.kind(LOG) is not None:
+        _set_aside(folder, LOG)
+    text = "the log was damaged and has been cut here"
+    folder.append_metric({"event": "repaired", "text": text, "kept": kept})
+    folder.reseal("metrics")
+    return f"{LOG} has been cut after {intact:,} bytes; the damaged one is {kept or 'lost'}"
+
+
+def _copied(folder: RunFolder) -> str:
+    number = 1
+    while folder.files.kind(kept := f"metrics.damaged-{number}.jsonl") is not None:
+        number += 1
+    folder.files.copy(LOG, kept)
+    return kept

@@ -1,0 +1,150 @@
+"""The identity of a run: everything that determines its numbers, sealed in `run.json` and in every checkpoint."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+
+from vitral.core.config import Config
+from vitral.core.files import as_json, sha256
+from vitral.runs.config import RunConfig, ScheduleConfig, Steps, comparable
+
+Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Parent(Config):
+    """The checkpoint of another run whose weights a run started from.
+
+    Attributes:
+        run: the other run's identity.
+        step: the checkpoint's step.
+        manifest: SHA-256 of the checkpoint's manifest.
+    """
+
+    run: Hash
+    step: Annotated[int, Field(ge=0)]
+    manifest: Hash
+
+
+class Decision(Config):
+    """A change of the configuration that was taken while the run was trained, from one step on.
+
+    Attributes:
+        step: completed optimizer steps when it was taken; the next step is the first that it affects.
+        steps: new number of optimizer steps.
+        schedule: new learning rate schedule.
+        threads: new number of threads.
+    """
+
+    step: Annotated[int, Field(ge=0)]
+    steps: Steps | None = None
+    schedule: ScheduleConfig | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+
+class Identity(Config):
+    """Everything that determines a run's numbers.
+
+    Attributes:
+        run: hash of configuration, text, tokenizer and parent (`run_id`).
+        config: the whole configuration the run began with.
+        documents: SHA-256 of the run's JSON files, by name.
+        parent: the checkpoint it started from; None for random weights.
+        threads: number of threads of its arithmetic when it began.
+        decisions: changes taken while it was trained, in order.
+    """
+
+    run: Hash
+    config: RunConfig
+    documents: dict[str, Hash]
+    parent: Parent | None = None
+    threads: Annotated[int, Field(ge=1)]
+    decisions: Annotated[tuple[Decision, ...], Field(strict=False)] = ()
+
+    @property
+    def current(self) -> RunConfig:
+        """The configuration with every decision applied."""
+        config = self.config
+        for decision in self.decisions:
+            config = decided(config, decision)
+        return config
+
+
+def decided(config: RunConfig, decision: Decision) -> RunConfig:
+    """The configuration with one decision applied."""
+    changes = {name: getattr(decision, name) for name in ("steps", "schedule", "threads")}
+    given = {name: value for name, value in changes.items() if value is not None}
+    return config.model_copy(update={"training": config.training.model_copy(update=given)})
+
+
+def run_id(
+    config: RunConfig, corpus: Mapping[str, Any], tokenizer: Mapping[str, Any], parent: Parent | None = None
+) -> str:
+    """The identity of a run in hexadecimal: SHA-256 of configuration, text, tokenizer and parent, never random.
+
+    Keys that do not affect the numbers, and the place of the text, do not enter.
+
+    Args:
+        config: the whole configuration.
+        corpus: the text's record, `corpus.json`.
+        tokenizer: the tokenizer as plain data.
+        parent: the checkpoint whose weights the run starts from.
+    """
+    text = [corpus.get("sha256"), corpus.get("fingerprint")]
+    identity = [comparable(config), text, document_hash(tokenizer), None if parent is None else parent.plain()]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def new_identity(
+    config: RunConfig,
+    corpus: Mapping[str, Any],
+    tokenizer: Mapping[str, Any],
+    documents: Mapping[str, Any] | None = None,
+    parent: Parent | None = None,
+) -> Identity:
+    """The identity of a new run in this process.
+
+    Args:
+        config: the whole configuration.
+        corpus: the text's record, `corpus.json`.
+        tokenizer: the tokenizer as plain data.
+        documents: the JSON files to seal, by name without suffix.
+        parent: the checkpoint whose weights the run starts from.
+    """
+    return Identity(
+        run=run_id(config, corpus, tokenizer, parent),
+        config=config,
+        documents={f"{name}.json": document_hash(document) for name, document in (documents or {}).items()},
+        parent=parent,
+        threads=torch.get_num_threads(),
+    )
+
+
+def document_hash(document: Mapping[str, Any]) -> str:
+    """The SHA-256 of a JSON file of a run with this content."""
+    return sha256(as_json(dict(document)))
+
+
+def sealed_json(content: Mapping[str, Any]) -> bytes:
+    """Plain data as JSON with its own hash, under the key "sha256"."""
+    return as_json({**content, "sha256": document_hash(content)})
+
+
+def unsealed_json(raw: bytes) -> dict[str, Any]:
+    """The plain data of `sealed_json`.
+
+    Raises:
+        ValueError: it does not match its hash, or is not JSON.
+    """
+    try:
+        found = json.loads(raw)
+        content = {key: value for key, value in found.items() if key != "sha256"}
+        intact = raw == sealed_json(content)
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        intact, content = False, {}
+    if not intact:
+        raise ValueError("it does not match its own SHA-256")
+    return content
