@@ -54,7 +54,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "demo": "--out --set",
         "corpus": "--tokenizer --split --out --format",
         "train": "--corpus --out --init-from --set --seed --device --dtype --plan --minutes --tensorboard",
-        "resume": "",
+        "resume": "--corpus --strict",
         "count": "--corpus --vocabulary --set --format",
         "evaluate": "--checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
@@ -68,7 +68,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "check": "--fix --out --lang --format",
         "study": "--budget --base --corpus --out --seeds --set",
         "list": "--format",
-        "doctor": "--format",
+        "doctor": "--repair --format",
     }
     assert set(expected) == set(COMMANDS)
     for command, options in expected.items():
@@ -79,7 +79,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
 
 def test_a_run_folder_has_all_its_files(trained: Path) -> None:
     names = {path.name for path in trained.iterdir()}
-    wanted = {"config.toml", "environment.json", "corpus.json", "tokenizer.json", "metrics.jsonl"}
+    documents = {"run.json", "environment.json", "corpus.json", "tokenizer.json", "ngrams.json"}
+    wanted = documents | {"config.toml", "metrics.jsonl"}
     assert names == wanted | {"steps", "best", "last", "samples", "report", ".lock"}
     assert {path.name for path in (trained / "report").iterdir()} == {"run.html", "losses.svg", "losses.png"}
     events = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

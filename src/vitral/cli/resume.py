@@ -1,10 +1,22 @@
 """vitral resume: a run continued."""
 
+from typing import Annotated
+
+import typer
+
 from vitral.cli.options import RunArgument
 from vitral.cli.train import finish
 
 
-def resume(run: RunArgument) -> None:
+def resume(
+    run: RunArgument,
+    corpus: Annotated[
+        str | None, typer.Option(help="The run's text, if it is no longer where it was: a file, a folder, a name.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse another processor or PyTorch, with which other bits may result.")
+    ] = False,
+) -> None:
     """Continue a stopped run from its last checkpoint.
 
     The result is the same as if the run had never stopped.
@@ -13,5 +25,5 @@ def resume(run: RunArgument) -> None:
     from vitral.training import resume
 
     with live_reporter() as report:
-        resume(run, callback=report)
+        resume(run, callback=report, corpus=corpus, strict=strict)
     finish(run)

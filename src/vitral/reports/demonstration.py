@@ -16,7 +16,8 @@ from vitral.reports.model import ModelCount, parameter_section
 from vitral.reports.run import loss_sections
 from vitral.reports.study import study_sections
 from vitral.reports.text import Survey, survey_sections
-from vitral.runs import RunFolder
+from vitral.runs import enter
+from vitral.runs.loading import warn_on_stderr
 from vitral.studies import StudyResult, loss_claims
 
 
@@ -66,7 +67,7 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
         ),
         Details("The parameter table", (parameter_section(result.count.rows),)),
         Heading("Training"),
-        *loss_sections(RunFolder.open(result.run), result.study.baselines),
+        *loss_sections(enter(result.run, warn_on_stderr), result.study.baselines),
         Heading("One attention computation in numbers"),
         *_attention(result, figures),
         *to_sections(result.walkthrough),

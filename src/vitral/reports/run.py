@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import tomli_w
+
 from vitral.core.files import replace_durably
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.html import page
@@ -9,9 +11,10 @@ from vitral.figures.lines import Line, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Callout, Details, Figure, Heading, Paragraph, Preformatted, Section, Table
 from vitral.figures.style import save
-from vitral.model import ModelConfig, parameter_table
+from vitral.model import parameter_table
 from vitral.reports.model import parameter_section
-from vitral.runs import RunFolder
+from vitral.runs import SealedRun, enter
+from vitral.runs.loading import warn_on_stderr
 
 ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
 GRAY = " Gray lines: n-gram baselines."
@@ -24,25 +27,24 @@ def write_run_report(path: Path) -> Path:
         UsageError: not a run.
         StorageError: writing to disk failed.
     """
-    folder = RunFolder.open(path)
-    counted = folder.document("corpus").get("ngrams")  # there is none before the first evaluation
+    run = enter(path, warn_on_stderr)
+    folder, counted = run.folder, run.ngrams()  # there are none before the first evaluation
     baselines = None if counted is None else NgramBaselines.from_plain(counted)
-    config = ModelConfig.parse(folder.config["model"], f"{path}/config.toml")
-    vocab_size = folder.document("corpus")["vocab_size"]
-    sections: list[Section] = [*loss_sections(folder, baselines)]
+    sections: list[Section] = [*loss_sections(run, baselines)]
     samples = folder.metrics("sample")
     if samples:
         sections += [Heading("Sample"), Preformatted(samples[-1]["text"], f"after step {samples[-1]['step']:,}")]
-    sections += [Heading("Parameters"), parameter_section(parameter_table(config, vocab_size))]
-    configuration = (folder.path / "config.toml").read_text(encoding="utf-8")
+    sections += [Heading("Parameters"), parameter_section(parameter_table(run.config.model, run.tokenizer.vocab_size))]
+    configuration = tomli_w.dumps(run.config.plain())
     sections.append(Details("The whole configuration", (Preformatted(configuration),)))
     target = folder.report / "run.html"
     replace_durably(target, page(f"Run {path.name}", sections, footer="Made by Vitral.").encode())
     return target
 
 
-def loss_sections(folder: RunFolder, baselines: NgramBaselines | None) -> list[Section]:
+def loss_sections(run: SealedRun, baselines: NgramBaselines | None) -> list[Section]:
     """The losses of a run as a sentence, a figure (written into its report folder) and a table."""
+    folder = run.folder
     evaluations = folder.metrics("evaluation")
     if not evaluations or baselines is None:
         return [Paragraph("There is no evaluation yet.")]
@@ -52,7 +54,7 @@ def loss_sections(folder: RunFolder, baselines: NgramBaselines | None) -> list[S
         Line(label, steps, [event[key] for event in evaluations])
         for label, key in (("training", "train_loss"), ("validation", "validation_loss"), ("test", "test_loss"))
     ]
-    is_causal_lm = folder.config["training"].get("objective", "next-token") == "next-token"
+    is_causal_lm = run.config.training.objective == "next-token"
     orders = [order for order in ORDERS_SHOWN if order in baselines.orders] if is_causal_lm else []
     references = [Reference(baseline_name(order), baselines.orders[order]) for order in orders]
     drawn = loss_plot(lines, references=references, title="Loss while training")

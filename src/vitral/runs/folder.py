@@ -322,7 +322,7 @@ class RunFolder:
         *,
         with_optimizer: bool = True,
         shapes: Shapes | None = None,
-        warn: Callable[[str], None],
+        warn: Callable[[str], object],
     ) -> Checkpoint:
         """The "best" or "last" checkpoint; if it is damaged, an earlier one, with a warning.
 

@@ -28,7 +28,7 @@ from vitral.runs.config import FREE, RunConfig, comparable
 from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal
 from vitral.runs.identity import Identity, run_id
 
-Warn = Callable[[str], None]
+Warn = Callable[[str], object]
 
 
 @dataclass(frozen=True)

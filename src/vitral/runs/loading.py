@@ -54,7 +54,7 @@ class LoadedRun:
         return self.checkpoint.step
 
 
-def load_run(path: Path, which: str = "best", warn: Callable[[str], None] | None = None) -> LoadedRun:
+def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | None = None) -> LoadedRun:
     """Load the "best" or the "last" checkpoint of a run.
 
     Args:
@@ -78,7 +78,7 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], None] | None
 
 
 def load_checkpoint_of(
-    sealed: SealedRun, which: str, *, with_optimizer: bool, warn: Callable[[str], None]
+    sealed: SealedRun, which: str, *, with_optimizer: bool, warn: Callable[[str], object]
 ) -> Checkpoint:
     """The "best" or "last" intact checkpoint of a run (`RunFolder.load`), which must be of this run.
 

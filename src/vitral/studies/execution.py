@@ -19,7 +19,7 @@ from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.runs import RunFolder
+from vitral.runs import RunFolder, enter
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
@@ -144,7 +144,7 @@ def run_study(
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
         for job, told in _with_progress(jobs, callback):
             runs[job.arm.arm.name].append(_run(job, texts, told))
-        any_run = RunFolder.open(jobs[0].path)
+        any_run = enter(jobs[0].path, lambda line: callback({"event": "note", "text": line}))
         result = StudyResult(
             study=study,
             base=shared,
@@ -152,7 +152,7 @@ def run_study(
             first_seeds=first_seeds,
             arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
             baselines=texts.baselines(dataset, final_split(dataset)),
-            curve_baselines=NgramBaselines.from_plain(any_run.document("corpus")["ngrams"]),
+            curve_baselines=NgramBaselines.from_plain(any_run.ngrams() or {}),
             corpus=any_run.document("corpus"),
             environment=any_run.document("environment"),
             folder=out,

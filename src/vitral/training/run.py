@@ -168,7 +168,7 @@ def _refuse_changes(sealed: SealedRun) -> None:
         )
 
 
-def _last_checkpoint(sealed: SealedRun, warn: Callable[[str], None]) -> Checkpoint:
+def _last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
     """The newest intact checkpoint.
 
     Raises:
