@@ -15,14 +15,12 @@ DISPATCH = (
     "ATEN_CPU_CAPABILITY",
     "DNNL_MAX_CPU_ISA",
     "MKL_CBWR",
-    "MKL_DYNAMIC",
     "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_NUM_THREADS",
     "OMP_DYNAMIC",
     "OMP_THREAD_LIMIT",
     "ONEDNN_MAX_CPU_ISA",
 )
-"""Environment variables that choose the kernels, or the threads they really get."""
+"""Environment variables that choose the kernels, or give a run fewer threads than it asks for."""
 COMPARED = {
     "packages.torch": "PyTorch",
     "packages.numpy": "NumPy",  # draws the batches
