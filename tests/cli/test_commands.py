@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     expected = {
         "demo": "--out --set",
         "corpus": "--tokenizer --split --out --format",
-        "train": "--corpus --out --init-from --set --seed --device --dtype --plan --minutes --tensorboard",
+        "train": "--corpus --out --init-from --set --seed --device --dtype --plan --minutes --threads --tensorboard",
         "resume": "--corpus --strict",
         "count": "--corpus --vocabulary --set --format",
         "evaluate": "--checkpoint --device --dtype --copying --format",
@@ -66,7 +67,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
         "--lang --format --out",
         "check": "--fix --out --lang --format",
-        "study": "--budget --base --corpus --out --seeds --set",
+        "study": "--budget --base --corpus --out --seeds --threads --set",
         "list": "--format",
         "doctor": "--repair --format",
     }
@@ -85,6 +86,18 @@ def test_a_run_folder_has_all_its_files(trained: Path) -> None:
     assert {path.name for path in (trained / "report").iterdir()} == {"run.html", "losses.svg", "losses.png"}
     events = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {"step", "evaluation", "sample", "end"} == {event["event"] for event in events}
+
+
+def test_the_option_threads_is_stronger_than_the_configuration(vitral, tmp_path: Path) -> None:
+    run = [*("train", "sample", "--out", "run"), *SETTINGS, *("--set", "training.threads=3")]
+    assert vitral(*run, "--threads", "2").code == 0
+    written = tomllib.loads((tmp_path / "run" / "config.toml").read_text(encoding="utf-8"))
+    assert written["training"]["threads"] == 2
+    for command in (["train"], ["study", "norm"]):
+        for wrong in ("0", "1025", "two"):
+            told = vitral(*command, "--threads", wrong)
+            assert told.code == 2
+            assert "--threads" in told.err
 
 
 def test_evaluate(vitral, trained: Path) -> None:

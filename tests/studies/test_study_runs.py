@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import math
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from tests.studies.conftest import FOUR
 from vitral.core.errors import UsageError
+from vitral.core.process import using_threads
 from vitral.data.batches import Batches
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
@@ -168,6 +170,28 @@ def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfi
 def test_the_seed_of_the_base_makes_no_other_study(tiny: RunConfig, trained: StudyResult) -> None:
     other = RunConfig.parse(tiny.plain() | {"seed": 11})
     assert run_study(FOUR, other, trained.folder, seeds=[5, 7]) == trained
+
+
+def test_a_study_goes_on_with_the_threads_it_began_with(tiny: RunConfig, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    with using_threads(2):
+        run_study(PAIR, tiny, out, seeds=(5,))
+    found = run_study(PAIR, tiny, out, seeds=(5, 7))
+    threads = [RunFolder.open(run.path).config["training"]["threads"] for arm in found.arms for run in arm.runs]
+    assert threads == [2] * 4
+    other = tiny.model_copy(update={"training": tiny.training.model_copy(update={"threads": 3})})
+    with pytest.raises(UsageError, match=r"training\.threads"):
+        run_study(PAIR, other, out, seeds=(5, 7))
+
+
+def test_a_study_recorded_without_threads_is_the_same_study(tiny: RunConfig, tmp_path: Path) -> None:
+    """As by versions that did not record them."""
+    out = tmp_path / "study"
+    run_study(PAIR, tiny, out, seeds=(5,))
+    record = json.loads((out / "study.json").read_text(encoding="utf-8"))
+    del record["base"]["training"]["threads"]
+    (out / "study.json").write_text(json.dumps(record), encoding="utf-8")
+    assert len(run_study(PAIR, tiny, out, seeds=(5, 7)).arms[0].runs) == 2
 
 
 def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tmp_path: Path) -> None:

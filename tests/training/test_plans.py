@@ -1,4 +1,4 @@
-"""What is measured is decided once: precision, compiling and the steps that fit a time, all written into the run."""
+"""Each measured choice is made once and written into the run: threads, precision, compilation, and steps for a time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
+from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer
 from vitral.training import Event, RunConfig, plans, train
 from vitral.training.plans import ExecutionPlan, compiled, resolve_plan
@@ -23,7 +24,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[ExecutionPlan, float | 
     """Let plans take so long, or fail; gives the list of those that were timed."""
     asked: list[ExecutionPlan] = []
 
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan) -> float:
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> float:
         asked.append(plan)
         took = seconds[plan]
         if isinstance(took, Exception):
@@ -37,11 +38,122 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[ExecutionPlan, float | 
 FLOAT, BRAIN = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
 
 
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of two cores whose environment asks for no number of threads."""
+    for name in plans.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(plans, "cores", lambda: 2)
+
+
+def threads_timed(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float]
+) -> list[tuple[int, ExecutionPlan, float | None]]:
+    """Let steps with so many threads take so long; gives the list of (threads, plan, least) that were timed."""
+    asked: list[tuple[int, ExecutionPlan, float | None]] = []
+
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> float:
+        asked.append((torch.get_num_threads(), plan, how.get("least")))
+        return seconds[torch.get_num_threads()]
+
+    monkeypatch.setattr(plans, "seconds_per_step", answer)
+    return asked
+
+
 def test_nothing_is_measured_unasked(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = timed(monkeypatch, {})
-    config = configured(training={"dtype": "bfloat16"})
+    config = configured(training={"dtype": "bfloat16", "threads": 3})
     assert resolve_plan(config, build, 10**6).config is config
     assert asked == []
+
+
+def test_threads_of_the_environment_are_taken_unmeasured(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = timed(monkeypatch, {})
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    config = configured()
+    found = resolve_plan(config, build, 10**6)
+    assert found.config.training == config.training.model_copy(update={"threads": 7})
+    assert found.notes == ()
+    assert asked == []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: MOST_THREADS + 1)
+    with pytest.raises(UsageError, match="OMP_NUM_THREADS"):
+        resolve_plan(config, build, 10**6)
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize(("one", "two", "chosen"), [(2.0, 1.0, 2), (1.0, 2.0, 1), (1.0, 1.0, 1)])
+def test_the_faster_number_of_threads_is_chosen_and_written(
+    one: float, two: float, chosen: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threads_timed(monkeypatch, {1: one, 2: two})
+    before = torch.get_num_threads()
+    config = configured()
+    found = resolve_plan(config, build, 10**6)
+    assert found.config.training == config.training.model_copy(update={"threads": chosen})
+    assert [(threads, plan) for threads, plan, _ in asked] == [(1, FLOAT), (2, FLOAT)]
+    assert len(found.notes) == 1
+    assert torch.get_num_threads() == before
+    assert resolve_plan(found.config, build, 10**6).config is found.config
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_one_core_needs_no_measurement(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threads_timed(monkeypatch, {})
+    monkeypatch.setattr(plans, "cores", lambda: 1)
+    found = resolve_plan(configured(), build, 10**6)
+    assert (found.config.training.threads, found.notes, asked) == (1, (), [])
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("given", [None, 3])
+def test_precision_and_steps_are_timed_with_the_chosen_threads(
+    given: int | None, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threads_timed(monkeypatch, {1: 0.5, 2: 0.25, 3: 0.125})
+    found = resolve_plan(configured(training={"minutes": 2, "plan": "auto", "threads": given}), build, 10**6)
+    chosen = given or 2
+    assert found.config.training.threads == chosen
+    assert found.config.training.steps == 120 * (8 if given else 4)
+    assert [(threads, plan) for threads, plan, _ in asked[-2:]] == [(chosen, FLOAT), (chosen, BRAIN)]
+    assert len(asked) == (2 if given else 4)
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("minutes", [0.1, 0.5, 1, 100])
+def test_the_choice_of_threads_costs_no_more_of_a_time_limit(
+    minutes: float, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With or without it the trials take as long."""
+
+    def trials(threads: int | None) -> float:
+        asked = threads_timed(monkeypatch, {1: 0.01, 2: 0.01})
+        resolve_plan(configured(training={"minutes": minutes, "threads": threads}), build, 10**6)
+        return sum(least for _, _, least in asked if least is not None)
+
+    assert trials(None) == pytest.approx(trials(2))
+    assert trials(2) <= plans.TRIAL_SHARE * 60 * minutes
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_really_timed_threads_leave_no_trace(configured: Configured) -> None:
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    assert resolve_plan(configured(), build, 10**6).config.training.threads in (1, 2)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_run_records_its_threads(configured: Configured, tmp_path: Path) -> None:
+    config = configured(training={"steps": 2, "threads": 2})
+    assert train(config, tmp_path / "run").config["training"]["threads"] == 2
+
+
+@pytest.mark.parametrize("wrong", [0, -1, MOST_THREADS + 1, 1.5, "two", True])
+def test_a_number_of_threads_that_is_none_is_refused(wrong: Any, configured: Configured) -> None:
+    with pytest.raises(UsageError, match=r"training\.threads"):
+        configured(training={"threads": wrong})
 
 
 @pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(2.0, 1.0, "bfloat16"), (1.0, 2.0, "float32")])

@@ -73,6 +73,15 @@ SetOption = Annotated[
 CorpusOption = Annotated[
     str | None, typer.Option("--corpus", help="Text to use instead of the one in the configuration.")
 ]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Threads of the processor.  [default: that of the configuration, OMP_NUM_THREADS, or the faster of 1 and "
+        "all cores]",
+        min=1,
+        max=1024,
+    ),
+]
 RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 

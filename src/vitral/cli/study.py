@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vitral.cli.options import CorpusOption, SetOption
+from vitral.cli.options import CorpusOption, SetOption, ThreadsOption
 from vitral.core.errors import UsageError
 
 
@@ -28,6 +28,7 @@ def study(
     text: CorpusOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study.  [default: studies/NAME-BUDGET]")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, as in 1,2,3.  [default: the study's own]")] = None,
+    threads: ThreadsOption = None,
     settings: SetOption = None,
 ) -> None:
     """Compare variants over several seeds.
@@ -45,6 +46,8 @@ def study(
         print_studies()
         return
     overrides = [assignment(setting) for setting in settings or []]
+    if threads is not None:
+        overrides.append({"training": {"threads": threads}})
     plan = plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
     with live_reporter() as report:
         done = plan.run(callback=report)

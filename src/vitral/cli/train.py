@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vitral.cli.options import CorpusOption, DeviceName, Precision, RunFolderOption, SetOption, runtime
+from vitral.cli.options import CorpusOption, DeviceName, Precision, RunFolderOption, SetOption, ThreadsOption, runtime
 
 
 class StepPlan(enum.StrEnum):
@@ -54,6 +54,7 @@ def train(
         float | None,
         typer.Option(help="Train for this many minutes: as many steps as fit.  [default: 2 for a bare text]"),
     ] = None,
+    threads: ThreadsOption = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
 ) -> None:
     """Train a model on a text."""
@@ -69,6 +70,8 @@ def train(
     ]
     if seed is not None:
         overrides.append({"seed": seed})
+    if threads is not None:
+        overrides.append({"training": {"threads": threads}})
     config = configure(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
     folder = out or free_folder(start or config.corpus.source)
     with live_reporter() as report:

@@ -94,6 +94,7 @@ def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
     square = 4 * config.context_length * config.d_model * config.num_layers if attends else 0
     forward = 2 * (matrices + tied) + square
     cached = 2 * config.num_layers * config.kv_heads * config.d_head * config.context_length if attends else 0
+    kept = kept_per_token(config) + 2 * vocab_size  # logits and softmax
     return Cost(
         parameters=parameters,
         forward_flops=forward,
@@ -101,26 +102,29 @@ def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
         weight_bytes=BYTES_FLOAT32 * parameters,
         gradient_bytes=BYTES_FLOAT32 * parameters,
         optimizer_bytes=2 * BYTES_FLOAT32 * parameters,
-        activation_bytes=BYTES_FLOAT32 * batch_size * config.context_length * _kept_per_token(config, vocab_size),
+        activation_bytes=BYTES_FLOAT32 * batch_size * config.context_length * kept,
         cache_bytes=BYTES_FLOAT32 * cached,
     )
 
 
-def _kept_per_token(config: ModelConfig, vocab_size: int) -> int:
-    """Numbers kept for the backward pass, per token.
+def kept_per_token(config: ModelConfig) -> int:
+    """Numbers kept for the backward pass, per token, without logits.
 
     Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward keeps the stream, its norm, and
-    the hidden layer before and after the activation (three times for swiglu). Dropout keeps one mask per output and,
-    on attention weights, num_heads · context_length numbers twice. The end of the model: norm, logits and softmax.
+    the hidden layer before and after the activation (only after it for relu, and both factors too for swiglu). Without
+    norms, stream and norm are one. Dropout keeps one mask per output and, on attention weights, num_heads ·
+    context_length numbers twice. The end of the model: stream and norm.
     """
     d, dropout, block = config.d_model, config.dropout, 0
+    inputs = d if config.norm == "none" else 2 * d
     if config.attention != "none":
         weights = 2 * config.num_heads * config.context_length if dropout.weights else 0
-        block += 4 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
+        block += inputs + 2 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
     if config.feed_forward != "none":
-        hidden = (3 if config.feed_forward == "swiglu" else 2) * config.hidden_width
-        block += 2 * d + hidden + (d if dropout.feed_forward else 0)
-    return 2 * d + (d if dropout.embedding else 0) + config.num_layers * block + 2 * vocab_size
+        hidden = {"relu": 1, "swiglu": 4}.get(config.feed_forward, 2) * config.hidden_width
+        block += inputs + hidden + (d if dropout.feed_forward else 0)
+    end = 2 * d if config.norm == "pre" else d
+    return end + (d if dropout.embedding else 0) + config.num_layers * block
 
 
 def _attention_rows(config: ModelConfig, block: str) -> list[ParameterRow]:

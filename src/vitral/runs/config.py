@@ -127,6 +127,8 @@ class TrainingConfig(Config):
         compile: whether to compile the model (torch.compile), which takes about a minute and pays off in long runs.
         plan: "as-written", or "auto" to choose dtype and compile by timing a few steps before training.
         minutes: choose steps to fit this time, by timing a few steps; default: steps as configured.
+        threads: threads of the processor, on which the last bits depend; default: OMP_NUM_THREADS, else 1 or the
+            number of cores, whichever is faster in a few steps timed before training.
     """
 
     steps: Steps = 1200
@@ -149,6 +151,7 @@ class TrainingConfig(Config):
     compile: bool = False
     plan: Literal["as-written", "auto"] = "as-written"
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
 
 
 FREE = ("log_every", "sample_every", "sample_tokens", "checkpoint_every", "keep_checkpoints")

@@ -1,27 +1,96 @@
-"""The environment of a run: versions, machine, threads."""
+"""The environment of a run: versions, machine, threads; and what of it differs elsewhere."""
 
+import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
 import torch
 
+from vitral.core.machine import cores, processor
+
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "tokenizers")
+DISPATCH = (
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+    "ONEDNN_MAX_CPU_ISA",
+)
+"""Environment variables that choose the kernels, or give a run fewer threads than it asks for."""
+COMPARED = {
+    "packages.torch": "PyTorch",
+    "packages.numpy": "NumPy",  # draws the batches
+    "system": "system",
+    "machine": "machine",
+    "processor": "processor",
+    "cpu_capability": "cpu_capability",
+    "dispatch": "environment variables",
+}
+"""The entries that may change the bits of a run on the CPU, and their names for people."""
+ON_CUDA = {"cuda": "CUDA", "accelerator": "accelerator"}
+"""Those that may change the bits of a run on a GPU as well."""
+LONGEST = 60
+"""Characters shown of a recorded value, which may be a stranger's."""
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions of Python, Vitral and the numerical packages; processor, threads, accelerator."""
+    """Versions of Python, Vitral and the numerical packages; processor, cores, threads, kernels, accelerator."""
     return {
         "vitral": _version("vitral"),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "system": platform.system(),
         "machine": platform.machine(),
+        "processor": processor(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "dispatch": {name: os.environ[name] for name in DISPATCH if os.environ.get(name)},
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any], device: str = "cpu") -> list[str]:
+    """The differences of two environments that may change the bits of a run, in a few words each.
+
+    Threads are not among them: their number is part of a run's configuration. What one side does not record is no
+    difference.
+
+    Args:
+        recorded: the environment of the run.
+        here: that of this process (`describe_environment`).
+        device: the device of the run; only for "cuda" do GPU and CUDA count.
+
+    >>> environment_differences({"packages": {"torch": "2.13.0"}}, {"packages": {"torch": "2.14.0"}, "cores": 2})
+    ['PyTorch 2.13.0 → 2.14.0']
+    """
+    compared = COMPARED | (ON_CUDA if device == "cuda" else {})
+    pairs = ((name, _entry(recorded, key), _entry(here, key)) for key, name in compared.items())
+    return [
+        f"{name} {_shown(before)} → {_shown(now)}"
+        for name, before, now in pairs
+        if before is not None and now is not None and before != now
+    ]
+
+
+def _entry(environment: Mapping[str, Any], key: str) -> Any:
+    """A value by its dotted key; None where there is none."""
+    found: Any = environment
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = " ".join(f"{name}={one}" for name, one in sorted(value.items(), key=str)) or "none"
+    text = ascii(str(value))[1:-1]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _version(package: str) -> str | None:

@@ -288,10 +288,13 @@ def _with_plan(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
     if found is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
         return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
-    if base.training.plan == "as-written" and base.training.minutes is None:
-        return base
-    begun, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}").training, ["dtype", "compile", "plan"]
-    keys += [] if base.training.minutes is None else ["minutes", "steps", "evaluate_every", "schedule"]
+    begun, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}").training, list[str]()
+    if base.training.threads is None:
+        keys += ["threads"]
+    if base.training.plan != "as-written" or base.training.minutes is not None:
+        keys += ["dtype", "compile", "plan"]
+    if base.training.minutes is not None:
+        keys += ["minutes", "steps", "evaluate_every", "schedule"]
     changes = {key: getattr(begun, key) for key in keys}
     return base.model_copy(update={"training": base.training.model_copy(update=changes)})
 

@@ -1,0 +1,160 @@
+"""The machine a process runs on: cores, memory and processor, with the limits of its container.
+
+A container's limits are those of the process's control group (cgroup) and of every group above it, in version 1 or 2.
+Every function returns None where a number is unknown. `root` is where /proc and /sys are; tests use another folder.
+"""
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from vitral.core.errors import UsageError
+
+ROOT = Path("/")
+ADVICE = "use a smaller model, batch or context"
+LARGEST_READ = 2**20
+"""Bytes read of a file of the kernel; /proc/cpuinfo has about a kilobyte per core."""
+
+
+def cores(root: Path = ROOT) -> int:
+    """Number of cores this process may use: its CPU affinity, or fewer by the container's quota; at least 1."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = os.cpu_count() or 1 if affinity is None else len(affinity(0))
+    for group in _groups(root, "cpu"):
+        share = _quota(group)
+        if share is not None:
+            count = min(count, int(share))
+    return max(1, count)
+
+
+def memory_limit(root: Path = ROOT) -> int | None:
+    """Memory in bytes that this process may use: the smallest of physical memory, cgroup limits and RLIMIT_AS."""
+    limits = [_physical_memory(), _address_space()]
+    limits += [_first_number(group, LIMITS) for group in _groups(root, "memory")]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def memory_available(root: Path = ROOT) -> int | None:
+    """Memory in bytes that is free now: the machine's, or less by a cgroup's limit.
+
+    A cgroup's page cache that the kernel can drop counts as free.
+    """
+    free = [_free_memory(root)]
+    for group in _groups(root, "memory"):
+        limit, used = _first_number(group, LIMITS), _first_number(group, USAGES)
+        if limit is not None and used is not None:
+            free.append(max(0, limit - max(0, used - _droppable(group))))
+    return min((one for one in free if one is not None), default=None)
+
+
+def require_memory(needed: int, where: str, what: str, *, there: int | None = None, advice: str = ADVICE) -> None:
+    """Refuse, before it is begun, work that does not fit into memory.
+
+    Args:
+        needed: bytes needed.
+        where: the file or option that asks for the work.
+        what: the work, as the subject of a sentence.
+        there: bytes there are; `memory_limit()` if None. Unknown memory refuses nothing.
+        advice: a remedy.
+
+    Raises:
+        UsageError: more is needed than there is.
+    """
+    there = memory_limit() if there is None else there
+    if there is not None and needed > there:
+        raise UsageError(f"{where}: {what} needs {_gigabytes(needed)}, {_gigabytes(there)} are there; {advice}")
+
+
+def processor(root: Path = ROOT) -> str | None:
+    """The processor's model name, as "AMD EPYC 7B13"."""
+    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or None
+
+
+LIMITS = ("memory.max", "memory.limit_in_bytes")
+USAGES = ("memory.current", "memory.usage_in_bytes")
+DROPPABLE = ("inactive_file", "total_inactive_file")
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of the process's cgroup and of those above it, for a controller ("cpu" or "memory")."""
+    mounts = root / "sys/fs/cgroup"
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if number == "0" and not names:
+            trees = [mounts, mounts / "unified"]
+        elif controller in names.split(","):
+            trees = [mounts / names, mounts / controller]
+        else:
+            continue
+        # In a container the path can be the one outside it; then only the mount's own root is there.
+        inside = PurePosixPath(*(part for part in PurePosixPath(path).parts if part not in ("/", "..")))
+        for tree in trees:
+            yield from (tree / group for group in (inside, *inside.parents) if (tree / group).is_dir())
+
+
+def _quota(group: Path) -> float | None:
+    """The cores that a cgroup's quota amounts to."""
+    quota, _, period = (_read(group / "cpu.max") or "").strip().partition(" ")
+    if not quota:
+        quota, period = (_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
+    granted, every = _number(quota), _number(period)
+    return granted / every if granted and every else None
+
+
+def _first_number(group: Path, names: Sequence[str]) -> int | None:
+    return next((found for name in names if (found := _number(_read(group / name) or "")) is not None), None)
+
+
+def _droppable(group: Path) -> int:
+    """Bytes of a cgroup's page cache that the kernel drops first."""
+    counts = dict(line.split(" ", 1) for line in (_read(group / "memory.stat") or "").splitlines() if " " in line)
+    found = [_number(counts[name]) for name in DROPPABLE if name in counts]
+    return max((one for one in found if one is not None), default=0)
+
+
+def _free_memory(root: Path) -> int | None:
+    for line in (_read(root / "proc/meminfo") or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            kilobytes = _number(line.split()[1])
+            return None if kilobytes is None else 1024 * kilobytes
+    return None
+
+
+def _physical_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # Windows has no sysconf
+        return None
+
+
+def _address_space() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _number(text: str) -> int | None:
+    """A number that is not negative; None for "max", -1 and whatever else means no limit."""
+    return int(text) if (text := text.strip()).isascii() and text.isdigit() else None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST_READ).decode("utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _gigabytes(size: int) -> str:
+    """A size in words, in GB; small sizes in MB."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,68 @@
+"""What belongs to the whole process: its threads, and the one training it may do at a time."""
+
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+
+from vitral.core.errors import UsageError
+
+MOST_THREADS = 1024
+
+
+@contextmanager
+def using_threads(threads: int | None) -> Generator[None]:
+    """Let PyTorch compute with this number of threads inside the block; None changes nothing.
+
+    The number may exceed the cores: sums are divided among threads by their number, so the results depend on it, and
+    not on the number of cores.
+    """
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)
+
+
+def too_few_cores(threads: int, cores: int) -> str | None:
+    """A warning in one line if there are fewer cores than threads, else None."""
+    if threads <= cores:
+        return None
+    machine = f"{cores} core" if cores == 1 else f"{cores} cores"
+    return f"recorded with {threads} threads, this machine has {machine}: slower, the same bits"
+
+
+class _Turn:
+    """The lock of the process's one training."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+
+
+_turn = _Turn()
+if hasattr(os, "register_at_fork"):  # a forked child is another process: its parent's training is not its own
+    os.register_at_fork(after_in_child=_turn.renew)
+
+
+@contextmanager
+def only_training() -> Generator[None]:
+    """Be the only training of this process inside the block: generators and threads belong to the process.
+
+    Raises:
+        UsageError: this process is training already.
+    """
+    lock = _turn.lock
+    if not lock.acquire(blocking=False):
+        raise UsageError("another training is going on in this process; run it in a process of its own")
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,103 @@
+"""The memory that training needs at least, computed from the configuration: no model is made."""
+
+from collections import Counter
+
+import torch
+
+from vitral.attention.executions import PLAIN_UP_TO
+from vitral.core.devices import resolve_device
+from vitral.core.machine import require_memory
+from vitral.model.counts import BYTES_FLOAT32, ParameterRow, count_parameters, kept_per_token, parameter_table
+from vitral.model.transformer import first_target
+from vitral.runs.config import RunConfig
+
+COPIES_OF_LOGITS = 3
+"""At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
+COPIES_OF_MATRICES = 3
+"""While Muon orthogonalises matrices of one shape: stacked, scaled, and the result."""
+THIS = "training this model"
+
+
+def training_bytes(config: RunConfig, vocab_size: int) -> int:
+    """Bytes that training needs at least at once, besides the program and the text.
+
+    A lower bound: weights and the optimizer's state, and the larger of two moments. At the start of the backward pass:
+    activations, logits and their gradients (and the gradients of earlier batches). In the optimizer's step: gradients
+    and, for Muon, updates. Other temporary tensors are not counted, nor are activations of a compiled model, which the
+    compiler may recompute.
+
+    Args:
+        config: configuration of the run.
+        vocab_size: number of tokens in the vocabulary.
+    """
+    training, rows = config.training, parameter_table(config.model, vocab_size)
+    size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
+    weights = size * sum(row.count for row in rows)
+    moved = [row for row in rows if _in_block(row)] if training.optimizer.name == "muon" else []
+    by_muon = size * sum(row.count for row in moved)
+    optimizer = 2 * (weights - by_muon) + by_muon
+    backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
+    backward += weights if training.accumulation > 1 else 0
+    step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
+    if training.steps == 1:  # the optimizer's state is made in the first step
+        return weights + max(backward, optimizer + step)
+    return weights + optimizer + max(backward, step)
+
+
+def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> None:
+    """Refuse a training that cannot fit into the memory of its device, or its weights into that of the machine.
+
+    Args:
+        config: configuration of the run.
+        vocab_size: number of tokens in the vocabulary.
+        where: the file or option that asks for the training.
+
+    Raises:
+        UsageError: more is needed than there is, or the device does not exist.
+    """
+    device, needed = resolve_device(config.training.device), training_bytes(config, vocab_size)
+    if device.type != "cuda":
+        require_memory(needed, where, THIS)
+        return
+    require_memory(BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, THIS)
+    require_memory(needed, where, f"{THIS} on the GPU", there=torch.cuda.get_device_properties(device).total_memory)
+
+
+def _in_block(row: ParameterRow) -> bool:
+    """Whether Muon moves this tensor: a matrix inside a block."""
+    return len(row.shape) == 2 and row.part in ("attention", "feed-forward")
+
+
+def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
+    """Numbers of the matrices that Muon orthogonalises together: those of one shape, whichever way they lie."""
+    d, d_kv, stacks = config.model.d_model, config.model.kv_heads * config.model.d_head, Counter[tuple[int, int]]()
+    for row in rows:
+        height, width = row.shape
+        for part in (d, d_kv, d_kv) if row.name.endswith("in_proj.weight") else (height,):
+            stacks[min(part, width), max(part, width)] += part * width
+    return max(stacks.values(), default=0)
+
+
+def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow]) -> int:
+    """Activations of one batch without logits."""
+    model, training = config.model, config.training
+    kept, on_cpu = kept_per_token(model), resolve_device(training.device).type == "cpu"
+    weights = 0 if model.attention == "none" else model.num_layers * model.num_heads * model.context_length
+    if model.dropout.weights and not on_cpu:
+        kept -= 2 * weights  # a GPU's kernel keeps none
+    tokens = training.batch_size * model.context_length
+    if training.dtype != "bfloat16":
+        return tokens * kept * (8 if training.dtype == "float64" else 4)
+    # Norms read a stream in float32, matrices are copied, and short contexts are attended to by plain products.
+    norms = sum(row.part in ("norm", "final norm") and row.name.endswith("weight") for row in rows) * model.residual
+    kept += norms * model.d_model + (weights if on_cpu and model.context_length <= PLAIN_UP_TO else 0)
+    copied = sum(row.count for row in rows if len(row.shape) == 2 and row.part in ("attention", "feed-forward", "head"))
+    copied += vocab_size * model.d_model if model.tie_head else 0
+    return 2 * (tokens * kept + copied)
+
+
+def _logits(config: RunConfig, vocab_size: int, size: int) -> int:
+    model = config.model
+    mask = None if model.attention == "none" else model.attention.mask
+    rows = config.training.batch_size * (model.context_length - first_target(mask))
+    return COPIES_OF_LOGITS * rows * vocab_size * size

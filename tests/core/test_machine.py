@@ -1,0 +1,146 @@
+"""A container's limits count like the machine's; an unknown number refuses nothing."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitral.core import machine
+from vitral.core.errors import UsageError
+from vitral.core.machine import cores, memory_available, memory_limit, processor, require_memory
+
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def _sixteen_cores_sixty_four_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A known machine below the container."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    monkeypatch.setattr(machine, "_physical_memory", lambda: 64 * GIB)
+    monkeypatch.setattr(machine, "_address_space", lambda: None)
+
+
+def written(root: Path, files: dict[str, str]) -> Path:
+    """The folder with these files in it."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def test_a_machine_without_groups_is_itself(tmp_path: Path) -> None:
+    assert cores(tmp_path) == 16
+    assert memory_limit(tmp_path) == 64 * GIB
+    assert memory_available(tmp_path) is None
+    assert isinstance(processor(tmp_path), str | None)
+
+
+@pytest.mark.parametrize("unified", ["sys/fs/cgroup", "sys/fs/cgroup/unified"])
+def test_version_2_counts_every_group_above(unified: str, tmp_path: Path) -> None:
+    root = written(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/outer/inner\n",
+            "proc/meminfo": f"MemTotal: 67108864 kB\nMemAvailable: {20 * 2**20} kB\n",
+            f"{unified}/outer/cpu.max": "450000 100000\n",
+            f"{unified}/outer/memory.max": f"{8 * GIB}\n",
+            f"{unified}/outer/memory.current": f"{3 * GIB}\n",
+            f"{unified}/outer/memory.stat": f"anon 5\ninactive_file {GIB}\n",
+            f"{unified}/outer/inner/cpu.max": "max 100000\n",
+            f"{unified}/outer/inner/memory.max": "max\n",
+            f"{unified}/outer/inner/memory.current": f"{GIB}\n",
+        },
+    )
+    assert cores(root) == 4
+    assert memory_limit(root) == 8 * GIB
+    assert memory_available(root) == 6 * GIB
+
+
+def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
+    unlimited = str(2**63 - 4096)
+    root = written(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:memory:/job/step\n2:cpu,cpuacct:/job\n0::/\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": unlimited,
+            "sys/fs/cgroup/memory/job/memory.limit_in_bytes": str(5 * GIB),
+            "sys/fs/cgroup/memory/job/memory.usage_in_bytes": str(2 * GIB),
+            "sys/fs/cgroup/memory/job/memory.stat": f"inactive_file 0\ntotal_inactive_file {GIB}\n",
+            "sys/fs/cgroup/memory/job/step/memory.limit_in_bytes": unlimited,
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
+            "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us": "200000",
+            "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us": "100000",
+        },
+    )
+    assert cores(root) == 2
+    assert memory_limit(root) == 5 * GIB
+    assert memory_available(root) == 4 * GIB
+
+
+@pytest.mark.parametrize("path", ["/docker/0123abcd", "/../../sibling"])
+def test_a_path_outside_the_container_ends_at_the_mount(path: str, tmp_path: Path) -> None:
+    root = written(
+        tmp_path,
+        {
+            "proc/self/cgroup": f"7:memory:{path}\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": str(GIB),
+            "sibling/memory.limit_in_bytes": "1",
+        },
+    )
+    assert memory_limit(root) == GIB
+
+
+@pytest.mark.parametrize(("quota", "count"), [("1000 100000", 1), ("99999 100000", 1), ("9900000 100000", 16)])
+def test_cores_are_at_least_one_and_at_most_those_there(quota: str, count: int, tmp_path: Path) -> None:
+    root = written(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": quota})
+    assert cores(root) == count
+
+
+@given(st.lists(st.text(max_size=30), min_size=6, max_size=6))
+def test_files_of_any_content_raise_nothing(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    names = (
+        "sys/fs/cgroup/cpu.max",
+        "sys/fs/cgroup/memory.max",
+        "sys/fs/cgroup/memory.current",
+        "sys/fs/cgroup/memory.stat",
+        "proc/cpuinfo",
+        "proc/meminfo",
+    )
+    root = written(tmp_path_factory.mktemp("root"), dict(zip(names, texts, strict=True)) | {"proc/self/cgroup": "0::/"})
+    assert 1 <= cores(root) <= 16
+    assert 0 <= (memory_limit(root) or 0) <= 64 * GIB
+    assert (memory_available(root) or 0) >= 0
+    processor(root)
+
+
+def test_the_address_space_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_address_space", lambda: 3 * GIB)
+    assert memory_limit(tmp_path) == 3 * GIB
+    monkeypatch.setattr(machine, "_physical_memory", lambda: None)
+    monkeypatch.setattr(machine, "_address_space", lambda: None)
+    assert memory_limit(tmp_path) is None
+
+
+def test_the_processor_is_named_by_the_kernel(tmp_path: Path) -> None:
+    root = written(tmp_path, {"proc/cpuinfo": "processor\t: 0\nmodel\t\t: 1\nmodel name\t: Some CPU @ 2 GHz\n"})
+    assert processor(root) == "Some CPU @ 2 GHz"
+
+
+def test_more_memory_than_there_is_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "memory_limit", lambda: 23_000_000_000)
+    require_memory(23_000_000_000, "runs/a", "training")
+    with pytest.raises(UsageError) as refused:
+        require_memory(41_000_000_000, "runs/a", "training")
+    said = str(refused.value)
+    assert said.startswith("runs/a: ")
+    assert "41.0 GB" in said
+    assert "23.0 GB" in said
+    assert "\n" not in said
+    with pytest.raises(UsageError, match=r"2\.0 MB"):
+        require_memory(2_000_000, "x", "y", there=1_000_000)
+    monkeypatch.setattr(machine, "memory_limit", lambda: None)
+    require_memory(10**18, "runs/a", "training")

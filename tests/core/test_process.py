@@ -1,0 +1,90 @@
+"""Threads are given back, and a process does one training at a time."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.core.process import only_training, too_few_cores, using_threads
+
+FORKING = """
+import os
+from vitral.core.errors import UsageError
+from vitral.core.process import only_training
+
+with only_training():
+    child = os.fork()
+    if not child:
+        with only_training():
+            try:
+                with only_training():
+                    os._exit(1)
+            except UsageError:
+                pass
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    try:
+        with only_training():
+            raise SystemExit(2)
+    except UsageError:
+        pass
+with only_training():
+    pass
+"""
+
+
+def test_threads_are_set_inside_and_given_back() -> None:
+    before = torch.get_num_threads()
+    with using_threads(3):
+        assert torch.get_num_threads() == 3
+        with using_threads(1), using_threads(None):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    with pytest.raises(KeyError), using_threads(2):
+        raise KeyError
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("threads", "cores", "warns"), [(4, 2, True), (2, 1, True), (2, 2, False), (1, 8, False)])
+def test_only_too_few_cores_are_warned_of(threads: int, cores: int, warns: bool) -> None:
+    said = too_few_cores(threads, cores)
+    assert (said is not None) == warns
+    if said is not None:
+        assert str(threads) in said
+        assert str(cores) in said
+        assert "\n" not in said
+
+
+def test_a_second_training_is_refused_until_the_first_ends() -> None:
+    refused: list[UsageError] = []
+
+    def attempt() -> None:
+        try:
+            with only_training():
+                pass
+        except UsageError as error:
+            refused.append(error)
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join()
+
+    with only_training():
+        elsewhere()
+        attempt()
+    assert len(refused) == 2
+    with pytest.raises(KeyError), only_training():
+        raise KeyError
+    elsewhere()
+    assert len(refused) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_of_a_training_process_may_train() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

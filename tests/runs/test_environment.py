@@ -1,0 +1,76 @@
+"""An environment names what the bits of a run depend on, and a difference is told in one line."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from vitral.runs.environment import COMPARED, DISPATCH, ON_CUDA, describe_environment, environment_differences
+
+HERE = {**describe_environment(), "processor": "A", "accelerator": "G", "cuda": "13.0"}
+
+
+def changed(key: str, value: Any) -> dict[str, Any]:
+    """The environment with another value; None takes it away."""
+    found = copy.deepcopy(HERE)
+    *path, last = key.split(".")
+    inner = found
+    for part in path:
+        inner = inner[part]
+    inner[last] = value
+    if value is None:
+        del inner[last]
+    return found
+
+
+def test_the_description_is_plain_and_whole() -> None:
+    found = describe_environment()
+    assert json.loads(json.dumps(found)) == found
+    assert found["cores"] >= 1
+    assert {"processor", "threads", "cpu_capability", "dispatch"} <= found.keys()
+    assert environment_differences(found, found, "cuda") == []
+
+
+@pytest.mark.parametrize("key", COMPARED)
+def test_each_difference_is_told_by_both_values(key: str) -> None:
+    other: Any = {"MKL_CBWR": "other"} if key == "dispatch" else "other"
+    (line,) = environment_differences(changed(key, other), HERE)
+    assert "other →" in line
+    (line,) = environment_differences(HERE, changed(key, other))
+    assert line.endswith("other")
+
+
+@pytest.mark.parametrize("key", [*COMPARED, *ON_CUDA])
+def test_a_key_missing_on_either_side_is_no_difference(key: str) -> None:
+    assert environment_differences(changed(key, None), HERE, "cuda") == []
+    assert environment_differences(HERE, changed(key, None), "cuda") == []
+
+
+@pytest.mark.parametrize("key", ON_CUDA)
+def test_the_gpu_counts_only_where_it_trains(key: str) -> None:
+    assert environment_differences(changed(key, "other"), HERE) == []
+    assert len(environment_differences(changed(key, "other"), HERE, "cuda")) == 1
+
+
+@pytest.mark.parametrize("key", ["threads", "cores", "python", "vitral", "packages.tokenizers"])
+def test_entries_that_change_no_bits_are_no_difference(key: str) -> None:
+    assert environment_differences(changed(key, "other"), HERE) == []
+
+
+@pytest.mark.parametrize("strange", ["\x1b[31mred\nline", "x" * 5000, 7, ["a"], {"b": {"c": "\x07"}}, True])
+@pytest.mark.parametrize("key", ["packages", *COMPARED])
+def test_a_strangers_value_is_one_short_printable_line(key: str, strange: Any) -> None:
+    for line in environment_differences(changed(key, strange), HERE):
+        assert line.replace("→", "").isascii()
+        assert line.isprintable()
+        assert len(line) < 200
+
+
+@pytest.mark.parametrize("name", DISPATCH)
+def test_variables_that_choose_kernels_are_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in DISPATCH:
+        monkeypatch.delenv(each, raising=False)
+    without = describe_environment()
+    monkeypatch.setenv(name, "1")
+    assert len(environment_differences(without, describe_environment())) == 1

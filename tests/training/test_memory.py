@@ -1,0 +1,141 @@
+"""The memory asked for before training is never more than training really needs, and not much less."""
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from vitral.core import machine
+from vitral.core.devices import precision, weight_dtype
+from vitral.core.errors import UsageError
+from vitral.model import Transformer, next_token_loss
+from vitral.training import RunConfig
+from vitral.training.memory import require_training_memory, training_bytes
+from vitral.training.optimizers import build_optimizer
+
+VOCAB = 97
+MODELS: list[dict[str, Any]] = [
+    {},
+    {"norm": "post"},
+    {"norm": "none"},
+    {"norm_type": "rmsnorm"},
+    {"feed_forward": "relu"},
+    {"feed_forward": "squared_relu"},
+    {"feed_forward": "swiglu"},
+    {"feed_forward": "none"},
+    {"attention": "none"},
+    {"attention": {"scale": "learned"}},
+    {"attention": {"mask": {"name": "window", "size": 8}}},
+    {"attention": {"mask": {"name": "prefix", "length": 40}}},
+    {"num_kv_heads": 1},
+    {"positions": "rotary"},
+    {"positions": "alibi"},
+    {"positions": "relative"},
+    {"dropout": 0.1},
+    {"dropout": {"weights": 0.1}},
+    {"residual": False},
+    {"tie_head": True},
+    {"norm": "none", "residual": False, "bias": False, "feed_forward": "relu"},
+]
+
+
+def configured(model: dict[str, Any], **training: Any) -> RunConfig:
+    sizes = {"context_length": 64, "d_model": 48, "num_layers": 2, "num_heads": 4}
+    return RunConfig.parse({"model": sizes | model, "training": {"batch_size": 4, "device": "cpu"} | training})
+
+
+class Living(TorchDispatchMode):
+    """Counts the bytes of all tensors that operations return while they live; `most` is the peak."""
+
+    def __init__(self, before: int) -> None:
+        super().__init__()
+        self.now = self.most = before
+        self.known = set[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {
+            tensor.untyped_storage()._cdata for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor)
+        }
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in self.known | given:
+                self._begin(tensor.untyped_storage())
+        return result
+
+    def _begin(self, storage: torch.UntypedStorage) -> None:
+        address, size = storage._cdata, storage.nbytes()
+        self.known.add(address)
+        self.now += size
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._end, address, size)
+
+    def _end(self, address: int, size: int) -> None:
+        self.known.discard(address)
+        self.now -= size
+
+
+def needed(config: RunConfig) -> int:
+    """The peak of bytes in two real steps, temporary tensors included."""
+    training = config.training
+    model = Transformer(config.model, VOCAB).train().to(weight_dtype(training.dtype))
+    optimizer = build_optimizer(model, training.optimizer)
+    window = torch.arange(training.batch_size * config.model.context_length).view(training.batch_size, -1) % VOCAB
+    with Living(sum(parameter.nbytes for parameter in model.parameters())) as living:
+        for _ in range(2):
+            optimizer.zero_grad()
+            for _ in range(training.accumulation):
+                with precision(torch.device("cpu"), training.dtype):
+                    loss = next_token_loss(model(window), window, model.mask)
+                loss.backward()
+            optimizer.step()
+    return living.most
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_it_is_at_most_what_training_needs_and_not_much_less(model: dict[str, Any], dtype: str) -> None:
+    config = configured(model, dtype=dtype)
+    assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("batch_size", [1, 32])
+def test_optimizer_and_gradients_are_counted(optimizer: str, accumulation: int, batch_size: int) -> None:
+    training = {"optimizer": {"name": optimizer}, "accumulation": accumulation, "batch_size": batch_size}
+    config = configured({"context_length": 16, "d_model": 96}, **training)
+    assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
+
+
+def test_no_model_is_made_to_refuse_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured({"d_model": 2**20, "num_layers": 100, "context_length": 2**12})
+    monkeypatch.setattr(Transformer, "__init__", lambda *given, **named: pytest.fail("a model was made"))
+    monkeypatch.setattr(machine, "memory_limit", lambda: 10**12)
+    with pytest.raises(UsageError) as refused:
+        require_training_memory(config, VOCAB, "big.toml")
+    assert str(refused.value).startswith("big.toml: ")
+    assert "1,000.0 GB" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_training_that_fits_exactly_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured({})
+    monkeypatch.setattr(machine, "memory_limit", lambda: training_bytes(config, VOCAB))
+    require_training_memory(config, VOCAB, "here")
+    monkeypatch.setattr(machine, "memory_limit", lambda: training_bytes(config, VOCAB) - 1)
+    with pytest.raises(UsageError):
+        require_training_memory(config, VOCAB, "here")
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 8}, {"accumulation": 2}, {"dtype": "float64"}])
+def test_more_work_needs_more(changes: dict[str, Any]) -> None:
+    assert training_bytes(configured({}, **changes), VOCAB) > training_bytes(configured({}), VOCAB)
+
+
+def test_a_compiled_model_is_asked_for_less() -> None:
+    """The compiler may recompute activations; which ones is unknown."""
+    assert training_bytes(configured({}, compile=True), VOCAB) < training_bytes(configured({}), VOCAB)

@@ -1,0 +1,57 @@
+"""The bits of a run depend on the number of threads, and not on the number of cores that carry them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.config import merge
+from vitral.runs import RunFolder
+from vitral.training import RunConfig
+
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+
+TRAINING = """
+import json, os, sys
+from pathlib import Path
+
+cores, *rest = sys.argv[1:]
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
+
+from vitral.core.process import using_threads
+from vitral.training import RunConfig, train
+
+for config, out in zip(rest[::2], rest[1::2], strict=True):
+    config = RunConfig.parse(json.loads(config))
+    with using_threads(config.training.threads):
+        train(config, Path(out))
+"""
+TINY: dict[str, Any] = {"training": {"steps": 5}}
+LARGER: dict[str, Any] = {
+    "model": {"context_length": 64, "d_model": 128, "num_heads": 4, "num_layers": 2, "positions": "rotary"},
+    "training": {"steps": 5, "batch_size": 8, "accumulation": 1, "evaluate_every": 5, "evaluation_tokens": 200},
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no CPU affinity on this system")
+def test_fewer_cores_compute_the_same_bits(configured: Configured, bytes_of: BytesOf, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    names, working = ("tiny, 2 threads", "larger, 2 threads", "larger, 3 threads"), list[subprocess.Popen[bytes]]()
+    for cores in ("1", "64"):
+        arguments = [cores]
+        for name in names:
+            sizes, threads = TINY if name.startswith("tiny") else LARGER, int(name.split()[1])
+            config = configured(**merge(sizes, {"training": {"threads": threads}}))
+            arguments += [json.dumps(config.plain()), str(tmp_path / f"{name}, {cores}")]
+        working.append(subprocess.Popen([sys.executable, "-c", TRAINING, *arguments], env=environment))
+    assert [one.wait() for one in working] == [0, 0]
+    for name in names:
+        few, many = (bytes_of(RunFolder.open(tmp_path / f"{name}, {cores}"), 5) for cores in ("1", "64"))
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            assert few[file] == many[file], name
