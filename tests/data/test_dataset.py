@@ -5,7 +5,7 @@ import pytest
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text, token_store
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -146,16 +146,17 @@ def test_a_changed_merge_in_the_cache_is_noticed(tmp_path, text, cache):
 
 def test_another_process_may_have_stored_the_same(tmp_path, text, monkeypatch):
     expected = prepare(config(tmp_path)).describe()
-    stored, asked = dataset_module._stored, []
+    stored, asked = token_store.stored, []
 
-    def not_yet(path, fingerprint):
+    def not_yet(path, fingerprint, vocab_size):
         asked.append(path)
-        return stored(path, fingerprint) if len(asked) > 1 else (None, "")
+        return stored(path, fingerprint, vocab_size) if len(asked) > 1 else (None, "")
 
     def taken(old, new):
         raise PermissionError(13, "in use by another process")
 
-    monkeypatch.setattr(dataset_module, "_stored", not_yet)
+    for module in (dataset_module, token_store):
+        monkeypatch.setattr(module, "stored", not_yet)
     monkeypatch.setattr("os.replace", taken)
     assert prepare(config(tmp_path)).describe() == expected
     asked.clear()

@@ -119,10 +119,10 @@ def test_what_is_not_a_readable_file_is_refused(tmp_path, monkeypatch):
         read_document(tmp_path / ("a" * 5000))
     (tmp_path / "mine.txt").write_bytes(b"secret")
 
-    def refuse(path):
+    def refuse(*args):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    monkeypatch.setattr("os.open", refuse)
     with pytest.raises(UsageError, match=r"mine.txt: cannot be read \(Permission denied\)"):
         read_document(tmp_path / "mine.txt")
 

@@ -6,7 +6,9 @@ import pytest
 
 from vitral.core.errors import StorageError
 from vitral.data import SPLITS, Split
-from vitral.data.dataset import DamagedStore, open_store, token_dtype, write_atomically, write_store
+from vitral.data.token_store import DamagedStore, open_store, token_dtype, write_atomically, write_store
+
+VOCABULARY = 1 << 32
 
 
 def make_parts(dtype: np.dtype) -> dict[str, Split]:
@@ -25,7 +27,7 @@ def test_what_is_written_is_read_in_the_smallest_type(tmp_path, vocab_size, name
     assert dtype.name == name
     parts = make_parts(dtype)
     write_store(tmp_path / "x.tokens", parts, "f" * 32)
-    store = open_store(tmp_path / "x.tokens", "f" * 32)
+    store = open_store(tmp_path / "x.tokens", "f" * 32, VOCABULARY)
     for part in SPLITS:
         assert store.splits[part].tokens.dtype == dtype
         assert store.splits[part].tokens.tolist() == parts[part].tokens.tolist()
@@ -57,22 +59,22 @@ def test_any_changed_byte_and_any_cut_is_noticed(tmp_path):
     for index in set(range(len(raw))) - set(padding):
         path.write_bytes(raw[:index] + bytes([raw[index] ^ 1]) + raw[index + 1 :])
         with pytest.raises(DamagedStore):
-            open_store(path, "abc")
+            open_store(path, "abc", VOCABULARY)
     for length in range(len(raw)):
         path.write_bytes(raw[:length])
         with pytest.raises(DamagedStore):
-            open_store(path, "abc")
+            open_store(path, "abc", VOCABULARY)
     path.write_bytes(raw + b"\0")
     with pytest.raises(DamagedStore):
-        open_store(path, "abc")
+        open_store(path, "abc", VOCABULARY)
 
 
 def test_tokens_of_something_else_are_not_taken(tmp_path):
     write_store(tmp_path / "x.tokens", make_parts(np.dtype("u1")), "abc")
     with pytest.raises(DamagedStore):
-        open_store(tmp_path / "x.tokens", "abd")
+        open_store(tmp_path / "x.tokens", "abd", VOCABULARY)
     with pytest.raises(FileNotFoundError):
-        open_store(tmp_path / "y.tokens", "abc")
+        open_store(tmp_path / "y.tokens", "abc", VOCABULARY)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
