@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,7 +128,7 @@ def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
     assert not any("damaged" in note for note in prepare(config(tmp_path)).notes)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff"])
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff", b"[" * 100_000])
 def test_a_damaged_tokenizer_is_learned_again(tmp_path, text, cache, damage):
     first = prepare(config(tmp_path, tokenizer="bpe"))
     (path,) = cache.rglob("*.json")
@@ -194,3 +197,25 @@ def test_a_large_vocabulary_takes_wider_tokens(tmp_path):
     dataset = prepare(config(tmp_path))
     assert dataset.splits["train"].tokens.dtype == np.uint16
     assert dataset.tokenizer.vocab_size == 301
+
+
+KILLED = """
+import os, sys
+from vitral.data import CorpusConfig, dataset, prepare, texts, token_store
+texts.LONG = 0
+if sys.argv[2] == "encoding":
+    dataset.write_and_open = lambda *_: os._exit(9)
+else:
+    os.replace = lambda *_: os._exit(9)
+prepare(CorpusConfig(source=sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="whether a process has ended is not asked there")
+@pytest.mark.parametrize("moment", ["encoding", "writing"])
+def test_what_a_killed_process_left_in_the_cache_is_gone_after_the_next(tmp_path, text, cache, moment):
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "my.txt"), moment]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert list(cache.rglob(".*"))
+    prepare(config(tmp_path))
+    assert not list(cache.rglob(".*"))

@@ -116,12 +116,13 @@ def _by_hand(name: str) -> str:
 
 
 def _download(url: str, path: Path) -> None:
-    """Download to a new file and flush it to disk."""
+    """Download to a file that did not exist, and flush it to disk."""
     import pooch
 
     # Not streamed: texts fit into memory, and a broken connection is closed.
     downloader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
-    with open(path, "wb") as file:
+    path.unlink(missing_ok=True)  # left behind by an ended process with our number
+    with open(path, "xb") as file:
         downloader(url, file, None)
         file.flush()
         os.fsync(file.fileno())

@@ -177,7 +177,7 @@ def prepare_recorded(
     search = Search(config, run_folder, folder, corpus)
     main = search.find(text)
     added = additions(config, main, [search.find(other) for other in text.also])
-    return _tokenized(config, main, added, tokenizer, folder, expected=text)
+    return _tokenized(config, main, added, tokenizer, folder, expected=(text, search.where))
 
 
 def _tokenized(
@@ -187,7 +187,7 @@ def _tokenized(
     tokenizer: Tokenizer | None,
     folder: Path,
     *,
-    expected: RecordedText | None = None,
+    expected: tuple[RecordedText, str] | None = None,
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
     blocks = split_text(len(corpus.text), config.split)
@@ -200,10 +200,10 @@ def _tokenized(
         tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
         notes += _shortfall(config, tokenizer)
     fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
-    if expected is not None and fingerprint != expected.fingerprint:
+    if expected is not None and fingerprint != expected[0].fingerprint:
         raise UsageError(
-            f"{expected.identity} is unchanged, but the run read or split it in another way; restore [corpus] in "
-            "config.toml and tokenizer.json, or use the version of Vitral that made the run"
+            f"{expected[1]}{expected[0].identity} is unchanged, but the run read or split it in another way; restore "
+            "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the run"
         )
     path = folder / "tokens" / f"{fingerprint}.tokens"
     for of_the_cache in (path.parent, folder / "tokenizers", downloads(folder)):
@@ -333,7 +333,7 @@ def _cached_tokenizer(path: Path) -> Tokenizer | None:
     try:
         kept = json.loads(read_bytes(path))
         return tokenizer_from_plain(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
-    except (UsageError, ValueError, KeyError, TypeError):
+    except (UsageError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

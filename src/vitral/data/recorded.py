@@ -19,6 +19,7 @@ from vitral.core.guarded import GuardedFolder
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import (
     COLLECTIONS,
+    SOURCES,
     Corpus,
     as_path,
     downloads,
@@ -199,21 +200,28 @@ class Search:
         is_main = text.fingerprint is not None
         if self.given is not None:
             found = _first(self._given(str(self.given), text), text, reasons)
-            if found is None and is_main:
-                if not reasons:
-                    raise UsageError(f"--corpus {_short(self.given)}: no such name, file or folder on this machine")
-                raise UsageError(f"--corpus {_reasons(reasons)}; the run was trained on {text.identity}")
             if found is not None:
                 return found
+            if is_main:
+                wrong = _listed(reasons) or f"{_short(self.given)}: no such name, file or folder on this machine"
+                raise UsageError(f"--corpus {wrong}; {self.where}{text.identity} is needed")
         found = _first(self._places(text), text, reasons)
-        if found is None:
-            looked = "" if self.run_folder is None else "the run folder, "
-            others = f"{_reasons(reasons)}; also looked in" if reasons else "looked at its place, in"
-            raise UsageError(
-                f"{text.identity} is not on this machine: {others} {looked}VITRAL_CORPORA and the cache; give it with "
-                "--corpus FILE, or set VITRAL_CORPORA to a folder that contains it"
-            )
-        return found
+        if found is not None:
+            return found
+        others = f"{_listed(reasons)}; also looked in" if reasons else "looked at its place, in"
+        inside = "" if self.run_folder is None else "the run folder, "
+        download = (
+            f", or download it with vitral corpus {text.source}" if text.source in {*SOURCES, *COLLECTIONS} else ""
+        )
+        raise UsageError(
+            f"{self.where}{text.identity} was not found: {others} {inside}VITRAL_CORPORA and the cache; give it with "
+            f"--corpus FILE, or set VITRAL_CORPORA to a folder that contains it{download}"
+        )
+
+    @property
+    def where(self) -> str:
+        """The beginning of an error message."""
+        return "" if self.run_folder is None else f"{_short(self.run_folder)}: "
 
     def _given(self, given: str, text: RecordedText) -> Iterator[_Candidate]:
         path = as_path(given)
@@ -253,10 +261,12 @@ class Search:
         def load() -> Corpus | None:
             try:
                 mode = os.stat(path).st_mode
-            except (OSError, ValueError):
+            except (FileNotFoundError, NotADirectoryError, ValueError):  # a ValueError: no system has such a name
                 return None
             if stat.S_ISDIR(mode):
                 return self._folder(path, text, is_chosen)
+            if not stat.S_ISREG(mode):
+                raise _Differs("is not a regular file")
             with opened(path) as file:
                 return self._file(file, path, text)
 
@@ -347,7 +357,7 @@ def _is_remote(path: str, system: str = os.name) -> bool:
     return system == "nt" and path.replace("/", "\\").startswith("\\\\")
 
 
-def _reasons(reasons: list[str]) -> str:
+def _listed(reasons: list[str]) -> str:
     return "; ".join(reasons[:_MOST_REASONS]) + ("; …" if len(reasons) > _MOST_REASONS else "")
 
 
