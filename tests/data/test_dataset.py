@@ -1,11 +1,14 @@
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text, token_store
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -125,7 +128,7 @@ def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
     assert not any("damaged" in note for note in prepare(config(tmp_path)).notes)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff"])
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff", b"[" * 100_000])
 def test_a_damaged_tokenizer_is_learned_again(tmp_path, text, cache, damage):
     first = prepare(config(tmp_path, tokenizer="bpe"))
     (path,) = cache.rglob("*.json")
@@ -146,16 +149,17 @@ def test_a_changed_merge_in_the_cache_is_noticed(tmp_path, text, cache):
 
 def test_another_process_may_have_stored_the_same(tmp_path, text, monkeypatch):
     expected = prepare(config(tmp_path)).describe()
-    stored, asked = dataset_module._stored, []
+    stored, asked = token_store.stored, []
 
-    def not_yet(path, fingerprint):
+    def not_yet(path, fingerprint, vocab_size):
         asked.append(path)
-        return stored(path, fingerprint) if len(asked) > 1 else (None, "")
+        return stored(path, fingerprint, vocab_size) if len(asked) > 1 else (None, "")
 
     def taken(old, new):
         raise PermissionError(13, "in use by another process")
 
-    monkeypatch.setattr(dataset_module, "_stored", not_yet)
+    for module in (dataset_module, token_store):
+        monkeypatch.setattr(module, "stored", not_yet)
     monkeypatch.setattr("os.replace", taken)
     assert prepare(config(tmp_path)).describe() == expected
     asked.clear()
@@ -193,3 +197,25 @@ def test_a_large_vocabulary_takes_wider_tokens(tmp_path):
     dataset = prepare(config(tmp_path))
     assert dataset.splits["train"].tokens.dtype == np.uint16
     assert dataset.tokenizer.vocab_size == 301
+
+
+KILLED = """
+import os, sys
+from vitral.data import CorpusConfig, dataset, prepare, texts, token_store
+texts.LONG = 0
+if sys.argv[2] == "encoding":
+    dataset.write_and_open = lambda *_: os._exit(9)
+else:
+    os.replace = lambda *_: os._exit(9)
+prepare(CorpusConfig(source=sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="whether a process has ended is not asked there")
+@pytest.mark.parametrize("moment", ["encoding", "writing"])
+def test_what_a_killed_process_left_in_the_cache_is_gone_after_the_next(tmp_path, text, cache, moment):
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "my.txt"), moment]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert list(cache.rglob(".*"))
+    prepare(config(tmp_path))
+    assert not list(cache.rglob(".*"))

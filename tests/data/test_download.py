@@ -51,6 +51,21 @@ def test_a_failed_download_says_what_to_put_where_and_leaves_nothing(serve, cach
     assert files(cache) == []
 
 
+@pytest.mark.parametrize("content", [b"my diary", b"", TEXT[:60]])
+def test_a_file_that_was_there_before_is_neither_used_nor_removed(serve, cache, content):
+    url, asked = serve(200, TEXT)
+    (cache / "corpora").mkdir(parents=True)
+    (cache / "corpora" / "homer.txt").write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        load(url)
+    assert "homer.txt" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert (cache / "corpora" / "homer.txt").read_bytes() == content
+    assert asked == []
+    (cache / "corpora" / "homer.txt").unlink()
+    assert load(url).text == "Sing, goddess\n"
+
+
 def test_no_network_is_one_line(serve, cache):
     url, _ = serve(200, TEXT)
     nowhere = url.replace("http://127.0.0.1", "http://name.invalid")

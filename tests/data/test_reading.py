@@ -1,12 +1,14 @@
 import hashlib
 import os
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
+from vitral.data import texts
 from vitral.data.texts import decode_document, read_document, reading_notes, shown, strip_licence
 
 GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
@@ -119,10 +121,10 @@ def test_what_is_not_a_readable_file_is_refused(tmp_path, monkeypatch):
         read_document(tmp_path / ("a" * 5000))
     (tmp_path / "mine.txt").write_bytes(b"secret")
 
-    def refuse(path):
+    def refuse(*args):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    monkeypatch.setattr("os.open", refuse)
     with pytest.raises(UsageError, match=r"mine.txt: cannot be read \(Permission denied\)"):
         read_document(tmp_path / "mine.txt")
 
@@ -132,6 +134,30 @@ def test_a_pipe_does_not_block(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(UsageError, match=r"pipe\.txt: not a regular file; give a text file"):
         read_document(tmp_path / "pipe.txt")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+@pytest.mark.parametrize("long", [False, True])
+def test_a_file_that_is_exchanged_for_a_pipe_does_not_block(tmp_path, monkeypatch, long):
+    (tmp_path / "x.txt").write_bytes(b"a text\n" * 101)
+    monkeypatch.setattr(texts, "LONG", 0 if long else 1 << 28)
+    document = read_document(tmp_path / "x.txt")
+    regular, stat = os.stat(tmp_path / "x.txt"), os.stat
+    (tmp_path / "x.txt").unlink()
+    os.mkfifo(tmp_path / "x.txt")
+    monkeypatch.setattr(os, "stat", lambda path, **options: regular if path == tmp_path / "x.txt" else stat(path))
+    with pytest.raises(UsageError, match="not a regular file"):
+        read_document(tmp_path / "x.txt")
+    if long:
+        with pytest.raises(UsageError, match="not a regular file"):
+            document.text[0:5]
+
+
+def test_a_file_without_a_size_is_read_to_its_end():
+    path = Path("/proc/self/status")
+    if not path.exists():
+        pytest.skip("this system has no such file")
+    assert read_document(path).num_bytes > 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")

@@ -4,9 +4,11 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import re
 import stat
 import threading
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 
 from vitral.core.errors import StorageError
 
-_TEMPORARY = re.compile(r"\..+\.(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
+_TEMPORARY = re.compile(r"\..+\.(?:([0-9a-f]{8})-)?(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
 
 
 @contextmanager
@@ -90,18 +92,23 @@ def replace_durably(path: Path, content: bytes) -> None:
 
 
 def temporary_name(name: str) -> str:
-    """A name for the next content of the file or folder `name`, beside it; of this process and thread alone."""
-    return f".{name}.{os.getpid()}-{threading.get_ident()}.tmp"
+    """A name for the next content of the file or folder `name`, beside it; of this machine, process and thread."""
+    return f".{name}.{_machine()}-{os.getpid()}-{threading.get_ident()}.tmp"
 
 
 def is_left_behind(name: str) -> bool:
-    """Whether a file or folder of this name is one of `temporary_name`, of a process that has ended.
+    """Whether a file or folder of this name is one of `temporary_name`, of a process of this machine that has ended.
 
     >>> is_left_behind(temporary_name("best")), is_left_behind("notes.tmp")
     (False, False)
     """
     found = _TEMPORARY.fullmatch(name)
-    return found is not None and not _is_alive(int(found[1]))
+    return found is not None and found[1] in (None, _machine()) and not _is_alive(int(found[2]))
+
+
+def _machine() -> str:
+    """A number of this machine: on a shared disk, the processes of other machines may be running."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
 
 
 def _is_alive(process: int) -> bool:

@@ -4,7 +4,8 @@ from vitral.data.alphabet import UnseenCharacter
 from vitral.data.batches import Batches, Split, count_windows, windows
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, TokenizerConfig
 from vitral.data.corpora import SOURCES, Corpus, Source, cache_folder, corpus_names, load_corpus
-from vitral.data.dataset import Dataset, encode_splits, prepare
+from vitral.data.dataset import Dataset, encode_splits, prepare, prepare_recorded
+from vitral.data.recorded import RecordedText
 from vitral.data.report import CharacterCount, CorpusReport, Duplicates, LineStatistics, corpus_report
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
 from vitral.data.texts import LongText, Text
@@ -40,6 +41,7 @@ __all__ = [
     "Duplicates",
     "LineStatistics",
     "LongText",
+    "RecordedText",
     "Source",
     "Split",
     "Text",
@@ -54,6 +56,7 @@ __all__ = [
     "encode_splits",
     "load_corpus",
     "prepare",
+    "prepare_recorded",
     "split_text",
     "tokenizer_from_plain",
     "windows",

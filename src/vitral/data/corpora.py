@@ -1,19 +1,19 @@
 """Corpora: a text from a name (bundled, downloaded or the user's own), a file, or a folder of files."""
 
+import contextlib
 import hashlib
-import logging
 import os
 import re
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from vitral.core.config import nearest
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.files import temporary_name
 from vitral.data.config import CorpusConfig
 from vitral.data.texts import Document, Text, decode_document, pieces, read_bytes, read_document, reading_notes, shown
 
@@ -75,26 +75,35 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
     """The file of a named text in `folder`, downloaded if missing.
 
     Editions change, so no hash is required (a run records it); the file must only contain the phrases of its source.
-    A failed download leaves no file behind.
+    A failed download leaves no file behind, and a file that was there before is never replaced or removed.
 
     Raises:
         UsageError: the file is missing and cannot be downloaded, or its content is wrong; says how to provide it.
         StorageError: the folder cannot be written.
     """
     path = folder / f"{name}.txt"
-    if not path.is_file():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _download(source.url, path)
-        except (OSError, ValueError) as error:
-            # Disk errors have an errno, network errors do not.
-            if isinstance(error, OSError) and error.errno is not None:
-                reason = f"{error.strerror}; set VITRAL_CACHE to a folder with room"
-                raise StorageError(f"{shown(folder)}: the text {name!r} cannot be stored there ({reason})") from None
-            raise UsageError(f"{_absent(name, source)} ({type(error).__name__}); {_by_hand(name)}") from None
-    if not _contains(path, source.phrases):
-        path.unlink(missing_ok=True)
-        raise UsageError(f"{_absent(name, source)} (the downloaded file is not this text); {_by_hand(name)}")
+    if os.path.lexists(path):
+        if not _contains(path, source.phrases):
+            raise UsageError(f"{shown(path)}: is not the text {name!r}; rename or remove it to download the text again")
+        return path
+    beside = path.with_name(temporary_name(path.name))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _download(source.url, beside)
+        if not _contains(beside, source.phrases):
+            raise UsageError(f"{_absent(name, source)} (the downloaded file is not this text); {_by_hand(name)}")
+        os.replace(beside, path)
+    except VitralError:
+        raise
+    except (OSError, ValueError) as error:
+        # Disk errors have an errno, network errors do not.
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = f"{error.strerror}; set VITRAL_CACHE to a folder with room"
+            raise StorageError(f"{shown(folder)}: the text {name!r} cannot be stored there ({reason})") from None
+        raise UsageError(f"{_absent(name, source)} ({type(error).__name__}); {_by_hand(name)}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
     return path
 
 
@@ -107,24 +116,16 @@ def _by_hand(name: str) -> str:
 
 
 def _download(url: str, path: Path) -> None:
-    """Download to a temporary name beside `path`, then rename."""
+    """Download to a file that did not exist, and flush it to disk."""
     import pooch
 
     # Not streamed: texts fit into memory, and a broken connection is closed.
     downloader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
-    with _quiet(pooch.get_logger()):
-        pooch.retrieve(url, known_hash=None, fname=path.name, path=path.parent, downloader=downloader)
-
-
-@contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Silence messages of this logger below an error inside the block."""
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    path.unlink(missing_ok=True)  # left behind by an ended process with our number
+    with open(path, "xb") as file:
+        downloader(url, file, None)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _contains(path: Path, phrases: tuple[str, ...]) -> bool:
@@ -158,6 +159,8 @@ class Corpus:
         sha256: SHA-256 of these bytes, in hexadecimal; for a folder, of the lines `<sha256>  <path>\n` of its files in
             order, as printed by `sha256sum`.
         notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
+        path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
+        folder: of a folder, the number of its files, those skipped included, and their size in bytes.
     """
 
     name: str
@@ -165,12 +168,19 @@ class Corpus:
     num_bytes: int
     sha256: str
     notes: tuple[str, ...] = ()
+    path: str | None = None
+    folder: tuple[int, int] | None = None
+
+    def origin(self) -> dict[str, Any]:
+        """Path and folder as plain data: hints for finding the text again, which are no part of its identity."""
+        folder = {} if self.folder is None else {"folder": dict(zip(("files", "bytes"), self.folder, strict=True))}
+        return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description."""
     own = {}
-    if folder := _own_folder():
+    if folder := own_folder():
         own = {path.stem: f"your own {shown(path)}" for path in sorted(folder.glob("*.txt")) if path.is_file()}
     collections = {name: f"{' and '.join(parts)}, one after the other" for name, parts in COLLECTIONS.items()}
     return {**own, **_BUILT_IN, **collections, **{name: source.description for name, source in SOURCES.items()}}
@@ -200,27 +210,28 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
 
 def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
     name = config.source
-    if own := _own_file(name, sources):
+    if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, noted=True)
     if name == "sample":
-        return _sample(config)
+        return sample(config)
     if name == "python":
-        return _python(config)
+        return python(config)
     if name in sources:
-        return _from_file(name, fetch(name, sources[name], cache_folder(cache) / "corpora"), config, noted=True)
+        return _from_file(name, fetch(name, sources[name], downloads(cache)), config, noted=True)
     if name in COLLECTIONS:
-        return _collection(name, config, sources, cache)
-    path = Path(os.path.expanduser(name))
+        parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
+        return joined(name, [_find(part, sources, cache) for part in parts], config)
+    path = as_path(name)
     if os.path.isdir(path):
-        return _from_folder(path.resolve().name or shown(path), path, config, _user_files(path))
+        return from_folder(path, config)
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(f"corpus {shown(name)!r}: no such name, file or folder; {nearest(name, known)}")
 
 
-def _own_folder() -> Path | None:
-    """The folder VITRAL_CORPORA, if set.
+def own_folder() -> Path | None:
+    """The user's folder of texts, VITRAL_CORPORA, if set.
 
     Raises:
         UsageError: it is not a folder.
@@ -233,56 +244,98 @@ def _own_folder() -> Path | None:
     return Path(chosen)
 
 
-def _own_file(name: str, sources: Mapping[str, Source]) -> Path | None:
-    folder = _own_folder() if _NAME.fullmatch(name) else None
+def own_files(name: str, sources: Mapping[str, Source] = SOURCES) -> list[Path]:
+    """The places of a named text in the folder VITRAL_CORPORA; the files need not exist.
+
+    Raises:
+        UsageError: VITRAL_CORPORA is not a folder.
+    """
+    folder = own_folder() if is_name(name) else None
     if folder is None:
-        return None
+        return []
     others = sources[name].files if name in sources else ()
-    candidates = (folder / file for file in (*others, f"{name}.txt"))
-    return next((path for path in candidates if path.is_file()), None)
+    return [folder / file for file in (*others, f"{name}.txt")]
+
+
+def as_path(source: str) -> Path:
+    """A source as a path, `~` replaced by the user's folder."""
+    try:
+        return Path(os.path.expanduser(source))
+    except ValueError:  # the name of a user that no system can have
+        return Path(source)
+
+
+def is_name(source: str) -> bool:
+    """Whether a source can be the name of a text."""
+    return _NAME.fullmatch(source) is not None
+
+
+def downloads(cache: Path | None = None) -> Path:
+    """The folder of downloaded texts."""
+    return cache_folder(cache) / "corpora"
 
 
 def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
-    document = read_document(path, config.newlines)
-    where = (f"Read from {shown(path)}.",) if noted else ()
-    return _corpus(name, document, where)
+    return from_document(name, read_document(path, config.newlines), path, noted=noted)
 
 
-def _sample(config: CorpusConfig) -> Corpus:
+def from_document(name: str, document: Document, path: Path | None = None, *, noted: bool = False) -> Corpus:
+    """One file that has been read as a corpus; `noted` adds a note of its path."""
+    where = (f"Read from {shown(path)}.",) if noted and path else ()
+    notes = (*where, *reading_notes([document]))
+    origin = None if path is None else os.path.abspath(path)
+    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, origin)
+
+
+def sample(config: CorpusConfig) -> Corpus:
+    """The bundled play."""
     try:
         raw = resources.files("vitral.data").joinpath("texts", SAMPLE).read_bytes()
     except OSError:
         raise UsageError(f"the bundled text {SAMPLE} is missing; install Vitral again") from None
-    return _corpus("sample", decode_document(raw, SAMPLE, config.newlines))
+    return from_document("sample", decode_document(raw, SAMPLE, config.newlines))
 
 
-def _corpus(name: str, document: Document, notes: tuple[str, ...] = ()) -> Corpus:
-    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, (*notes, *reading_notes([document])))
-
-
-def _python(config: CorpusConfig) -> Corpus:
+def python(config: CorpusConfig) -> Corpus:
+    """The source of this Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    files = _walk(root, lambda folder: folder not in _NOT_THE_LIBRARY)
-    return _from_folder("python", root, config, [path for path in files if path.suffix == ".py"])
+    files = [path for path in _walk(root, lambda folder: folder not in _NOT_THE_LIBRARY) if path.suffix == ".py"]
+    return _of_files("python", root, config, files)
 
 
-def _user_files(root: Path) -> list[Path]:
-    visible = _walk(root, lambda folder: not folder.startswith("."))
+def from_folder(path: Path, config: CorpusConfig) -> Corpus:
+    """The files of a folder that are UTF-8 text, joined in the order of their paths.
+
+    Raises:
+        UsageError: the folder or a file cannot be read, or none is text.
+    """
+    corpus = _of_files(path.resolve().name or shown(path), path, config, user_files(path))
+    return replace(corpus, path=os.path.abspath(path))
+
+
+def user_files(root: Path, most: int | None = None) -> list[Path]:
+    """All files under a folder, sorted by path, without hidden ones; links to folders are not followed.
+
+    Raises:
+        UsageError: a folder cannot be read, or there are more than `most` files and folders.
+    """
+    visible = _walk(root, lambda folder: not folder.startswith("."), most)
     return [path for path in visible if not path.name.startswith(".")]
 
 
-def _walk(root: Path, enter: Callable[[str], bool]) -> list[Path]:
-    """All files under `root`, sorted by path, without following links to folders.
-
-    Raises:
-        UsageError: a folder cannot be read.
-    """
+def _walk(root: Path, enter: Callable[[str], bool], most: int | None = None) -> list[Path]:
     files: list[Path] = []
+    seen = 0
     try:
         for folder, subfolders, names in os.walk(root, onerror=_refuse):
+            seen += len(subfolders) + len(names)
+            if most is not None and seen > most:
+                raise UsageError(f"{shown(root)}: contains more than {most:,} files and folders")
             subfolders[:] = [name for name in subfolders if enter(name)]
             files += [Path(folder, name) for name in names]
+    except VitralError:
+        raise
     except OSError as error:
         raise UsageError(f"{shown(error.filename or root)}: cannot be read ({error.strerror})") from None
     return sorted(files, key=lambda path: path.relative_to(root).parts)
@@ -292,8 +345,9 @@ def _refuse(error: OSError) -> None:
     raise error
 
 
-def _collection(name: str, config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
-    texts = [_find(config.model_copy(update={"source": part}), sources, cache) for part in COLLECTIONS[name]]
+def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
+    """Several texts as one corpus."""
+    texts = list(texts)
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
     return Corpus(
         name=name,
@@ -304,10 +358,12 @@ def _collection(name: str, config: CorpusConfig, sources: Mapping[str, Source], 
     )
 
 
-def _from_folder(name: str, root: Path, config: CorpusConfig, files: list[Path]) -> Corpus:
+def _of_files(name: str, root: Path, config: CorpusConfig, files: list[Path]) -> Corpus:
     documents: list[tuple[str, Document]] = []
     skipped: list[str] = []
-    for relative, document in _documents(root, files, config.newlines):
+    total = 0
+    for relative, size, document in _documents(root, files, config.newlines):
+        total += size
         if document is None or not document.text:
             skipped.append(relative)
         else:
@@ -327,11 +383,12 @@ def _from_folder(name: str, root: Path, config: CorpusConfig, files: list[Path])
         num_bytes=sum(document.num_bytes for document in read),
         sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=(*notes, *reading_notes(read)),
+        folder=(len(files), total),
     )
 
 
-def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[str, Document | None]]:
-    """The relative path and text of each file; None for a file that is not text.
+def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[str, int, Document | None]]:
+    """The relative path, size in bytes and text of each file; None for a file that is not text.
 
     Raises:
         UsageError: a file cannot be read, or has the suffix of a text file but is not UTF-8.
@@ -339,17 +396,20 @@ def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[s
     for path in files:
         relative = path.relative_to(root).as_posix()
         if not path.is_file():
-            yield relative, None
+            yield relative, 0, None
             continue
         raw = read_bytes(path)
         try:
             document = decode_document(raw, shown(path), newlines)
         except UsageError:
-            if path.suffix.lower() in _SURELY_TEXT:
+            if is_surely_text(path):
                 raise
             document = None
         # A NUL in a file without a text suffix: an image, an archive or binary data.
-        binary = (
-            document is not None and "\0" in "".join(pieces(document.text)) and path.suffix.lower() not in _SURELY_TEXT
-        )
-        yield relative, None if binary else document
+        binary = document is not None and "\0" in "".join(pieces(document.text)) and not is_surely_text(path)
+        yield relative, len(raw), None if binary else document
+
+
+def is_surely_text(path: Path) -> bool:
+    """Whether a file of a folder must be UTF-8, rather than be skipped if it is not."""
+    return path.suffix.lower() in _SURELY_TEXT

@@ -1,20 +1,8 @@
-"""Datasets: load, split and tokenize a text, and cache the tokens in a verified file.
-
-The token file is: 8 bytes of magic, the length of the header (8 bytes, little-endian), the SHA-256 of the header (32
-bytes), the header (JSON), zeros up to a multiple of 64, and the payload: the tokens of train, validation and test, one
-split after the other, little-endian. The header contains the version, the dtype, the fingerprint of the dataset, the
-payload's SHA-256, and for each split its number of tokens and its segments (key "stretches"). The file is
-memory-mapped, and verified when it is opened.
-"""
+"""Datasets: load, split and tokenize a text, and keep the tokens in the cache; the text of a run found again."""
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import chain
@@ -23,24 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import UsageError
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import UnseenCharacter
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
-from vitral.data.corpora import Corpus, cache_folder, load_corpus
+from vitral.data.corpora import Corpus, cache_folder, downloads, load_corpus
+from vitral.data.recorded import RecordedText, Search
 from vitral.data.split import (
     BLOCK,
     SPLIT_SEED,
     SPLITS,
     Addition,
     Blocks,
+    additions,
     load_additions,
     restricted,
     split_text,
     train_key,
 )
 from vitral.data.texts import Text, hash_text, read_bytes, shown
+from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
 from vitral.data.tokenizers import CharTokenizer, Tokenizer, build_tokenizer, tokenizer_from_plain
 
 _Blocks = Mapping[str, Blocks]
@@ -48,18 +39,6 @@ _Cut = tuple[Text, Blocks]
 
 LEARN_FROM = 1 << 24
 """Characters of a long text from which byte-pair merges are learned, in evenly spaced training blocks."""
-
-
-MAGIC = b"VITRALTK"
-VERSION = 1
-
-_ALIGNMENT = 64
-_PREFIX = len(MAGIC) + 8 + 32
-_DTYPES = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
-
-
-class DamagedStore(Exception):
-    """A token file is damaged or belongs to another dataset, and must be rebuilt."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +57,7 @@ class Dataset:
         fingerprint: hash of the text, the tokenizer and the split, in hexadecimal: equal fingerprints, equal tokens.
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
+        origin: see `Corpus.origin`.
     """
 
     config: CorpusConfig
@@ -91,6 +71,7 @@ class Dataset:
     fingerprint: str
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -118,20 +99,19 @@ class Dataset:
             "fingerprint": self.fingerprint,
             "store_sha256": self.store_sha256,
             **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
+            **self.origin,
         }
 
+    def load_text(self) -> Corpus:
+        """The text, read again from its place and never downloaded.
 
-@dataclass(frozen=True, eq=False)
-class Store:
-    """An open token file.
-
-    Attributes:
-        splits: name -> its tokens.
-        sha256: SHA-256 of the payload, in hexadecimal.
-    """
-
-    splits: dict[str, Split]
-    sha256: str
+        Raises:
+            UsageError: it is no longer there, or has changed.
+        """
+        config = self.config.model_copy(update={"also": None})
+        described = {**self.describe(), "trained_on": {}}
+        text = RecordedText.parse(described, config, self.corpus_name)
+        return Search(config, None, cache_folder(), most_entries=None).find(text)
 
 
 def prepare(
@@ -156,9 +136,62 @@ def prepare(
     """
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
+    return _tokenized(config, corpus, load_additions(config, corpus, folder), tokenizer, folder)
+
+
+def prepare_recorded(
+    config: CorpusConfig,
+    recorded: Mapping[str, Any],
+    *,
+    tokenizer: Tokenizer,
+    run_folder: Path,
+    corpus: str | Path | None = None,
+    cache: Path | None = None,
+) -> Dataset:
+    """The dataset of an existing run, from its text on this machine; nothing is ever downloaded.
+
+    `resume`, `Run.dataset` and `doctor` call this, `prepare` is for new runs. The text is searched, in this order, at
+    `corpus`; at `config.source` (a name, or a path relative to the current folder); at the absolute path that the run
+    recorded; and under its file name in the run folder, in VITRAL_CORPORA and in the cache. Only a regular file of the
+    recorded size is read (a folder whose files are as many and as large as recorded), and it is used only if its
+    SHA-256 agrees. The texts of `config.also` are searched in the same way, and beside `corpus`.
+
+        config = CorpusConfig.parse(run_config["corpus"])
+        dataset = prepare_recorded(config, corpus_json, tokenizer=tokenizer, run_folder=path, corpus=option)
+
+    Args:
+        config: the corpus configuration of the run.
+        recorded: the run's `corpus.json`, as written by `Dataset.describe`.
+        tokenizer: the run's tokenizer.
+        run_folder: the run's folder; no link inside it is followed.
+        corpus: the text as the user gives it now (`--corpus`): a file, a folder or a name. If it is another text, it
+            is refused, and nothing else is tried.
+        cache: folder for tokens, see `cache_folder`.
+
+    Raises:
+        UsageError: the document is malformed, the text is not found, or is cut into other tokens than the run's.
+        StorageError: the tokens cannot be stored.
+    """
+    folder = cache_folder(cache)
+    text = RecordedText.parse(recorded, config, f"{shown(run_folder)}/corpus.json")
+    search = Search(config, run_folder, folder, corpus)
+    main = search.find(text)
+    added = additions(config, main, [search.find(other) for other in text.also])
+    return _tokenized(config, main, added, tokenizer, folder, expected=(text, search.where))
+
+
+def _tokenized(
+    config: CorpusConfig,
+    corpus: Corpus,
+    added: Sequence[Addition],
+    tokenizer: Tokenizer | None,
+    folder: Path,
+    *,
+    expected: tuple[RecordedText, str] | None = None,
+) -> Dataset:
+    """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
     blocks = split_text(len(corpus.text), config.split)
     blocks = {**blocks, "train": restricted(corpus.text, blocks["train"], config)}
-    added = load_additions(config, corpus, folder)
     others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)
     key = [text_hash, _split_key(config, added)]
@@ -167,12 +200,19 @@ def prepare(
         tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
         notes += _shortfall(config, tokenizer)
     fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
+    if expected is not None and fingerprint != expected[0].fingerprint:
+        raise UsageError(
+            f"{expected[1]}{expected[0].identity} is unchanged, but the run read or split it in another way; restore "
+            "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the run"
+        )
     path = folder / "tokens" / f"{fingerprint}.tokens"
-    store, damaged = _stored(path, fingerprint)
+    for of_the_cache in (path.parent, folder / "tokenizers", downloads(folder)):
+        sweep(of_the_cache)
+    store, damaged = stored(path, fingerprint, tokenizer.vocab_size)
     if store is None:
-        with _scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as scratch:
-            splits = encode_splits(corpus.text, blocks, tokenizer, scratch, others)
-            store = _write_and_open(path, splits, fingerprint)
+        with scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as on_disk:
+            splits = encode_splits(corpus.text, blocks, tokenizer, on_disk, others)
+            store = write_and_open(path, splits, fingerprint, tokenizer.vocab_size)
     if damaged:
         notes.append(f"The stored tokens were damaged ({damaged}) and have been rebuilt.")
     return Dataset(
@@ -187,6 +227,7 @@ def prepare(
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         trained_on=_trained_on(config, blocks["train"], added),
+        origin=corpus.origin(),
     )
 
 
@@ -241,31 +282,6 @@ def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.nd
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-@contextmanager
-def _scratch(beside: Path, texts: Sequence[Text]) -> Iterator[Path | None]:
-    """A temporary folder for the tokens of long texts; None if all texts are in memory.
-
-    Raises:
-        StorageError: the folder cannot be written.
-    """
-    if all(isinstance(text, str) for text in texts):
-        yield None
-        return
-    try:
-        beside.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".scratch-", dir=beside))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"{shown(beside)}: cannot be written ({error.strerror}); make room there or point VITRAL_CACHE elsewhere"
-        ) from None
-
-
 def _encode_block(text: Text, block: tuple[int, int], tokenizer: Tokenizer) -> np.ndarray:
     begin, end = block
     try:
@@ -317,32 +333,8 @@ def _cached_tokenizer(path: Path) -> Tokenizer | None:
     try:
         kept = json.loads(read_bytes(path))
         return tokenizer_from_plain(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
-    except (UsageError, ValueError, KeyError, TypeError):
+    except (UsageError, ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _stored(path: Path, fingerprint: str) -> tuple[Store | None, str]:
-    """The stored tokens, or None; and what is wrong with an unusable file."""
-    try:
-        return open_store(path, fingerprint), ""
-    except FileNotFoundError:
-        return None, ""
-    except DamagedStore as damage:
-        return None, str(damage)
-    except OSError as error:
-        return None, str(error.strerror)
-
-
-def _write_and_open(path: Path, splits: Mapping[str, Split], fingerprint: str) -> Store:
-    try:
-        write_store(path, splits, fingerprint)
-    except StorageError:
-        # Windows cannot replace a file that another process has just written and mapped: use that file.
-        store, _ = _stored(path, fingerprint)
-        if store is None:
-            raise
-        return store
-    return open_store(path, fingerprint)
 
 
 def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
@@ -366,113 +358,3 @@ def _trained_on(config: CorpusConfig, training: Blocks, added: Sequence[Addition
 def _hash(*plain: Any) -> str:
     """A hash of plain data in hexadecimal, computed from its JSON with sorted keys."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()[:32]
-
-
-def token_dtype(vocab_size: int) -> np.dtype:
-    """The smallest unsigned dtype for the ids of a vocabulary.
-
-    >>> token_dtype(256), token_dtype(257), token_dtype(65_537)
-    (dtype('uint8'), dtype('uint16'), dtype('uint32'))
-    """
-    sizes = {"uint8": 1 << 8, "uint16": 1 << 16, "uint32": 1 << 32}
-    return np.dtype(next(_DTYPES[name] for name, size in sizes.items() if vocab_size <= size))
-
-
-def write_store(path: Path, splits: Mapping[str, Split], fingerprint: str) -> None:
-    """Write the splits to a token file atomically.
-
-    Args:
-        path: the file, replaced if it exists.
-        splits: the tokens of train, validation and test, all of one dtype of `token_dtype`.
-        fingerprint: the dataset's fingerprint, which `open_store` checks.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
-    tokens = [np.ascontiguousarray(splits[split].tokens) for split in SPLITS]
-    digest = hashlib.sha256()
-    for array in tokens:
-        digest.update(array.data)
-    header = {
-        "version": VERSION,
-        "dtype": tokens[0].dtype.name,
-        "fingerprint": fingerprint,
-        "sha256": digest.hexdigest(),
-        "parts": {
-            split: {"tokens": int(splits[split].tokens.size), "stretches": splits[split].segments.tolist()}
-            for split in SPLITS
-        },
-    }
-    encoded = json.dumps(header).encode("ascii")
-    prefix = MAGIC + len(encoded).to_bytes(8, "little") + hashlib.sha256(encoded).digest() + encoded
-    write_atomically(path, [prefix, bytes(-len(prefix) % _ALIGNMENT), *(array.data for array in tokens)])
-
-
-def open_store(path: Path, fingerprint: str) -> Store:
-    """Memory-map a token file after verifying all of it.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        DamagedStore: the file is truncated, changed, of another version or of another dataset.
-    """
-    header, begin = _read_header(path)
-    try:
-        dtype, counts = np.dtype(_DTYPES[header["dtype"]]), [header["parts"][split]["tokens"] for split in SPLITS]
-        expected = header["version"], header["fingerprint"], begin + sum(counts) * dtype.itemsize
-        if expected != (VERSION, fingerprint, path.stat().st_size):
-            raise DamagedStore("another version, another text, or another size")
-        tokens = np.memmap(path, dtype=dtype, mode="r", offset=begin, shape=(sum(counts),))
-        if hashlib.sha256(tokens.data).hexdigest() != header["sha256"]:
-            raise DamagedStore("the SHA-256 of the tokens does not match")
-        splits = {}
-        for split, end, count in zip(SPLITS, np.cumsum(counts).tolist(), counts, strict=True):
-            segments = np.asarray(header["parts"][split]["stretches"], dtype=np.int64).reshape(-1, 2)
-            splits[split] = Split(tokens[end - count : end], segments)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedStore(f"the header is malformed: {error}") from None
-    return Store(splits, header["sha256"])
-
-
-def _read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header, verified by its own SHA-256, and the offset of the payload."""
-    with path.open("rb") as file:
-        prefix = file.read(_PREFIX)
-        length = int.from_bytes(prefix[len(MAGIC) : len(MAGIC) + 8], "little")
-        if not prefix.startswith(MAGIC) or length > path.stat().st_size:
-            raise DamagedStore("not a token file")
-        encoded = file.read(length)
-    if hashlib.sha256(encoded).digest() != prefix[len(MAGIC) + 8 :]:
-        raise DamagedStore("the SHA-256 of the header does not match")
-    end = _PREFIX + length
-    return json.loads(encoded), end + -end % _ALIGNMENT
-
-
-def write_atomically(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Write a file atomically: write a temporary file beside it, flush it to disk, and rename it.
-
-    Raises:
-        StorageError: the file cannot be written; no temporary file is left behind.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StorageError(
-            f"{shown(path)}: cannot be written ({error.strerror}); make room there or point VITRAL_CACHE elsewhere"
-        ) from None
-    finally:
-        _remove(temporary)
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        # The folder may be unreachable; the error that matters is already being raised.
-        return

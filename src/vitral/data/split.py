@@ -184,9 +184,11 @@ class Addition:
         """The description saved with a run, JSON-ready."""
         return {
             "name": self.corpus.name,
+            "bytes": self.corpus.num_bytes,
             "characters": len(self.corpus.text),
             "sha256": self.corpus.sha256,
             "training_characters": self.blocks.num_characters,
+            **self.corpus.origin(),
         }
 
 
@@ -225,10 +227,19 @@ def load_additions(config: CorpusConfig, main: Corpus, cache: Path) -> tuple[Add
     Raises:
         UsageError: a text cannot be read, or is the main text, whose test split would become training text.
     """
+    others = (config.model_copy(update={"source": name}) for name in config.also or ())
+    return additions(config, main, [load_corpus(other, cache=cache) for other in others])
+
+
+def additions(config: CorpusConfig, main: Corpus, others: Sequence[Corpus]) -> tuple[Addition, ...]:
+    """The texts of `also`, already loaded, as blocks, reduced to `share` of them.
+
+    Raises:
+        UsageError: a text is the main text, whose test split would become training text, or is there twice.
+    """
     added: list[Addition] = []
-    known = {hash_text(main.text)} if config.also else set()
-    for name in config.also or ():
-        corpus = load_corpus(config.model_copy(update={"source": name}), cache=cache)
+    known = {hash_text(main.text)} if others else set()
+    for name, corpus in zip(config.also or (), others, strict=True):
         text_hash = hash_text(corpus.text)
         if text_hash in known:
             raise UsageError(f"corpus.also: {name!r} is the main text itself, or is given twice; leave it out")

@@ -7,17 +7,20 @@ else changes, and every change is recorded in a note. NUL and other control char
 A file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped.
 """
 
+import errno
 import hashlib
 import os
 import re
 import stat
 from bisect import bisect_right
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, VitralError
 from vitral.data.alphabet import utf8
 
 LONG = 1 << 28
@@ -87,16 +90,11 @@ class LongText:
 
     def _read(self, number: int) -> bytes:
         begin, end = self._bytes[number], self._bytes[number + 1]
-        try:
-            with self._path.open("rb") as file:
-                if stamp_of(file.fileno()) != self._stamp:
-                    raise UsageError(
-                        f"{self._path}: has changed while it was read; try again when nothing writes to it"
-                    )
-                file.seek(begin)
-                return file.read(end - begin)
-        except OSError as error:
-            raise UsageError(f"{self._path}: can no longer be read ({error.strerror})") from None
+        with opened(self._path, "can no longer be read") as file:
+            if stamp_of(file.fileno()) != self._stamp:
+                raise _changed(self._path)
+            file.seek(begin)
+            return file.read(end - begin)
 
 
 Text = str | LongText
@@ -166,53 +164,60 @@ def read_document(path: Path, newlines: str = "lf") -> Document:
     Raises:
         UsageError: the file cannot be read, is not a regular file, or is not UTF-8.
     """
-    if _size(path) > LONG:
-        return _survey(path, newlines)
-    return decode_document(read_bytes(path), shown(path), newlines)
+    with opened(path) as file:
+        return read_file(file, path, newlines)
 
 
-def _size(path: Path) -> int:
-    """Size of a regular file in bytes, 0 for anything else (`read_bytes` reports the error)."""
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+def read_file(file: BinaryIO, path: Path, newlines: str = "lf") -> Document:
+    """Read an open regular file, applying the rules of this module.
+
+    Args:
+        file: the file, at its beginning.
+        path: its path, for error messages, and to read a long text again later.
+        newlines: `"lf"` or `"keep"`.
+
+    Raises:
+        UsageError: the file is not UTF-8, or changes while it is read.
+        OSError: the file cannot be read.
+    """
+    if os.fstat(file.fileno()).st_size > LONG:
+        return _survey(file, path, newlines)
+    return decode_document(_all_of(file), shown(path), newlines)
 
 
-def _survey(path: Path, newlines: str) -> Document:
+def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
     """Read a long file once, and record where its pieces begin."""
     digest, marks, num_lines, num_crlf, num_cr = hashlib.sha256(), [(0, 0)], 0, 0, 0
-    try:
-        with path.open("rb") as file:
-            stamp, held = stamp_of(file.fileno()), b""
-            while read := file.read(PIECE):
-                digest.update(read)
-                raw = held + read
-                if marks == [(0, 0)]:
-                    _refuse_other_encodings(raw, shown(path))
-                    marks = [(len(BOM_UTF8), 0)] if raw.startswith(BOM_UTF8) else marks
-                    raw = raw.removeprefix(BOM_UTF8)
-                begin, characters = marks[-1]
-                end = len(raw) if begin + len(raw) == stamp[0] else _end_of_whole_characters(raw)
-                if begin + len(raw) > stamp[0]:
-                    break
-                raw, held = raw[:end], raw[end:]
-                text = _decoded(raw, shown(path), offset=begin, line=num_lines + 1)
-                crlf = text.count("\r\n")
-                num_crlf, num_cr, num_lines = (
-                    num_crlf + crlf,
-                    num_cr + text.count("\r") - crlf,
-                    num_lines + text.count("\n"),
-                )
-                marks.append((begin + end, characters + len(in_lines(text, newlines))))
-    except OSError as error:
-        raise UsageError(f"{shown(path)}: cannot be read ({error.strerror})") from None
+    stamp, held = stamp_of(file.fileno()), b""
+    while read := file.read(PIECE):
+        digest.update(read)
+        raw = held + read
+        if marks == [(0, 0)]:
+            _refuse_other_encodings(raw, shown(path))
+            marks = [(len(BOM_UTF8), 0)] if raw.startswith(BOM_UTF8) else marks
+            raw = raw.removeprefix(BOM_UTF8)
+        begin, characters = marks[-1]
+        end = len(raw) if begin + len(raw) == stamp[0] else _end_of_whole_characters(raw)
+        if begin + len(raw) > stamp[0]:
+            break
+        raw, held = raw[:end], raw[end:]
+        text = _decoded(raw, shown(path), offset=begin, line=num_lines + 1)
+        crlf = text.count("\r\n")
+        num_crlf, num_cr, num_lines = (
+            num_crlf + crlf,
+            num_cr + text.count("\r") - crlf,
+            num_lines + text.count("\n"),
+        )
+        marks.append((begin + end, characters + len(in_lines(text, newlines))))
     if marks[-1][0] != stamp[0]:
-        raise UsageError(f"{shown(path)}: has changed while it was read; try again when nothing writes to it")
+        raise _changed(path)
     changed = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
     text = LongText(path, marks, newlines=newlines, stamp=stamp)
     return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *changed)
+
+
+def _changed(path: Path) -> UsageError:
+    return UsageError(f"{shown(path)}: has changed while it was read; try again when nothing writes to it")
 
 
 def _end_of_whole_characters(raw: bytes) -> int:
@@ -229,16 +234,49 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         UsageError: the file cannot be read, is not regular (a pipe would block), or does not fit into memory.
     """
+    with opened(path) as file:
+        return _all_of(file)
+
+
+@contextmanager
+def opened(path: Path, trouble: str = "cannot be read") -> Generator[BinaryIO]:
+    """A regular file, opened once, for reading inside the block; links are followed.
+
+    Args:
+        path: the file.
+        trouble: the beginning of the reason in an error message.
+
+    Raises:
+        UsageError: the file cannot be opened or read, is not regular, or does not fit into memory.
+    """
     try:
-        if stat.S_ISREG(path.stat().st_mode):
-            return path.read_bytes()
+        # A device may act when it is opened, so it is refused before; O_NONBLOCK and the second look are for a file
+        # that is exchanged for a pipe in between.
+        _require_regular(os.stat(path), path)
+        flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY", "O_CLOEXEC"))
+        with open(os.open(path, flags), "rb") as file:
+            _require_regular(os.fstat(file.fileno()), path)
+            yield file
+    except VitralError:
+        raise
     except OSError as error:
-        raise UsageError(f"{shown(path)}: cannot be read ({error.strerror})") from None
+        raise UsageError(f"{shown(path)}: {trouble} ({error.strerror})") from None
     except ValueError as error:
-        raise UsageError(f"{shown(path)}: cannot be read ({error})") from None
+        raise UsageError(f"{shown(path)}: {trouble} ({error})") from None
     except MemoryError:
         raise UsageError(f"{shown(path)}: too large for this machine's memory; use a smaller file") from None
-    raise UsageError(f"{shown(path)}: not a regular file; give a text file or a folder of text files")
+
+
+def _require_regular(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(f"{shown(path)}: not a regular file; give a text file or a folder of text files")
+
+
+def _all_of(file: BinaryIO) -> bytes:
+    content: bytes | None = file.read()
+    if content is None:  # a file of /proc that would block until the system has something to say
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return content
 
 
 def decode_document(raw: bytes, where: str, newlines: str = "lf") -> Document:

@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vitral.data import Dataset, Tokenizer, load_corpus, split_text
+from vitral.data import Dataset, Tokenizer, split_text
+from vitral.data.texts import pieces
 
 CONTENTS = "contents"
 MOST_CLASSES = 8
@@ -98,7 +99,7 @@ def passages_by_work(
     Returns:
         Titles of the works; whether they are works rather than equal segments; split -> its passages.
     """
-    text = str(load_corpus(dataset.config).text)
+    text = "".join(pieces(dataset.load_text().text))
     blocks = split_text(len(text), dataset.config.split)
     for works, are_works in ((works_of(text), True), (equal_segments(text), False)):
         cut = {

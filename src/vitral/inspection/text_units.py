@@ -78,4 +78,4 @@ def known_text(dataset: Dataset) -> Split:
     if not has_common(dataset.config.plain()):
         return dataset.splits["train"]
     common = dataset.config.model_copy(update={"share": COMMON, "also": None})
-    return prepare(common, tokenizer=dataset.tokenizer).splits["train"]
+    return prepare(common, tokenizer=dataset.tokenizer, corpus=dataset.load_text()).splits["train"]

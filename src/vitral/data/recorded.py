@@ -1,0 +1,367 @@
+"""Finding the text of a run again: on this machine only, and only if it is the very text that the run recorded.
+
+A run's folder may come from a stranger, so nothing in it starts a download, and nothing but regular files is opened. A
+file is read only if its size is the recorded one, a folder only if its files are as many and as large as recorded; and
+what was read is used only if its SHA-256 agrees.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
+from vitral.data.config import CorpusConfig
+from vitral.data.corpora import (
+    COLLECTIONS,
+    SOURCES,
+    Corpus,
+    as_path,
+    downloads,
+    from_document,
+    from_folder,
+    is_name,
+    is_surely_text,
+    joined,
+    own_files,
+    own_folder,
+    python,
+    sample,
+    user_files,
+)
+from vitral.data.texts import opened, read_file, shown
+
+MOST_ENTRIES = 100_000
+"""Files and folders looked at in a folder that the user has not named just now."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+_PARTS = re.compile(r"[\\/]")
+_MOST_SHOWN = 120
+_MOST_NAME = 300
+_MOST_REASONS = 2
+_SPARE = 1 << 20
+
+
+@dataclass(frozen=True)
+class RecordedText:
+    """A text as a run recorded it: its identity, and hints where it was.
+
+    Attributes:
+        source: the source of the configuration: a name, a file or a folder.
+        name: see `Corpus.name`.
+        num_bytes: its size; None for further training texts of runs that did not record it.
+        num_characters: its length in characters.
+        sha256: see `Corpus.sha256`.
+        path: a hint: the absolute path it was read from.
+        folder: see `Corpus.folder`.
+        fingerprint: the fingerprint of the dataset; None for a further training text.
+        also: the further training texts.
+    """
+
+    source: str
+    name: str
+    num_bytes: int | None
+    num_characters: int
+    sha256: str
+    path: str | None = None
+    folder: tuple[int, int] | None = None
+    fingerprint: str | None = None
+    also: tuple["RecordedText", ...] = ()
+
+    @classmethod
+    def parse(cls, recorded: Mapping[str, Any], config: CorpusConfig, where: str) -> "RecordedText":
+        """The text of a run's `corpus.json` (see `Dataset.describe`).
+
+        Args:
+            recorded: the document.
+            config: the corpus configuration of the run.
+            where: the document's path, for error messages.
+
+        Raises:
+            UsageError: an entry is missing or malformed, or the further texts are not those of the configuration.
+        """
+        fingerprint = recorded.get("fingerprint")
+        if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+            raise _malformed(where, "fingerprint", fingerprint)
+        trained_on = recorded.get("trained_on") or {}
+        others = trained_on.get("also", []) if isinstance(trained_on, Mapping) else None
+        sources = config.also or ()
+        if not isinstance(others, list) or not all(isinstance(other, Mapping) for other in others):
+            raise _malformed(where, "trained_on", others)
+        if len(others) != len(sources):
+            raise UsageError(
+                f"{where}: records {len(others)} further training texts, but corpus.also of config.toml has "
+                f"{len(sources)}; restore config.toml"
+            )
+        also = tuple(_parse(other, source, where, False) for other, source in zip(others, sources, strict=True))
+        return replace(_parse(recorded, config.source, where, True), fingerprint=fingerprint, also=also)
+
+    def fits(self, num_bytes: int) -> bool:
+        """Whether a file of this size can be this text."""
+        if self.num_bytes is not None:
+            return num_bytes == self.num_bytes
+        # At most four bytes a character, a dropped carriage return for each, and a licence that was stripped.
+        return num_bytes <= 5 * self.num_characters + _SPARE
+
+    @property
+    def identity(self) -> str:
+        """Name, size and the first digits of the SHA-256, for a message."""
+        size = f"{self.num_characters:,} characters" if self.num_bytes is None else f"{self.num_bytes:,} bytes"
+        return f"the text {_short(self.source)!r} ({size}, SHA-256 {self.sha256[:12]}…)"
+
+    @property
+    def file_names(self) -> list[str]:
+        """The names under which the text is looked for in other folders."""
+        names = (_PARTS.split(path)[-1] for path in (self.source, self.path or ""))
+        return [name for name in dict.fromkeys(names) if name not in ("", ".", "..") and "\0" not in name]
+
+
+def _parse(recorded: Mapping[str, Any], source: str, where: str, is_main: bool) -> RecordedText:
+    name, sha256, path, folder = (recorded.get(key) for key in ("name", "sha256", "path", "folder"))
+    if not isinstance(name, str):
+        raise _malformed(where, "name", name)
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise _malformed(where, "sha256", sha256)
+    if path is not None and not isinstance(path, str):
+        raise _malformed(where, "path", path)
+    if folder is not None and not isinstance(folder, Mapping):
+        raise _malformed(where, "folder", folder)
+    return RecordedText(
+        source,
+        name,
+        _count(recorded, "bytes", where) if is_main or "bytes" in recorded else None,
+        _count(recorded, "characters", where),
+        sha256,
+        path,
+        None if folder is None else (_count(folder, "files", where), _count(folder, "bytes", where)),
+    )
+
+
+def _count(table: Mapping[str, Any], key: str, where: str) -> int:
+    value = table.get(key)
+    if type(value) is not int or not 0 < value < 1 << 62:
+        raise _malformed(where, key, value)
+    return value
+
+
+def _malformed(where: str, key: str, value: Any) -> UsageError:
+    found = "missing" if value is None else f"malformed ({value!a:.60})"
+    return UsageError(f"{where}: {key} is {found}; restore the file from a copy of the run")
+
+
+class _Differs(Exception):
+    """A candidate that is not the text; says why."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A place where a text may be: its path, and how to load it (None if nothing is there)."""
+
+    where: str
+    load: Callable[[], Corpus | None]
+
+    @property
+    def shown(self) -> str:
+        """The place for a message."""
+        return _short(self.where)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where the texts of one run are looked for.
+
+    Attributes:
+        config: the corpus configuration of the run.
+        run_folder: the run's folder; None does not look there.
+        cache: the cache folder.
+        given: the text as the user gives it now: a file, a folder or a name.
+        most_entries: files and folders looked at in a folder that is not given now.
+    """
+
+    config: CorpusConfig
+    run_folder: Path | None
+    cache: Path
+    given: str | Path | None = None
+    most_entries: int | None = MOST_ENTRIES
+
+    def find(self, text: RecordedText) -> Corpus:
+        """The text, read from the first place whose SHA-256 agrees.
+
+        Raises:
+            UsageError: no place has it, or the main text given now is another one.
+        """
+        reasons: list[str] = []
+        is_main = text.fingerprint is not None
+        if self.given is not None:
+            found = _first(self._given(str(self.given), text), text, reasons)
+            if found is not None:
+                return found
+            if is_main:
+                wrong = _listed(reasons) or f"{_short(self.given)}: no such name, file or folder on this machine"
+                raise UsageError(f"--corpus {wrong}; {self.where}{text.identity} is needed")
+        found = _first(self._places(text), text, reasons)
+        if found is not None:
+            return found
+        others = f"{_listed(reasons)}; also looked in" if reasons else "looked at its place, in"
+        inside = "" if self.run_folder is None else "the run folder, "
+        download = (
+            f", or download it with vitral corpus {text.source}" if text.source in {*SOURCES, *COLLECTIONS} else ""
+        )
+        raise UsageError(
+            f"{self.where}{text.identity} was not found: {others} {inside}VITRAL_CORPORA and the cache; give it with "
+            f"--corpus FILE, or set VITRAL_CORPORA to a folder that contains it{download}"
+        )
+
+    @property
+    def where(self) -> str:
+        """The beginning of an error message."""
+        return "" if self.run_folder is None else f"{_short(self.run_folder)}: "
+
+    def _given(self, given: str, text: RecordedText) -> Iterator[_Candidate]:
+        path = as_path(given)
+        around = path if os.path.isdir(path) else path.parent
+        if text.fingerprint is not None:
+            yield from self._named(given, text)
+        if text.fingerprint is None or around == path:
+            yield from (self._at(around / name, text) for name in text.file_names)
+        if text.fingerprint is not None:
+            yield self._at(path, text, is_chosen=True)
+
+    def _places(self, text: RecordedText) -> Iterator[_Candidate]:
+        yield from self._named(text.source, text)
+        for path in (text.source, text.path):
+            if path and not _is_remote(path):
+                yield self._at(as_path(path), text)
+        if self.run_folder is not None:
+            yield from (self._inside_run(self.run_folder, name, text) for name in text.file_names)
+        folders = [folder for folder in (own_folder(), downloads(self.cache)) if folder is not None]
+        yield from (self._at(folder / name, text) for folder in folders for name in text.file_names)
+
+    def _named(self, name: str, text: RecordedText) -> Iterator[_Candidate]:
+        """The places of a text given by name."""
+        yield from (self._at(path, text) for path in self._files(name))
+        bundled = {"sample": sample, "python": python}.get(name)
+        if bundled is not None:
+            yield _Candidate(f"the text {name!r} of this machine", lambda: bundled(self.config))
+        if name in COLLECTIONS:
+            choices = [[path for path in self._files(part) if path.is_file()] for part in COLLECTIONS[name]]
+            for paths in product(*choices):
+                yield _Candidate(" and ".join(map(str, paths)), lambda paths=paths: self._joined(name, paths, text))
+
+    def _files(self, name: str) -> list[Path]:
+        return [*own_files(name), downloads(self.cache) / f"{name}.txt"] if is_name(name) else []
+
+    def _at(self, path: Path, text: RecordedText, *, is_chosen: bool = False) -> _Candidate:
+        def load() -> Corpus | None:
+            try:
+                mode = os.stat(path).st_mode
+            except (FileNotFoundError, NotADirectoryError, ValueError):  # a ValueError: no system has such a name
+                return None
+            if stat.S_ISDIR(mode):
+                return self._folder(path, text, is_chosen)
+            if not stat.S_ISREG(mode):
+                raise _Differs("is not a regular file")
+            with opened(path) as file:
+                return self._file(file, path, text)
+
+        return _Candidate(os.path.abspath(path), load)
+
+    def _inside_run(self, run: Path, name: str, text: RecordedText) -> _Candidate:
+        def load() -> Corpus | None:
+            folder = GuardedFolder(run)
+            if folder.kind(name) is None or folder.kind(name) == "folder":
+                return None
+            with folder.stream(name) as file:
+                return self._file(file, run / name, text)
+
+        return _Candidate(os.path.abspath(run / name), load)
+
+    def _file(self, file: BinaryIO, path: Path, text: RecordedText) -> Corpus:
+        _require_size(os.fstat(file.fileno()).st_size, text)
+        noted = os.path.abspath(path) != os.path.abspath(as_path(text.source))
+        return from_document(text.name, read_file(file, path, self.config.newlines), path, noted=noted)
+
+    def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
+        if text.path is not None and text.folder is None:
+            raise _Differs("is a folder, and the text is one file")
+        if not is_chosen:
+            files = user_files(path, self.most_entries)
+            sizes = {file: _size(file) for file in files}
+            if text.folder is not None:
+                agrees = text.folder == (len(files), sum(sizes.values()))
+            else:  # a run that recorded only the bytes of the files that are text
+                surely = sum(size for file, size in sizes.items() if is_surely_text(file))
+                agrees = text.fits(sum(sizes.values())) or text.fits(surely)
+            if not agrees:
+                raise _Differs("has files of another number or size")
+        return from_folder(path, self.config)
+
+    def _joined(self, name: str, paths: tuple[Path, ...], text: RecordedText) -> Corpus:
+        _require_size(sum(_size(path) for path in paths), text)
+        parts = []
+        for part, path in zip(COLLECTIONS[name], paths, strict=True):
+            with opened(path) as file:
+                parts.append(from_document(part, read_file(file, path, self.config.newlines), path, noted=True))
+        return joined(name, parts, self.config)
+
+
+def _first(candidates: Iterator[_Candidate], text: RecordedText, reasons: list[str]) -> Corpus | None:
+    """The first candidate that is the text; the others' differences are appended to `reasons`."""
+    tried = set[str]()
+    for candidate in candidates:
+        if candidate.where in tried:
+            continue
+        tried.add(candidate.where)
+        try:
+            found = candidate.load()
+        except _Differs as difference:
+            reasons.append(f"{candidate.shown} {difference}")
+        except UsageError as error:
+            reasons.append(str(error))
+        except (OSError, ValueError) as error:
+            reasons.append(f"{candidate.shown}: {getattr(error, 'strerror', None) or 'cannot be read'}")
+        else:
+            if found is not None and found.sha256 == text.sha256:
+                return replace(found, name=shown(text.name)[:_MOST_NAME])
+            if found is not None:
+                reasons.append(f"{candidate.shown} has another SHA-256")
+    return None
+
+
+def _require_size(num_bytes: int, text: RecordedText) -> None:
+    if not text.fits(num_bytes):
+        raise _Differs("has another size")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a regular file, links followed; 0 for anything else."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _is_remote(path: str, system: str = os.name) -> bool:
+    r"""Whether merely looking at a path would log in to another machine.
+
+    >>> _is_remote("//server/share/x.txt", "nt"), _is_remote("//server/share/x.txt", "posix")
+    (True, False)
+    """
+    return system == "nt" and path.replace("/", "\\").startswith("\\\\")
+
+
+def _listed(reasons: list[str]) -> str:
+    return "; ".join(reasons[:_MOST_REASONS]) + ("; …" if len(reasons) > _MOST_REASONS else "")
+
+
+def _short(path: str | Path) -> str:
+    """A path for a message: one line of at most `_MOST_SHOWN` characters, its end kept."""
+    text = shown(path)
+    return text if len(text) <= _MOST_SHOWN else f"…{text[-_MOST_SHOWN:]}"

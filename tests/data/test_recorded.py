@@ -1,0 +1,398 @@
+"""The text of a run is found again wherever it lies on this machine, is never another one, and is never downloaded."""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import CharTokenizer, CorpusConfig, Dataset, RecordedText, corpora, prepare, prepare_recorded, texts
+from vitral.data.recorded import Search, _is_remote
+
+Recorded = dict[str, Any]
+CHARACTERS = 20_011
+
+
+def write(path: Path, seed: int = 7, characters: int = CHARACTERS) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = random.Random(seed).choices("abcdefgh \n", k=characters)
+    path.write_text("".join(drawn), encoding="utf-8", newline="\n")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever downloads fails."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a download was started")
+
+    monkeypatch.setattr(corpora, "_download", never)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return folder
+
+
+def train_on(source: str | Path, **options: object) -> tuple[CorpusConfig, Dataset, Recorded]:
+    """What a run writes down: configuration, dataset (with the tokenizer), corpus.json."""
+    config = CorpusConfig.parse({"source": str(source), **options})
+    dataset = prepare(config)
+    return config, dataset, json.loads(json.dumps(dataset.describe()))
+
+
+def again(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options: Any) -> Dataset:
+    config, dataset, recorded = trained
+    found = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=run, **options)
+    assert found.fingerprint == dataset.fingerprint
+    assert found.corpus_name == dataset.corpus_name
+    assert all((found.splits[name].tokens == dataset.splits[name].tokens).all() for name in dataset.splits)
+    return found
+
+
+def refused(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options: Any) -> str:
+    with pytest.raises(UsageError) as error:
+        again(trained, run, **options)
+    message = str(error.value)
+    assert message.isprintable()
+    assert len(message) < 1500
+    return message
+
+
+def at_its_place(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {}
+
+
+def given_as_a_file(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {"corpus": shutil.move(tmp_path / "my.txt", tmp_path / "other name.dat")}
+
+
+def given_as_the_folder_it_is_in(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (tmp_path / "moved").mkdir()
+    shutil.move(tmp_path / "my.txt", tmp_path / "moved" / "my.txt")
+    return {"corpus": str(tmp_path / "moved")}
+
+
+def given_as_a_name(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
+    shutil.move(tmp_path / "my.txt", tmp_path / "own" / "words.txt")
+    return {"corpus": "words"}
+
+
+def in_the_run_folder(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    shutil.move(tmp_path / "my.txt", run / "my.txt")
+    return {}
+
+
+def in_the_folder_of_corpora(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
+    shutil.move(tmp_path / "my.txt", tmp_path / "own" / "my.txt")
+    return {}
+
+
+def in_the_cache(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (tmp_path / "the-cache" / "corpora").mkdir(parents=True)
+    shutil.move(tmp_path / "my.txt", tmp_path / "the-cache" / "corpora" / "my.txt")
+    return {}
+
+
+def behind_a_link(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    shutil.move(tmp_path / "my.txt", tmp_path / "elsewhere.txt")
+    (tmp_path / "my.txt").symlink_to(tmp_path / "elsewhere.txt")
+    return {}
+
+
+def beside_others(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """At its own place and in the run folder there are other texts of the same name, one of the same size."""
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
+    shutil.move(tmp_path / "my.txt", tmp_path / "own" / "my.txt")
+    write(tmp_path / "my.txt", 8)
+    write(run / "my.txt", 7, CHARACTERS - 1)
+    return {}
+
+
+PLACES = [
+    at_its_place,
+    given_as_a_file,
+    given_as_the_folder_it_is_in,
+    given_as_a_name,
+    in_the_run_folder,
+    in_the_folder_of_corpora,
+    in_the_cache,
+    behind_a_link,
+    beside_others,
+]
+
+
+@pytest.mark.parametrize("move", PLACES, ids=lambda move: move.__name__)
+@pytest.mark.parametrize("long", [False, True])
+def test_a_file_is_found_wherever_it_lies(
+    tmp_path: Path,
+    run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    move: Callable[[Path, Path, pytest.MonkeyPatch], dict[str, Any]],
+    long: bool,
+) -> None:
+    trained = train_on(write(tmp_path / "my.txt"))
+    if long:
+        monkeypatch.setattr(texts, "LONG", 0)
+        monkeypatch.setattr(texts, "PIECE", 1009)
+    again(trained, run, **move(tmp_path, run, monkeypatch))
+
+
+@pytest.mark.parametrize("hint", [True, False])
+def test_from_another_current_folder_the_absolute_path_is_a_hint(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, hint: bool
+) -> None:
+    write(tmp_path / "here" / "my.txt")
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    trained = train_on("my.txt")
+    monkeypatch.chdir(tmp_path / "there")
+    assert trained[2]["path"] == str(tmp_path / "here" / "my.txt")
+    if hint:
+        again(trained, run)
+    else:
+        del trained[2]["path"]
+        refused(trained, run)
+        monkeypatch.chdir(tmp_path / "here")
+        again(trained, run)
+
+
+def test_bundled_texts_have_no_path(run: Path) -> None:
+    trained = train_on("sample")
+    assert "path" not in trained[2]
+    again(trained, run)
+
+
+def test_the_hint_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:
+    one, two = (train_on(write(tmp_path / name / "my.txt"))[1] for name in ("a", "b"))
+    assert one.fingerprint == two.fingerprint
+    assert one.origin != two.origin
+
+
+@pytest.mark.parametrize("change", ["size", "content"])
+def test_another_text_is_refused_and_named(tmp_path: Path, run: Path, change: str) -> None:
+    trained = train_on(write(tmp_path / "my.txt"))
+    write(tmp_path / "my.txt", 8, CHARACTERS + 2 * (change == "size"))
+    for options in ({}, {"corpus": tmp_path / "my.txt"}):
+        message = refused(trained, run, **options)
+        assert trained[2]["sha256"][:12] in message
+        assert f"{CHARACTERS:,} bytes" in message
+        assert str(tmp_path / "my.txt") in message
+        assert "--corpus" in message
+
+
+def test_a_file_of_another_size_is_not_read(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = train_on(write(tmp_path / "my.txt"))
+    write(tmp_path / "my.txt", 7, CHARACTERS + 1)
+
+    def never(*_: object) -> None:
+        raise AssertionError("a file of another size was read")
+
+    monkeypatch.setattr("vitral.data.recorded.read_file", never)
+    refused(trained, run)
+
+
+def test_a_text_given_now_that_is_another_one_is_refused_although_the_right_one_is_there(
+    tmp_path: Path, run: Path
+) -> None:
+    trained = train_on(write(tmp_path / "my.txt"))
+    for given in (write(tmp_path / "other.txt", 8), tmp_path / "nowhere.txt", "smaple"):
+        assert str(given) in refused(trained, run, corpus=given)
+
+
+def test_the_same_text_read_in_another_way_is_refused_before_anything_is_stored(
+    tmp_path: Path, run: Path, cache: Path
+) -> None:
+    config, dataset, recorded = train_on(write(tmp_path / "my.txt"))
+    before = sorted(cache.rglob("*"))
+    for changed in (
+        (config.model_copy(update={"split": "tail"}), dataset, recorded),
+        (config.model_copy(update={"share": 0.5}), dataset, recorded),
+        (config, dataset, {**recorded, "fingerprint": "0" * 32}),
+    ):
+        refused(changed, run)
+    with pytest.raises(UsageError):
+        prepare_recorded(config, recorded, tokenizer=CharTokenizer("abcdefgh \nz"), run_folder=run)
+    assert sorted(cache.rglob("*")) == before
+
+
+def folder_of_texts(root: Path, *, skipped: bool = True) -> Path:
+    for number, name in enumerate(("one.txt", "deep/two.md", "three.py")):
+        write(root / name, number, 7_001)
+    if skipped:
+        (root / "picture.png").write_bytes(b"\x89PNG\xff" * 101)
+    return root
+
+
+def test_a_folder_is_found_again(tmp_path: Path, run: Path) -> None:
+    trained = train_on(folder_of_texts(tmp_path / "books"))
+    assert trained[2]["folder"] == {"files": 4, "bytes": 3 * 7_001 + 5 * 101}
+    again(trained, run)
+    (tmp_path / "books").rename(tmp_path / "moved")
+    refused(trained, run)
+    again(trained, run, corpus=tmp_path / "moved")
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_folder_of_a_run_that_recorded_no_path(tmp_path: Path, run: Path, skipped: bool) -> None:
+    trained = train_on(folder_of_texts(tmp_path / "books", skipped=skipped))
+    for key in ("path", "folder"):
+        del trained[2][key]
+    if skipped:  # its size cannot be known without reading it
+        refused(trained, run)
+    else:
+        again(trained, run)
+    again(trained, run, corpus=tmp_path / "books")
+
+
+def test_a_folder_of_other_files_is_not_read(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = train_on(folder_of_texts(tmp_path / "books"))
+    write(tmp_path / "books" / "four.txt", 9)
+
+    def never(*_: object) -> None:
+        raise AssertionError("a folder of another size was read")
+
+    monkeypatch.setattr("vitral.data.recorded.from_folder", never)
+    assert str(tmp_path / "books") in refused(trained, run)
+
+
+def test_a_changed_file_of_a_folder_is_noticed(tmp_path: Path, run: Path) -> None:
+    trained = train_on(folder_of_texts(tmp_path / "books"))
+    write(tmp_path / "books" / "one.txt", 99, 7_001)
+    refused(trained, run)
+
+
+def test_a_collection_is_found_in_both_folders(
+    tmp_path: Path, run: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
+    for number, name in enumerate(corpora.COLLECTIONS["machado"]):
+        write(tmp_path / "own" / f"{name}.txt", number)
+    trained = train_on("machado")
+    assert "path" not in trained[2]
+    again(trained, run)
+    (cache / "corpora").mkdir(exist_ok=True)
+    shutil.move(tmp_path / "own" / "bras-cubas.txt", cache / "corpora" / "bras-cubas.txt")
+    write(tmp_path / "own" / "bras-cubas.txt", 3)
+    again(trained, run)
+    write(tmp_path / "own" / "dom-casmurro.txt", 4)
+    refused(trained, run)
+
+
+def test_a_named_text_is_found_in_the_cache(run: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "*** START OF THE\n" + "Alice was beginning\n" * 1001 + "*** END OF THE\n"
+    (cache / "corpora").mkdir(parents=True)
+    (cache / "corpora" / "alice.txt").write_text(content, encoding="utf-8", newline="\n")
+    trained = train_on("alice")
+    again(trained, run)
+    del trained[2]["path"]
+    again(trained, run)
+    (cache / "corpora" / "alice.txt").unlink()
+    assert "alice" in refused(trained, run)
+
+
+@pytest.mark.parametrize("missing", [(), ("bytes", "path")])
+def test_further_texts_are_found_in_the_same_way(tmp_path: Path, run: Path, missing: tuple[str, ...]) -> None:
+    more = [str(write(tmp_path / f"more-{number}.txt", number)) for number in (3, 4)]
+    trained = train_on(write(tmp_path / "my.txt"), also=more, share=0.5)
+    for key in missing:  # as runs were recorded before
+        for other in trained[2]["trained_on"]["also"]:
+            del other[key]
+    again(trained, run)
+    shutil.move(more[0], run / "more-3.txt")
+    again(trained, run)
+    (tmp_path / "moved").mkdir()
+    shutil.move(more[1], tmp_path / "moved" / "more-4.txt")
+    refused(trained, run)
+    shutil.move(tmp_path / "my.txt", tmp_path / "moved" / "my.txt")
+    again(trained, run, corpus=tmp_path / "moved")
+    again(trained, run, corpus=tmp_path / "moved" / "my.txt")
+    write(tmp_path / "moved" / "more-4.txt", 5)
+    assert "more-4.txt" in refused(trained, run, corpus=tmp_path / "moved" / "my.txt")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_in_the_run_folder_is_not_followed(tmp_path: Path, run: Path) -> None:
+    trained = train_on(write(tmp_path / "my.txt"))
+    shutil.move(tmp_path / "my.txt", tmp_path / "elsewhere.dat")
+    (run / "my.txt").symlink_to(tmp_path / "elsewhere.dat")
+    refused(trained, run)
+    linked = tmp_path / "link to the run"
+    linked.symlink_to(run)
+    refused(trained, linked)
+    (run / "my.txt").unlink()
+    shutil.copy(tmp_path / "elsewhere.dat", run / "my.txt")
+    again(trained, linked)
+
+
+def test_a_text_is_read_again_from_where_it_was_found(tmp_path: Path, run: Path) -> None:
+    trained = train_on(write(tmp_path / "my.txt"))
+    shutil.move(tmp_path / "my.txt", tmp_path / "other name.dat")
+    found = again(trained, run, corpus=tmp_path / "other name.dat")
+    assert found.load_text().sha256 == found.sha256
+    write(tmp_path / "other name.dat", 8)
+    with pytest.raises(UsageError):
+        found.load_text()
+    assert train_on("sample")[1].load_text().name == "sample"
+
+
+WRONG: list[dict[str, Any]] = [
+    {"bytes": value} for value in (None, -1, 0, True, 1.5, "7", 1 << 70, [7], float("nan"))
+] + [
+    {"sha256": "0" * 63},
+    {"sha256": "G" * 64},
+    {"sha256": 7},
+    {"sha256": None},
+    {"fingerprint": "é" * 32},
+    {"fingerprint": None},
+    {"characters": "many"},
+    {"name": ["a"]},
+    {"path": 7},
+    {"folder": [3, 4]},
+    {"folder": {"files": 3}},
+    {"folder": {"files": 3, "bytes": -4}},
+    {"trained_on": {"also": "text"}},
+    {"trained_on": {"also": [7]}},
+    {"trained_on": {"also": [{}]}},
+    {"trained_on": [1]},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=ascii)
+def test_a_malformed_document_is_one_line(tmp_path: Path, run: Path, wrong: dict[str, Any]) -> None:
+    config, dataset, recorded = train_on(write(tmp_path / "my.txt"))
+    assert "corpus.json" in refused((config, dataset, recorded | wrong), run)
+    for key in wrong:
+        if key in ("bytes", "sha256", "fingerprint", "characters", "name"):
+            del recorded[key]
+            assert f"{key} is missing" in refused((config, dataset, recorded), run)
+
+
+def test_a_folder_of_too_many_files_is_left_alone(tmp_path: Path, run: Path, cache: Path) -> None:
+    config, dataset, recorded = train_on(folder_of_texts(tmp_path / "books"))
+    text = RecordedText.parse(recorded, config, "corpus.json")
+    assert Search(config, run, cache, most_entries=5).find(text).sha256 == dataset.sha256
+    with pytest.raises(UsageError, match="more than 4 files"):
+        Search(config, run, cache, most_entries=4).find(text)
+
+
+def test_paths_that_would_log_in_to_another_machine() -> None:
+    for path in ("//server/share/x", r"\\server\share\x", r"/\server\x", r"\\?\UNC\server\x"):
+        assert _is_remote(path, "nt")
+        assert not _is_remote(path, "posix")
+    for path in ("C:\\x", "x.txt", "/x", "C:/a//b"):
+        assert not _is_remote(path, "nt")
