@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 
 from vitral.core.errors import UsageError
+from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
-from vitral.runs.loading import memory_bytes
 
 Mark = Literal["ok", "wrong", "unknown"]
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
@@ -55,7 +55,7 @@ class Diagnosis:
 
 def examine_machine() -> Diagnosis:
     """Processor, memory, disk and compiler of this machine, and whether it computes correctly."""
-    memory, disk = memory_bytes(), shutil.disk_usage(Path.cwd())
+    memory, disk = memory_limit(), shutil.disk_usage(Path.cwd())
     compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
     has_bfloat16 = _speed(torch.float32) / _speed(torch.bfloat16)
     findings = [

@@ -15,7 +15,7 @@ from vitral.core.devices import DtypeName, precision, resolve_device, weight_dty
 from vitral.core.errors import UsageError
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
-from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.data import Dataset, prepare_recorded
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
 from vitral.decoding.text import check_stop
 from vitral.evaluation import (
@@ -313,17 +313,22 @@ class Run:
                 'use a run whose objective is "next-token"'
             )
 
-    def dataset(self) -> Dataset:
-        """The run's text, tokenized and split as it was in training.
+    def dataset(self, corpus: str | Path | None = None) -> Dataset:
+        """The run's text, tokenized and split as it was in training; nothing is downloaded.
+
+        Args:
+            corpus: the text, if it is no longer where it was: a file, a folder or a name.
 
         Raises:
             UsageError: it cannot be found, or has changed since.
         """
-        config = CorpusConfig.parse(self.config["corpus"], f"{self.path}/config.toml")
-        dataset = prepare(config, tokenizer=self.tokenizer)
-        if dataset.fingerprint != self.sealed.document("corpus").get("fingerprint"):
-            raise UsageError(f"{self.path}: the text {config.source!r} is not the one this run was trained on")
-        return dataset
+        return prepare_recorded(
+            self.sealed.config.corpus,
+            self.sealed.document("corpus"),
+            tokenizer=self.tokenizer,
+            run_folder=self.path,
+            corpus=corpus,
+        )
 
     def ngram_baselines(self) -> NgramBaselines:
         """The losses of n-gram models on the run's test split."""

@@ -65,6 +65,11 @@ class Identity(Config):
     decisions: Annotated[tuple[Decision, ...], Field(strict=False)] = ()
 
     @property
+    def current_threads(self) -> int:
+        """The number of threads of the next step."""
+        return self.current.training.threads or self.threads
+
+    @property
     def current(self) -> RunConfig:
         """The configuration with every decision applied."""
         config = self.config
@@ -119,7 +124,7 @@ def new_identity(
         config=config,
         documents={f"{name}.json": document_hash(document) for name, document in (documents or {}).items()},
         parent=parent,
-        threads=torch.get_num_threads(),
+        threads=config.training.threads or torch.get_num_threads(),
     )
 
 

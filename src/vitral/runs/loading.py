@@ -1,6 +1,5 @@
 """Load a model from a run folder."""
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.core.machine import require_memory
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32, parameter_table
@@ -100,20 +100,8 @@ def needed_shapes(config: ModelConfig, vocab_size: int, where: str) -> dict[str,
     Raises:
         UsageError: the model would not fit into this machine's memory.
     """
-    needed, memory = BYTES_FLOAT32 * count_parameters(config, vocab_size), memory_bytes()
-    if memory is not None and needed > memory:
-        raise UsageError(
-            f"{where}: the model needs {needed / 1e9:,.1f} GB, this machine has {memory / 1e9:,.1f} GB of memory"
-        )
+    require_memory(BYTES_FLOAT32 * count_parameters(config, vocab_size), where, "the model")
     return {row.name: row.shape for row in parameter_table(config, vocab_size)}
-
-
-def memory_bytes() -> int | None:
-    """This machine's memory in bytes; None if unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> None:

@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.data import Dataset, prepare
+from vitral.core.machine import cores
+from vitral.core.process import only_training, too_few_cores, using_threads
+from vitral.data import Dataset, prepare, prepare_recorded
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.runs import Checkpoint, Identity, LoadedRun, Parent, RunConfig, RunFolder, SealedRun, enter, load_run
 from vitral.runs.checkpoint import FORMAT
-from vitral.runs.environment import describe_environment
+from vitral.runs.environment import describe_environment, environment_differences
 from vitral.runs.folder import refuse_existing
 from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash, new_identity
@@ -21,6 +24,7 @@ from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.training.events import Callback, silent
 from vitral.training.loop import run_steps, save
+from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
 from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
@@ -54,34 +58,48 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
-    source = None if init_from is None else load_run(init_from)
-    if dataset is None:
-        dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
-    elif source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
-        raise UsageError(
-            f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
-        )
-    vocab_size = dataset.tokenizer.vocab_size
-    resolved = _resolved(config, dataset)
-    config = complete(resolved.config)
-    for line in resolved.notes:
-        callback({"event": "note", "text": line})
-    model = build_model(config, vocab_size)
+    with only_training():
+        source = None if init_from is None else load_run(init_from)
+        dataset = dataset or prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
+        if source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
+            raise UsageError(
+                f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
+            )
+        require_training_memory(config, dataset.tokenizer.vocab_size, "config")
+        resolved = _resolved(config, dataset)
+        for line in resolved.notes:
+            callback({"event": "note", "text": line})
+        config = complete(resolved.config)
+        documents = {
+            "environment": {**describe_environment(), "plan": list(resolved.notes)},
+            "corpus": {"format": FORMAT, **dataset.describe()},
+            "tokenizer": dataset.tokenizer.plain(),
+            **({} if baselines is None else {"ngrams": baselines.plain()}),
+        }
+        with using_threads(config.training.threads):
+            trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
+            trainer.baselines, trainer.planner = baselines, planner
+            return _begin(trainer, documents, source)
+
+
+def _new_trainer(
+    config: RunConfig, dataset: Dataset, source: LoadedRun | None, folder: RunFolder, callback: Callback
+) -> Trainer:
+    """A trainer at step 0, with random weights or those of another run."""
+    model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
-        load_weights(model, source.model.state_dict(), f"--init-from {init_from}")
-    documents = {
-        "environment": {**describe_environment(), "plan": list(resolved.notes)},
-        "corpus": {"format": FORMAT, **dataset.describe()},
-        "tokenizer": dataset.tokenizer.plain(),
-        **({} if baselines is None else {"ngrams": baselines.plain()}),
-    }
-    to_seal = {name: document for name, document in documents.items() if name != "environment"}
-    identity = new_identity(config, documents["corpus"], documents["tokenizer"], to_seal, _parent(source))
+        load_weights(model, source.model.state_dict(), f"--init-from {source.folder.path}")
     optimizer = build_optimizer(model, config.training.optimizer)
-    trainer = Trainer(config, dataset, model, optimizer, RunFolder(out), callback, initial_state(dataset), baselines)
-    trainer.identity, trainer.planner = identity, planner
-    trainer.environment = document_hash(documents["environment"])
-    documents["run"] = {"format": FORMAT, **identity.plain()}
+    return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
+
+
+def _begin(trainer: Trainer, documents: dict[str, Any], source: LoadedRun | None) -> RunFolder:
+    """Create the run's folder and train."""
+    to_seal = {name: document for name, document in documents.items() if name != "environment"}
+    identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, _parent(source))
+    trainer.identity, trainer.environment = identity, document_hash(documents["environment"])
+    documents = {**documents, "run": {"format": FORMAT, **identity.plain()}}
+    out = trainer.folder.path
 
     def save_initial_weights(folder: RunFolder) -> None:
         trainer.folder = folder
@@ -90,7 +108,7 @@ def train(
     with stop_on_signals() as trainer.request:
         # Weights of another run cannot be drawn again from the configuration, so a run without them must not exist.
         begin = None if source is None else save_initial_weights
-        trainer.folder = RunFolder.create(out, config.plain(), documents, begin)
+        trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, begin)
         with only_writer(out):
             return _start(trainer)
 
@@ -112,12 +130,23 @@ def _parent(source: LoadedRun | None) -> Parent | None:
     return Parent(run=source.sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
 
 
-def resume(path: Path, *, callback: Callback = silent, planner: Planner | None = None) -> RunFolder:
+def resume(
+    path: Path,
+    *,
+    callback: Callback = silent,
+    corpus: str | None = None,
+    strict: bool = False,
+    planner: Planner | None = None,
+) -> RunFolder:
     """Resume a run from its last checkpoint, bit for bit as if it had never stopped.
+
+    The arithmetic uses the recorded number of threads. Nothing is downloaded.
 
     Args:
         path: the run's folder.
         callback: receives every event (`vitral.training.events`).
+        corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
+        strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
         planner: as for `train`; decisions that the run has taken already are taken again without it.
 
     Raises:
@@ -131,31 +160,61 @@ def resume(path: Path, *, callback: Callback = silent, planner: Planner | None =
         callback({"event": "note", "text": line})
 
     RunFolder.open(path)
-    with only_writer(path):
+    with only_writer(path), only_training():
         RunFolder.open(path).sweep()
         sealed = enter(path, warn)
         _refuse_changes(sealed)
+        _compare_machines(sealed, warn, strict=strict)
         checkpoint = None
         if sealed.newest is None:
             warn("stopped before its first checkpoint: starting again at step 0, with the same random numbers")
         else:
             checkpoint = _last_checkpoint(sealed, warn)
-        trainer = restored(sealed, checkpoint, callback)
-        trainer.planner = planner
-        if checkpoint is not None:
-            _refuse_finished(trainer, checkpoint)
-        if chain_from_anchor(trainer) != trainer.state.chain:
-            began = trainer.state.anchor_step
-            raise UsageError(
-                f"{path}: the batches of steps {began + 1} to {trainer.state.step} differ from those the run was "
-                "trained on; its text or the version of Vitral has changed"
-            )
-        with stop_on_signals() as trainer.request:
-            torn = trainer.folder.rewind(checkpoint)
-            if torn:
-                warn(f"metrics.jsonl: an incomplete last line of {torn:,} bytes was removed")
-            _adopt(trainer, sealed)
-            return _start(trainer)
+        with using_threads(identity_of(sealed, checkpoint).current_threads):
+            trainer = restored(sealed, checkpoint, callback, corpus)
+            trainer.planner = planner
+            return _continue(trainer, sealed, checkpoint, warn)
+
+
+def _continue(
+    trainer: Trainer, sealed: SealedRun, checkpoint: Checkpoint | None, warn: Callable[[str], object]
+) -> RunFolder:
+    """Rewind the folder to the checkpoint and train on."""
+    where = trainer.folder.path
+    if checkpoint is not None:
+        _refuse_finished(trainer, checkpoint)
+    if chain_from_anchor(trainer) != trainer.state.chain:
+        began = trainer.state.anchor_step
+        raise UsageError(
+            f"{where}: the batches of steps {began + 1} to {trainer.state.step} differ from those the run was "
+            "trained on; its text or the version of Vitral has changed"
+        )
+    with stop_on_signals() as trainer.request:
+        torn = trainer.folder.rewind(checkpoint)
+        if torn:
+            warn(f"metrics.jsonl: an incomplete last line of {torn:,} bytes was removed")
+        _adopt(trainer, sealed)
+        return _start(trainer)
+
+
+def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, strict: bool) -> None:
+    """Say in one line that other bits may result here than where the run began.
+
+    Raises:
+        UsageError: `strict`, and this machine differs.
+    """
+    threads = sealed.identity.current_threads
+    if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
+        warn(slower)
+    try:
+        recorded = sealed.document("environment")
+    except UsageError:
+        return  # the gate has said that it is damaged
+    found = environment_differences(recorded, describe_environment(), sealed.config.training.device)
+    if found and strict:
+        raise UsageError(f"{sealed.folder.path}: --strict: {'; '.join(found)}; the bits may differ")
+    if found:
+        warn(f"this machine differs from the one the run began on ({'; '.join(found)}): the bits may differ")
 
 
 def _refuse_changes(sealed: SealedRun) -> None:
@@ -185,19 +244,34 @@ def _last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkp
     return checkpoint
 
 
-def restored(sealed: SealedRun, checkpoint: Checkpoint | None, callback: Callback) -> Trainer:
+def identity_of(sealed: SealedRun, checkpoint: Checkpoint | None) -> Identity:
+    """The identity at a checkpoint: decisions later than it have not affected it, and are taken again."""
+    if checkpoint is None or checkpoint.format == 1:
+        return sealed.identity
+    return Identity.parse(identity_in(checkpoint.state), f"{sealed.folder.path}: step {checkpoint.step}")
+
+
+def restored(
+    sealed: SealedRun, checkpoint: Checkpoint | None, callback: Callback, corpus: str | None = None
+) -> Trainer:
     """A trainer restored from the checkpoint, or at step 0 without one.
+
+    Args:
+        sealed: the run.
+        checkpoint: with the optimizer's tensors.
+        callback: receives every event.
+        corpus: the run's text, if it is no longer where it was.
 
     Raises:
         UsageError: the text is not that of the run, or the checkpoint belongs to another model.
     """
     folder, where = sealed.folder, str(sealed.folder.path)
-    # Decisions later than the checkpoint have not affected it, and are taken again.
-    identity = sealed.identity
-    if checkpoint is not None and checkpoint.format > 1:
-        identity = Identity.parse(identity_in(checkpoint.state), f"{where}: step {checkpoint.step}")
+    identity = identity_of(sealed, checkpoint)
     config = sealed.with_free_keys(identity.current)
-    dataset = _recorded_text(sealed, config)
+    require_training_memory(config, sealed.tokenizer.vocab_size, where)
+    dataset = prepare_recorded(
+        config.corpus, sealed.document("corpus"), tokenizer=sealed.tokenizer, run_folder=folder.path, corpus=corpus
+    )
     known = folder.ngrams(identity.plain() if sealed.format > 1 else {})
     model = build_model(config, dataset.tokenizer.vocab_size)
     optimizer = build_optimizer(model, config.training.optimizer)
@@ -212,21 +286,6 @@ def restored(sealed: SealedRun, checkpoint: Checkpoint | None, callback: Callbac
     trainer.state = TrainerState(step=checkpoint.step, **remembered)
     trainer.saved = checkpoint.step
     return trainer
-
-
-def _recorded_text(sealed: SealedRun, config: RunConfig) -> Dataset:
-    """The run's text.
-
-    Raises:
-        UsageError: it cannot be found, or is not the one the run was started with.
-    """
-    recorded = sealed.document("corpus")
-    dataset = prepare(config.corpus, tokenizer=sealed.tokenizer)
-    if dataset.fingerprint != recorded.get("fingerprint"):
-        raise UsageError(
-            f"{sealed.folder.path}: the text {config.corpus.source!r} is not the one this run was started with"
-        )
-    return dataset
 
 
 def _environment_hash(folder: RunFolder, checkpoint: Checkpoint | None) -> str:
