@@ -1,6 +1,7 @@
 """The memory asked for before training is never more than training really needs, and not much less."""
 
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 from vitral.core import machine
 from vitral.core.devices import precision, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.model import Transformer, next_token_loss
-from vitral.training import RunConfig
+from vitral.model import Transformer, count_parameters, next_token_loss
+from vitral.training import RunConfig, memory
 from vitral.training.memory import require_training_memory, training_bytes
 from vitral.training.optimizers import build_optimizer
 
@@ -139,3 +140,27 @@ def test_more_work_needs_more(changes: dict[str, Any]) -> None:
 def test_a_compiled_model_is_asked_for_less() -> None:
     """The compiler may recompute activations; which ones is unknown."""
     assert training_bytes(configured({}, compile=True), VOCAB) < training_bytes(configured({}), VOCAB)
+
+
+def test_on_a_gpu_masks_of_dropout_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "resolve_device", torch.device)
+    plain, dropped = (training_bytes(configured({"dropout": rate}, device="cuda"), VOCAB) for rate in (0.0, 0.1))
+    assert plain == dropped
+
+
+def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine need only hold the weights, which are drawn there."""
+    config = configured({}, device="cuda")
+    monkeypatch.setattr(memory, "resolve_device", torch.device)
+    weights, needed = 4 * count_parameters(config.model, VOCAB), training_bytes(config, VOCAB)
+    there = SimpleNamespace(total_memory=needed)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: there)
+    monkeypatch.setattr(machine, "memory_limit", lambda: weights)
+    require_training_memory(config, VOCAB, "here")
+    there.total_memory -= 1
+    with pytest.raises(UsageError, match="GPU"):
+        require_training_memory(config, VOCAB, "here")
+    there.total_memory += 1
+    monkeypatch.setattr(machine, "memory_limit", lambda: weights - 1)
+    with pytest.raises(UsageError):
+        require_training_memory(config, VOCAB, "here")

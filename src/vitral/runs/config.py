@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from vitral.core.config import Config, nearest
 from vitral.core.devices import DeviceName, DtypeName
+from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
 
@@ -151,7 +152,7 @@ class TrainingConfig(Config):
     compile: bool = False
     plan: Literal["as-written", "auto"] = "as-written"
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
 
 
 FREE = ("log_every", "sample_every", "sample_tokens", "checkpoint_every", "keep_checkpoints")

@@ -7,6 +7,7 @@ import torch
 from vitral.attention.executions import PLAIN_UP_TO
 from vitral.core.devices import resolve_device
 from vitral.core.machine import require_memory
+from vitral.model.config import DropoutConfig
 from vitral.model.counts import BYTES_FLOAT32, ParameterRow, count_parameters, kept_per_token, parameter_table
 from vitral.model.transformer import first_target
 from vitral.runs.config import RunConfig
@@ -81,16 +82,16 @@ def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
 def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow]) -> int:
     """Activations of one batch without logits."""
     model, training = config.model, config.training
-    kept, on_cpu = kept_per_token(model), resolve_device(training.device).type == "cpu"
-    weights = 0 if model.attention == "none" else model.num_layers * model.num_heads * model.context_length
-    if model.dropout.weights and not on_cpu:
-        kept -= 2 * weights  # a GPU's kernel keeps none
-    tokens = training.batch_size * model.context_length
+    on_cpu, tokens = resolve_device(training.device).type == "cpu", training.batch_size * model.context_length
+    # A GPU keeps dropout's masks as bits or bytes, and no attention weights.
+    kept = kept_per_token(model if on_cpu else model.model_copy(update={"dropout": DropoutConfig()}))
     if training.dtype != "bfloat16":
         return tokens * kept * (8 if training.dtype == "float64" else 4)
     # Norms read a stream in float32, matrices are copied, and short contexts are attended to by plain products.
     norms = sum(row.part in ("norm", "final norm") and row.name.endswith("weight") for row in rows) * model.residual
-    kept += norms * model.d_model + (weights if on_cpu and model.context_length <= PLAIN_UP_TO else 0)
+    kept += norms * model.d_model
+    if on_cpu and model.attention != "none" and model.context_length <= PLAIN_UP_TO:
+        kept += model.num_layers * model.num_heads * model.context_length
     copied = sum(row.count for row in rows if len(row.shape) == 2 and row.part in ("attention", "feed-forward", "head"))
     copied += vocab_size * model.d_model if model.tie_head else 0
     return 2 * (tokens * kept + copied)
