@@ -65,7 +65,7 @@ def train(
         out: the run's folder; a free one under `runs/` if None.
         corpus: the text, instead of the one in `start`.
         init_from: a run whose weights to start from (fine-tuning).
-        callback: called with every event of training.
+        callback: called with every event of training; if it raises, the run is saved first.
         overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`.
 
     Raises:
@@ -83,15 +83,21 @@ def train(
     return Run(folder)
 
 
-def resume(run: str | Path, *, callback: Callback = silent) -> Run:
+def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None = None, strict: bool = False) -> Run:
     """Continue a run from its last checkpoint, with the same result as if it had never stopped.
+
+    Args:
+        run: the run's folder.
+        callback: called with every event of training.
+        corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
+        strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
 
     Raises:
         UsageError: not a run, a finished run, or its text has changed.
         TrainingStopped: a number was not finite.
         StorageError: writing to disk failed.
     """
-    resume_run(Path(run), callback=callback)
+    resume_run(Path(run), callback=callback, corpus=corpus, strict=strict)
     return Run(run)
 
 

@@ -41,13 +41,10 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
         return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
-    findings = [_as_finding(path, complaint) for complaint in complaints] or [
+    findings = [_as_finding(path, line) for line in complaints if line not in sealed.notes] or [
         HealthCheck("ok", "files", "configuration, tokenizer, text record and log are as they were sealed")
     ]
-    if sealed.format == 1:
-        findings.append(
-            HealthCheck("unknown", "format 1", "made by an older Vitral; only weights and configuration are sealed")
-        )
+    findings += [HealthCheck("unknown", "format", line.removeprefix(f"{path}: ")) for line in sealed.notes]
     events = _events(folder, findings)
     checkpoints, whole = _checkpoints(folder, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]

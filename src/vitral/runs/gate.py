@@ -60,6 +60,14 @@ class SealedRun:
         return _with_free_keys(config, self.config)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that every command says of this run, although nothing is damaged."""
+        if self.format > 1:
+            return ()
+        where = self.folder.path
+        return (f"{where}: made by an earlier Vitral (format 1): its tokenizer, text record and log are not sealed",)
+
+    @property
     def sealed(self) -> Mapping[str, Any]:
         """The identity as plain data; empty in format 1."""
         return self.identity.plain() if self.format > 1 else {}
@@ -99,8 +107,8 @@ def enter(path: Path, warn: Warn) -> SealedRun:
         run = _of_format_1(folder, newest)
     else:
         run = _of_seal(folder, Identity.parse(identity_in(newest.state), f"{path}: step {newest.step}"), newest)
-    for complaint in run.complaints:
-        warn(complaint)
+    for line in (*run.complaints, *run.notes):
+        warn(line)
     return run
 
 
