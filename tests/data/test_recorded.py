@@ -131,8 +131,8 @@ PLACES = [
     in_the_run_folder,
     in_the_folder_of_corpora,
     in_the_cache,
-    behind_a_link,
     beside_others,
+    *([] if os.name == "nt" else [behind_a_link]),  # links need a privilege there
 ]
 
 
