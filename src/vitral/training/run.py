@@ -70,13 +70,13 @@ def train(
         for line in resolved.notes:
             callback({"event": "note", "text": line})
         config = complete(resolved.config)
-        documents = {
-            "environment": {**describe_environment(), "plan": list(resolved.notes)},
-            "corpus": {"format": FORMAT, **dataset.describe()},
-            "tokenizer": dataset.tokenizer.plain(),
-            **({} if baselines is None else {"ngrams": baselines.plain()}),
-        }
         with using_threads(config.training.threads):
+            documents = {
+                "environment": {**describe_environment(), "plan": list(resolved.notes)},
+                "corpus": {"format": FORMAT, **dataset.describe()},
+                "tokenizer": dataset.tokenizer.plain(),
+                **({} if baselines is None else {"ngrams": baselines.plain()}),
+            }
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
             trainer.baselines, trainer.planner = baselines, planner
             return _begin(trainer, documents, source)
@@ -280,6 +280,8 @@ def restored(
     trainer.identity, trainer.environment = identity, _environment_hash(folder, checkpoint)
     if checkpoint is None:
         return trainer
+    if checkpoint.state["corpus"] != dataset.fingerprint:
+        raise UsageError(f"{where}: the text {config.corpus.source!r} is not the one of step {checkpoint.step}")
     load_weights(model, dict(checkpoint.model), where)
     load_optimizer_tensors(model, trainer.optimizer, checkpoint.optimizer, where)
     remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
