@@ -26,7 +26,12 @@ def say(text: str = "") -> None:
 
 def print_json(data: Any) -> None:
     """Print plain data as JSON."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not prints_unicode()) + "\n")
+
+
+def prints_unicode() -> bool:
+    """Whether standard output takes every character; elsewhere JSON is written in ASCII, with the same meaning."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> Table:
