@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -26,6 +28,8 @@ STEPS = 60
 SHELL = 'exec "$@"'
 """The program in a shell, which closes streams and sets limits before it starts."""
 FULL, CLOSED, MUTE = f"{SHELL} >/dev/full", f"{SHELL} >&-", f"{SHELL} 2>&-"
+LOGIN = f'{SHELL} <"$TTY" >"$TTY" 2>&1'
+"""On a terminal that the session owns, as a login does: when it closes, the system sends SIGHUP."""
 NOWHERE = "/dev/null/nowhere"
 """A folder that nobody can make, root neither."""
 PLAIN_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -49,7 +53,7 @@ class Case(NamedTuple):
     shell: str = SHELL
     cut: str | None = None
     terminal: bool = False
-    settings: dict[str, str | None] = {}  # noqa: RUF012 (never changed)
+    settings: Mapping[str, str | None] = MappingProxyType({})
     codes: tuple[int, ...] = (0,)
     silent: bool = False
 
@@ -57,15 +61,15 @@ class Case(NamedTuple):
 TRAIN, RESUME = "train TOML --out OUT", "resume STOPPED"
 STUDY = f"study no-attention --base TOML --seeds 1 --out OUT {SMALL}"
 INSPECT, EXPLAIN = "inspect RUN --text the", "explain RUN --text the"
-CORPUS, BARE = "corpus TEXT --split tail", dict.fromkeys(("HOME", "VITRAL_CACHE", "LANG", "TERM", "TMPDIR"))
+CORPUS, BARE = "corpus TEXT --split tail", {"HOME": None, "VITRAL_CACHE": None, "TERM": None}
 PRINTING = ("generate RUN", "evaluate RUN --no-copying", INSPECT, EXPLAIN, CORPUS, "count TOML", "list", "doctor RUN")
 COLUMNS = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
 
 CASES = [
     Case(TRAIN, FULL),
-    Case(TRAIN, CLOSED, silent=False),
+    Case(TRAIN, CLOSED),
     Case(TRAIN, cut="step 1"),
-    Case(TRAIN, cut="step 1", terminal=True),
+    Case(TRAIN, LOGIN, cut="step 1", terminal=True),
     Case(RESUME, FULL),
     Case(STUDY, f"{SHELL} >&- 2>&-"),
     Case("generate RUN", FULL, codes=(4,)),
@@ -94,6 +98,7 @@ CASES = [
     Case(TRAIN, cut="", terminal=True),
     Case(RESUME, cut="sample"),
     Case(RESUME, cut="sample", terminal=True),
+    Case(STUDY, LOGIN, cut="step 1", terminal=True),
     Case(RESUME, CLOSED),
     Case(STUDY, FULL),
     Case(STUDY, cut="step 1"),
@@ -165,6 +170,7 @@ def ran(case: Case, words: list[str], folder: Path) -> tuple[int, str]:
     if "head" in case.shell:  # the exit code of the program, not that of head
         program = ["bash", "-c", f"set -o pipefail; {case.shell}".replace("exec ", ""), *program[3:]]
     reading, writing = os.openpty() if case.terminal else os.pipe()
+    settings |= {"TTY": os.ttyname(writing)} if case.terminal else {}
     process = subprocess.Popen(
         program,
         cwd=folder,

@@ -1,10 +1,11 @@
 """The command line: parses, prints, exits. One file for each command; everything heavy is imported inside them."""
 
+import functools
 import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -40,6 +41,25 @@ app = typer.Typer(
     context_settings={"max_content_width": 100},
 )
 
+
+class _Carried(Exception):
+    """Carries an error through the argument parser, which would turn it into an exit code without a line."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _carrying(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def called(*given: Any, **options: Any) -> None:
+        try:
+            command(*given, **options)
+        except (KeyboardInterrupt, ConnectionError, EOFError) as error:
+            raise _Carried(error) from None
+
+    return called
+
+
 for command in (
     demo.demo,
     corpus.corpus,
@@ -55,8 +75,8 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command()(command)
-app.command("list")(list_command.list_names)
+    app.command()(_carrying(command))
+app.command("list")(_carrying(list_command.list_names))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,23 +113,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
         sys.stdout.flush()
         return code
-    except OutputLost as loss:
-        if loss.reader_left:
-            return 0
-        complain(str(loss))
-        return loss.exit_code
-    except VitralError as error:
-        show_traceback(error)
+    except _Carried as carried:
+        return _fail(carried.error)
+    except (Exception, KeyboardInterrupt) as error:
+        return _fail(error)
+
+
+def _fail(error: BaseException) -> int:
+    """Say in one line why a command ended, and return its exit code."""
+    if isinstance(error, OutputLost) and error.reader_left:
+        return 0
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        complain(str(error) or "interrupted")
+        return 130
+    if hasattr(error, "format_message"):
+        return _complain_of_usage(error)
+    show_traceback(error)
+    if isinstance(error, VitralError):
         complain(str(error))
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort) as interruption:
-        complain(str(interruption) or "interrupted")
-        return 130
-    except Exception as error:
-        if hasattr(error, "format_message"):
-            return _complain_of_usage(error)
-        show_traceback(error)
-        return complain_of(error)
+    return complain_of(error)
 
 
 def _require_current_folder() -> None:

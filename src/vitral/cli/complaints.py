@@ -23,7 +23,7 @@ def show_traceback(error: BaseException) -> None:
         traceback.print_exception(error)
 
 
-def complain_of(error: Exception) -> int:
+def complain_of(error: BaseException) -> int:
     """Say in one line what an error that is not ours means, and return the exit code."""
     text = str(error)[:LONGEST]
     told = f"{type(error).__name__}: {text}" if text else type(error).__name__

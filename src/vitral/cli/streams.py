@@ -68,12 +68,14 @@ class _Sink(io.RawIOBase):
         lost: the first failure.
         told: whether the user was told of it.
         replaced: whether a character that the encoding lacks was replaced.
+        beneath: the stream that Python made, which closes `raw` when nobody holds it.
     """
 
     def __init__(self, raw: _Raw, name: str, *, needed: bool) -> None:
         self._raw, self.name, self.needed = raw, name, needed
         self.lost: Exception | None = None
         self.told = self.replaced = False
+        self.beneath: TextIO | None = None
 
     def writable(self) -> bool:
         return True
@@ -118,7 +120,7 @@ def guard() -> None:
     for descriptor in range(3):
         _fill(descriptor)
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
     _output, sys.stdout = _guarded(sys.stdout, 1, "<stdout>")
     _, _error_stream = _guarded(sys.stderr, 2, "<stderr>")
     sys.stderr = _error_stream
@@ -180,6 +182,7 @@ def _guarded(stream: TextIO | None, descriptor: int, name: str) -> tuple[_Sink |
     if is_output:
         errors = "vitral-replace"
         codecs.register_error(errors, sink.replacement)
+    sink.beneath = stream
     guarded = io.TextIOWrapper(
         io.BufferedWriter(sink),
         encoding=encoding,
