@@ -1,8 +1,12 @@
 """The command line: parses, prints, exits. One file for each command; everything heavy is imported inside them."""
 
-import io
+import functools
+import logging
+import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 
@@ -22,8 +26,9 @@ from vitral.cli import (
 )
 from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
-from vitral.cli.complaints import complain
-from vitral.core.errors import VitralError
+from vitral.cli.complaints import complain, complain_of, show_traceback
+from vitral.cli.streams import OutputLost, guard, settle
+from vitral.core.errors import UsageError, VitralError
 
 app = typer.Typer(
     name="vitral",
@@ -35,6 +40,25 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"max_content_width": 100},
 )
+
+
+class _Carried(Exception):
+    """Carries an error through the argument parser, which would turn it into an exit code without a line."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _carrying(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def called(*given: Any, **options: Any) -> None:
+        try:
+            command(*given, **options)
+        except (KeyboardInterrupt, ConnectionError, EOFError) as error:
+            raise _Carried(error) from None
+
+    return called
+
 
 for command in (
     demo.demo,
@@ -51,43 +75,77 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command()(command)
-app.command("list")(list_command.list_names)
+    app.command()(_carrying(command))
+app.command("list")(_carrying(list_command.list_names))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; an error is one line on stderr and an exit code.
 
-    0 success, 1 a check found something wrong, 2 invalid input, 3 a number in training was not finite, 4 writing to
-    disk failed, 130 interrupted before there was anything to save.
+    0 success, 1 a check found something wrong, 2 invalid input or too little memory, 3 a number in training was not
+    finite, 4 reading or writing failed (a full disk, a closed standard output), 70 a fault of Vitral, 130 interrupted
+    before there was anything to save. With VITRAL_TRACEBACK=1 an error also shows where it comes from.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without these characters shows "?", not a traceback
-    sys.exit(run(arguments))
+    guard()
+    threading.excepthook = _thread_failed
+    _ignore_matplotlib_settings()
+    code = run(arguments)
+    settle()
+    sys.exit(code)
+
+
+def _ignore_matplotlib_settings() -> None:
+    """Figures need no settings: not the user's, nor those in the current folder, which may be a stranger's."""
+    os.environ |= {"MPLBACKEND": "agg", "MATPLOTLIBRC": os.devnull}
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it also warns if it cannot keep its list of fonts
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """Only TensorBoard's writer has a thread, which hands its error to the next call."""
+    if failed.exc_value is not None:
+        show_traceback(failed.exc_value)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     try:
-        return int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
-    except VitralError as error:
+        _require_current_folder()
+        code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
+        sys.stdout.flush()
+        return code
+    except _Carried as carried:
+        return _fail(carried.error)
+    except (Exception, KeyboardInterrupt) as error:
+        return _fail(error)
+
+
+def _fail(error: BaseException) -> int:
+    """Say in one line why a command ended, and return its exit code."""
+    if isinstance(error, OutputLost) and error.reader_left:
+        return 0
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        complain(str(error) or "interrupted")
+        return 130
+    if hasattr(error, "format_message"):
+        return _complain_of_usage(error)
+    show_traceback(error)
+    if isinstance(error, VitralError):
         complain(str(error))
         return error.exit_code
-    except KeyboardInterrupt as interruption:
-        complain(str(interruption) or "interrupted")
-        return 130
-    except typer.Abort:
-        complain("interrupted")
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of the output has gone
-        return 0
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
-        # An error of the argument parser.
-        message = error.format_message().replace("Value error, ", "").rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
-        context = getattr(error, "ctx", None)
-        complain(f"{message} (see {context.command_path if context else 'vitral'} --help)")
-        return int(getattr(error, "exit_code", 2))
+    return complain_of(error)
+
+
+def _require_current_folder() -> None:
+    """Refuse to start in a folder that was removed: libraries fail there without a reason."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise UsageError("the current folder does not exist any more; change to another one") from None
+
+
+def _complain_of_usage(error: Any) -> int:
+    """Say in one line what the argument parser refuses, and return the exit code."""
+    message = error.format_message().replace("Value error, ", "").rstrip(".")
+    context = getattr(error, "ctx", None)
+    complain(f"{message} (see {context.command_path if context else 'vitral'} --help)")
+    return int(getattr(error, "exit_code", 2))

@@ -20,11 +20,13 @@ def demo(
     from vitral.cli.count import print_count
     from vitral.cli.progress import live_reporter
     from vitral.cli.screen import say
+    from vitral.cli.streams import output_is_optional
     from vitral.explain import to_text
     from vitral.lab import free_folder
     from vitral.lab.demonstration import plan_demonstration
     from vitral.studies import loss_claims
 
+    output_is_optional()
     planned = plan_demonstration(out or free_folder("demo"), settings or [])
     say("1. The text\n")
     print_survey(planned.survey)

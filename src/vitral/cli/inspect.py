@@ -55,7 +55,7 @@ def inspect(
 
     Shows attention maps, head kinds, ablations, logit lens and residual norms.
     """
-    from vitral.cli.screen import say
+    from vitral.cli.screen import prints_unicode, say
     from vitral.lab import Run
     from vitral.lab.examples import write_new
 
@@ -66,7 +66,7 @@ def inspect(
     if form is InspectionForm.text and out is None:
         print_inspection(found)
         return
-    written = _written(found, form)
+    written = _written(found, form, as_ascii=out is None and not prints_unicode())
     if out is None:
         sys.stdout.write(written)
     else:
@@ -95,10 +95,10 @@ def _form_of(out: Path | None) -> InspectionForm:
     return FORMS[out.suffix.lower()]
 
 
-def _written(found: dict[str, Any], form: InspectionForm) -> str:
+def _written(found: dict[str, Any], form: InspectionForm, *, as_ascii: bool) -> str:
     """The result as one text that ends with a line break."""
     if form is InspectionForm.json:
-        return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(found, ensure_ascii=as_ascii, allow_nan=False) + "\n"
     if form is InspectionForm.html:
         from vitral.reports.inspection import inspection_page
 

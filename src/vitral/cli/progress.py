@@ -1,8 +1,8 @@
 """The progress of training: a live panel on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from vitral.cli.complaints import complain, show_traceback
 from vitral.cli.screen import console, say
+from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
 from vitral.core.errors import UsageError
 from vitral.evaluation import NgramBaselines, rank_among_baselines
 from vitral.figures.text import visible
@@ -23,6 +25,10 @@ WORK = ("before", "during", "in_all")
 """Keys of a study's events: floating-point operations before and during this run, and in the whole study."""
 PLAIN_EVERY = 10.0
 """Seconds between plain lines of progress."""
+REDRAWN_EVERY = 0.25
+"""Seconds between two pictures of the panel."""
+RECORDED = ("step", "evaluation", "sample")
+"""Events with which a line is returned: those that the trainer records while it trains."""
 
 
 class TrainingState:
@@ -151,34 +157,84 @@ def drawn(view: TrainingState) -> Panel:
 
 @contextmanager
 def live_reporter() -> Iterator[Callback]:
-    """A callback that prints the progress; on a terminal, as a panel that lasts as long as the block."""
+    """A callback that prints the progress; on a terminal, as a panel that lasts as long as the block.
+
+    No failure of the display ends a training, and neither does the loss of standard output.
+    """
+    output_is_optional()
     screen = console()
     if screen.is_terminal:
-        with Live(console=screen, refresh_per_second=4, transient=False) as live:
-            yield _Panel(live)
+        # Drawn by the callback, not by a thread of its own, so that whatever fails there fails in the callback.
+        live = Live(console=screen, auto_refresh=False, transient=False)
+        with suppress(Exception):
+            live.start()
+        try:
+            yield Harmless("the display of the progress", _Panel(live))
+        finally:
+            with suppress(Exception):
+                live.stop()
     else:
-        yield _Lines()
+        yield Harmless("the display of the progress", _Lines())
+
+
+class Harmless:
+    """A reporter that never ends a training: its first error, and the loss of standard output, are one line each.
+
+    The line is printed on stderr, and returned with the next event that the run records, so that the run records it
+    as well.
+    """
+
+    def __init__(self, name: str, report: Callable[[Event], None]) -> None:
+        """Report until the first error, which names the reporter by `name`."""
+        self._name, self._report = name, report
+        self._failed = False
+        self._news: list[str] = []
+
+    def __call__(self, event: Event) -> str | None:
+        """Report an event."""
+        if not self._failed:
+            try:
+                self._report(event)
+            except Exception as error:
+                self._failed = True
+                show_traceback(error)
+                self._say(f"{self._name} failed ({type(error).__name__}: {error})")
+        lost = news_of_loss()
+        if lost:
+            self._say(lost)
+        if event["event"] not in RECORDED or not self._news:
+            return None
+        news, self._news = " ".join(self._news), []
+        return news
+
+    def _say(self, news: str) -> None:
+        line = f"{news}; training goes on without it"
+        complain(line, error_stream())
+        self._news.append(line)
 
 
 class _Panel:
     """On a terminal: a panel that changes in place, with lasting lines above it."""
 
     def __init__(self, live: Live) -> None:
-        self.live, self.view = live, TrainingState()
+        self.live, self.view, self.drawn = live, TrainingState(), -REDRAWN_EVERY
 
     def __call__(self, event: Event) -> None:
         self.view.take(event)
         for line in _lasting(event, self.view.start):
             self.live.console.print(Text(visible(line)))
         if self.view.start:
-            self.live.update(drawn(self.view))
+            now = time.monotonic()
+            due = now - self.drawn >= REDRAWN_EVERY
+            self.drawn = now if due else self.drawn
+            self.live.update(drawn(self.view), refresh=due)
 
 
 class _Lines:
     """Elsewhere: plain lines, some of the progress and every evaluation."""
 
     def __init__(self) -> None:
-        self.view, self.said = TrainingState(), 0.0
+        self.view, self.said = TrainingState(), -PLAIN_EVERY
 
     def __call__(self, event: Event) -> None:
         self.view.take(event)
@@ -234,4 +290,4 @@ def tensorboard_reporter(folder: Path) -> Callback:
         if event["event"] == "end":
             writers[0].close()
 
-    return report
+    return Harmless("TensorBoard", report)

@@ -11,11 +11,20 @@ from rich.table import Table
 
 from vitral.figures.text import visible
 
+PLAIN_WIDTH = 120
+"""Columns where there is no terminal."""
+WIDEST = 1000
+"""Columns of a terminal at most; COLUMNS can hold any number."""
 
-def console(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is, without markup or highlighting; 120 columns wide if not a terminal."""
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=120)
+
+def console() -> Console:
+    """A console that prints text as it is, without markup or highlighting."""
+    made = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    if not made.is_terminal:
+        made.width = PLAIN_WIDTH
+    elif made.width > WIDEST:
+        made.width = WIDEST
+    return made
 
 
 def say(text: str = "") -> None:
@@ -26,7 +35,12 @@ def say(text: str = "") -> None:
 
 def print_json(data: Any) -> None:
     """Print plain data as JSON."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not prints_unicode()) + "\n")
+
+
+def prints_unicode() -> bool:
+    """Whether standard output takes every character; elsewhere JSON is written in ASCII, with the same meaning."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> Table:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vitral.cli.options import Form
-from vitral.cli.screen import console, say
+from vitral.cli.screen import console, prints_unicode, say
 from vitral.explain import (
     Panel,
     Step,
@@ -54,7 +54,8 @@ def write_walkthrough(walkthrough: Walkthrough, form: Form, digits: int, out: Pa
         return
     writers = {Form.text: to_text, Form.markdown: to_markdown, Form.html: to_page, Form.latex: to_latex}
     if form is Form.json:
-        written = json.dumps(to_plain(walkthrough, digits=digits), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        plain, as_ascii = to_plain(walkthrough, digits=digits), out is None and not prints_unicode()
+        written = json.dumps(plain, indent=2, ensure_ascii=as_ascii, allow_nan=False) + "\n"
     else:
         written = writers[form](walkthrough, digits=digits)
     if out is not None:

@@ -59,9 +59,11 @@ def load_example(path: Path, find_model: FindModel) -> Example:
     try:
         if path.is_dir():
             raise UsageError(f"{path}: is a folder, not a worked example (a .toml file)")
-        if path.stat().st_size > MOST_BYTES:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)  # a device has no size and no end
+        if len(raw) > MOST_BYTES:
             raise UsageError(f"{path}: larger than {MOST_BYTES:,} bytes: not a worked example")
-        text = path.read_bytes().decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:

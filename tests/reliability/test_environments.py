@@ -1,0 +1,206 @@
+"""The command line where the streams, folders, limits or settings around it are bad: one line, a known exit code.
+
+A training whose output is lost, at whatever moment, ends with the bytes of one that was watched.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+import tomli_w
+
+from tests.reliability.conftest import Tally, scaled
+from vitral.runs import RunFolder
+from vitral.training import Event, RunConfig, train
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full, and sh")
+
+STEPS = 60
+SHELL = 'exec "$@"'
+"""The program in a shell, which closes streams and sets limits before it starts."""
+FULL, CLOSED, MUTE = f"{SHELL} >/dev/full", f"{SHELL} >&-", f"{SHELL} 2>&-"
+LOGIN = f'{SHELL} <"$TTY" >"$TTY" 2>&1'
+"""On a terminal that the session owns, as a login does: when it closes, the system sends SIGHUP."""
+NOWHERE = "/dev/null/nowhere"
+"""A folder that nobody can make, root neither."""
+PLAIN_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+SMALL = "--set training.steps=4 --set training.evaluate_every=2"
+
+
+class Case(NamedTuple):
+    """A command in an environment.
+
+    Attributes:
+        command: words; TOML, RUN, STOPPED (a run to resume) and OUT stand for paths, TEXT for a text.
+        shell: how a shell starts it.
+        cut: the reader of standard output leaves after this text.
+        terminal: standard output and error are a terminal, which is gone after `cut`.
+        settings: environment variables; None removes one.
+        codes: exit codes that are right.
+        silent: whether nothing is said on standard error.
+    """
+
+    command: str
+    shell: str = SHELL
+    cut: str | None = None
+    terminal: bool = False
+    settings: Mapping[str, str | None] = MappingProxyType({})
+    codes: tuple[int, ...] = (0,)
+    silent: bool = False
+
+
+TRAIN, RESUME = "train TOML --out OUT", "resume STOPPED"
+STUDY = f"study no-attention --base TOML --seeds 1 --out OUT {SMALL}"
+INSPECT, EXPLAIN = "inspect RUN --text the", "explain RUN --text the"
+CORPUS, BARE = "corpus TEXT --split tail", {"HOME": None, "VITRAL_CACHE": None, "TERM": None}
+PRINTING = ("generate RUN", "evaluate RUN --no-copying", INSPECT, EXPLAIN, CORPUS, "count TOML", "list", "doctor RUN")
+COLUMNS = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+
+CASES = [
+    Case(TRAIN, FULL),
+    Case(TRAIN, CLOSED),
+    Case(TRAIN, cut="step 1"),
+    Case(TRAIN, LOGIN, cut="step 1", terminal=True),
+    Case(RESUME, FULL),
+    Case(STUDY, f"{SHELL} >&- 2>&-"),
+    Case("generate RUN", FULL, codes=(4,)),
+    Case("evaluate RUN --no-copying --format json", CLOSED, codes=(4,)),
+    Case(INSPECT, f"{SHELL} | head -1", silent=True),
+    Case("explain nosuch", MUTE, codes=(2,)),
+    Case("corpus TEXT --split tail --format json", FULL, codes=(4,)),
+    Case("count TOML", CLOSED, codes=(4,)),
+    Case("list texts", f"{SHELL} | head -1", silent=True),
+    Case("doctor RUN", f"{SHELL} >&- 2>&-", codes=(4,)),
+    Case(TRAIN, settings={"HOME": NOWHERE, "MPLCONFIGDIR": NOWHERE, "TMPDIR": NOWHERE}, silent=True),
+    Case(f"{INSPECT} --format json", settings=PLAIN_C, silent=True),
+    Case(INSPECT, settings=COLUMNS | {"COLUMNS": "1"}, silent=True),
+    Case(TRAIN, f"ulimit -f 0; {SHELL}", codes=(4,)),
+    Case("generate RUN", f"ulimit -n 16; {SHELL} <&-", silent=True),
+    Case("list texts", f'mkdir gone; cd gone; rmdir "$PWD"; {SHELL}', codes=(2,)),
+    # Up to here `make test`; from here on `make test-full`.
+    *(Case(command, FULL, codes=(4,)) for command in PRINTING[1:]),
+    *(Case(command, CLOSED, codes=(4,)) for command in (PRINTING[0], *PRINTING[2:5], *PRINTING[6:])),
+    *(Case(command, f"{SHELL} | head -1", silent=True) for command in (*PRINTING[:2], *PRINTING[3:6])),
+    *(Case(f"{word} nosuch", MUTE, codes=(2,)) for word in ("train", "generate", "count")),
+    Case("--help", FULL, codes=(4,)),
+    Case(TRAIN, MUTE),
+    Case(TRAIN, cut="parameters"),
+    Case(TRAIN, cut="done"),
+    Case(TRAIN, cut="", terminal=True),
+    Case(RESUME, cut="sample"),
+    Case(RESUME, cut="sample", terminal=True),
+    Case(STUDY, LOGIN, cut="step 1", terminal=True),
+    Case(RESUME, CLOSED),
+    Case(STUDY, FULL),
+    Case(STUDY, cut="step 1"),
+    Case(TRAIN, settings={"VITRAL_CACHE": NOWHERE}, codes=(4,)),
+    Case("evaluate RUN", settings={"VITRAL_CACHE": None, "HOME": NOWHERE, "XDG_CACHE_HOME": NOWHERE}, codes=(4,)),
+    Case("generate RUN", settings=BARE, silent=True),
+    Case(TRAIN, settings=PLAIN_C),
+    Case(f"{EXPLAIN} --format json --lang pt", settings={"PYTHONIOENCODING": "latin-1"}, silent=True),
+    Case("list examples --format json", settings={"PYTHONIOENCODING": "ascii:strict"}, silent=True),
+    *(Case("evaluate RUN", settings=COLUMNS | {"COLUMNS": width}, silent=True) for width in ("20", "0", "wide")),
+    Case(TRAIN, settings=COLUMNS | {"COLUMNS": "20", "LINES": "1"}, silent=True),
+    Case(TRAIN, settings={"TERM": "dumb", "FORCE_COLOR": "1", "NO_COLOR": "1"}, silent=True),
+    Case(EXPLAIN, settings=COLUMNS | {"COLUMNS": "9" * 30}, silent=True),
+    Case(TRAIN, settings={"MPLBACKEND": "nosuch", "MATPLOTLIBRC": "/dev/zero"}, silent=True),
+    Case(TRAIN, f"ulimit -n 24; {SHELL}", codes=(0, 4)),
+    Case("corpus TEXT --split tail --out OUT", f"ulimit -f 1; {SHELL}", codes=(4,)),
+    *(Case(TRAIN, f"umask {mask}; {SHELL}", codes=(0, 4)) for mask in ("077", "777")),
+    Case("train TOML", f"cd /proc; {SHELL}", codes=(4,)),
+    Case("evaluate RUN --no-copying", f"{SHELL} 1</dev/null", codes=(4,)),
+]
+
+
+@pytest.fixture(scope="module")
+def scene(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a configuration, its whole run, and the same run stopped halfway."""
+    folder = tmp_path_factory.mktemp("scene")
+    plain = config.plain()
+    plain["training"] |= {"steps": STEPS, "checkpoint_every": 20, "evaluate_every": 30, "sample_every": 4}
+    (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
+
+    def stop(event: Event) -> None:
+        if event["event"] == "step" and event["step"] == STEPS // 2 + 1:
+            signal.raise_signal(signal.SIGINT)
+
+    train(RunConfig.parse(plain), folder / "RUN")
+    train(RunConfig.parse(plain), folder / "STOPPED", callback=stop)
+    return folder
+
+
+@pytest.mark.parametrize("number", range(scaled(20, len(CASES))))
+def test_in(number: int, scene: Path, config: RunConfig, tmp_path: Path, tally: Tally) -> None:
+    case = CASES[number]
+    shutil.copytree(scene / "STOPPED", tmp_path / "STOPPED")
+    places = {"TOML": scene / "run.toml", "RUN": scene / "RUN", "TEXT": config.corpus.source}
+    places |= {name: tmp_path / name for name in ("STOPPED", "OUT")}
+    words = [str(places.get(word, word)) for word in case.command.split()]
+    code, told = ran(case, words, tmp_path)
+    where = f"{case}: exit code {code}, {told}"
+    assert code in case.codes, where
+    assert "Traceback" not in told, where
+    assert all(line.startswith("vitral: ") for line in told.splitlines()), where
+    dead = "2>&-" in case.shell or case.terminal
+    if code or case.shell in (FULL, CLOSED):
+        assert bool(told) != dead, where
+    assert not (told and case.silent), where
+    if words[0] in ("train", "resume") and code == 0:
+        ended_as(
+            RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")), RunFolder.open(scene / "RUN")
+        )
+    if words[0] == "study":
+        assert (tmp_path / "OUT" / "report" / "study.html").is_file()
+    tally("commands in environments that are bad", 1)
+
+
+def ran(case: Case, words: list[str], folder: Path) -> tuple[int, str]:
+    """The exit code of a command, and its text on standard error (of JSON, what is wrong with it as well)."""
+    settings = {**os.environ, "OMP_NUM_THREADS": "1", **case.settings}
+    program = ["sh", "-c", case.shell, "sh", sys.executable, "-m", "vitral", *words]
+    if "head" in case.shell:  # the exit code of the program, not that of head
+        program = ["bash", "-c", f"set -o pipefail; {case.shell}".replace("exec ", ""), *program[3:]]
+    reading, writing = os.openpty() if case.terminal else os.pipe()
+    settings |= {"TTY": os.ttyname(writing)} if case.terminal else {}
+    process = subprocess.Popen(
+        program,
+        cwd=folder,
+        env={name: value for name, value in settings.items() if value is not None},
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=writing if case.terminal else subprocess.PIPE,
+        start_new_session=True,
+    )
+    os.close(writing)
+    printed = b""
+    try:
+        while case.cut is None or case.cut.encode() not in printed:
+            printed += (piece := os.read(reading, 4096))
+            if not piece:
+                break
+    except OSError:  # a terminal whose last writer has ended
+        pass
+    os.close(reading)
+    _, told = process.communicate(timeout=100)
+    if "json" in words and case.codes == (0,):
+        assert json.loads(printed), shlex.join(words)
+    return process.returncode, (told or b"").decode()
+
+
+def ended_as(folder: RunFolder, whole: RunFolder) -> None:
+    """The run has the weights, optimizer and measurements of the whole one, and its page."""
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        one, other = (run.steps / f"step-{STEPS:08d}" / name for run in (folder, whole))
+        assert one.read_bytes() == other.read_bytes(), name
+    assert folder.metrics("evaluation") == whole.metrics("evaluation")
+    assert folder.metrics("end")[-1]["finished"]
+    assert (folder.path / "report" / "run.html").is_file()
