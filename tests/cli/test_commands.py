@@ -57,11 +57,11 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "train": "--corpus --out --init-from --set --seed --device --dtype --plan --minutes --threads --tensorboard",
         "resume": "--corpus --strict",
         "count": "--corpus --vocabulary --set --format",
-        "evaluate": "--checkpoint --device --dtype --copying --format",
+        "evaluate": "--corpus --checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
-        "inspect": "--text --windows --top --format --out --checkpoint --device --dtype",
+        "inspect": "--text --windows --top --format --out --checkpoint --corpus --device --dtype",
         "explain": "--text --layer --head --query --key --column --block --ending --digits --lang --format --out "
         "--checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "

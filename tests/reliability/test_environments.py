@@ -158,6 +158,9 @@ def test_in(number: int, scene: Path, config: RunConfig, tmp_path: Path, tally: 
         ended_as(
             RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")), RunFolder.open(scene / "RUN")
         )
+        lost = case.shell in (FULL, CLOSED) or case.cut in ("step 1", "parameters")
+        noted = RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")).metrics("note")
+        assert bool(noted) == lost or not case.cut, where
     if words[0] == "study":
         assert (tmp_path / "OUT" / "report" / "study.html").is_file()
     tally("commands in environments that are bad", 1)

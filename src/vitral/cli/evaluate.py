@@ -11,6 +11,7 @@ from vitral.cli.options import (
     Format,
     FormatOption,
     Precision,
+    RecordedCorpusOption,
     RunArgument,
     Which,
     WhichOption,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: RunArgument,
+    corpus: RecordedCorpusOption = None,
     checkpoint: WhichOption = Which.best,
     device: DeviceOption = DeviceName.cpu,
     dtype: DtypeOption = Precision.float32,
@@ -37,7 +39,8 @@ def evaluate(
     from vitral.cli.screen import print_json
     from vitral.lab import Run
 
-    measures = Run(run, checkpoint.value, device=device.value, dtype=dtype.value).measure(copying=copying)
+    loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
+    measures = loaded.measure(copying=copying)
     if format is Format.json:
         print_json(measures.plain())
     else:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vitral.cli.options import DeviceName, DeviceOption, DtypeOption, Precision, RunArgument, Which, WhichOption
+from vitral.cli.options import (
+    DeviceName,
+    DeviceOption,
+    DtypeOption,
+    Precision,
+    RecordedCorpusOption,
+    RunArgument,
+    Which,
+    WhichOption,
+)
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +57,7 @@ def inspect(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write the result to.  [default: the screen]")] = None,
     checkpoint: WhichOption = Which.best,
+    corpus: RecordedCorpusOption = None,
     device: DeviceOption = DeviceName.cpu,
     dtype: DtypeOption = Precision.float32,
 ) -> None:
@@ -62,7 +72,8 @@ def inspect(
     form = format or _form_of(out)
     if out is not None and out.exists():
         raise UsageError(f"{out}: exists already and was not overwritten; choose another name")
-    found = Run(run, checkpoint.value, device=device.value, dtype=dtype.value).inspect(text, windows=windows, top=top)
+    loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
+    found = loaded.inspect(text, windows=windows, top=top)
     if form is InspectionForm.text and out is None:
         print_inspection(found)
         return

@@ -131,3 +131,9 @@ def choice_of(heads: str, query: int | None, key: int | None, column: int | None
 
     query, key, column = (None if place is None else place - first for place in (query, key, column))
     return Choice(numbers("--head", heads, first), query, key, column or 0)
+
+
+RecordedCorpusOption = Annotated[
+    str | None,
+    typer.Option("--corpus", help="The run's text, if it is no longer where it was: a file, a folder, a name."),
+]

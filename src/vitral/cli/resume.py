@@ -4,15 +4,13 @@ from typing import Annotated
 
 import typer
 
-from vitral.cli.options import RunArgument
+from vitral.cli.options import RecordedCorpusOption, RunArgument
 from vitral.cli.train import finish
 
 
 def resume(
     run: RunArgument,
-    corpus: Annotated[
-        str | None, typer.Option(help="The run's text, if it is no longer where it was: a file, a folder, a name.")
-    ] = None,
+    corpus: RecordedCorpusOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse another processor or PyTorch, with which other bits may result.")
     ] = False,

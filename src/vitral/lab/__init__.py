@@ -101,9 +101,9 @@ def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None =
     return Run(run)
 
 
-def load(path: str | Path, which: str = "best", *, device: str = "cpu") -> Run:
+def load(path: str | Path, which: str = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
     """Load a run's "best" or "last" checkpoint; see `Run`."""
-    return Run(path, which, device=device)
+    return Run(path, which, device=device, corpus=corpus)
 
 
 def study(

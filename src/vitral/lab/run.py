@@ -138,9 +138,22 @@ class Run:
     """
 
     def __init__(
-        self, path: str | Path, which: str = "best", *, device: str = "cpu", dtype: DtypeName = "float32"
+        self,
+        path: str | Path,
+        which: str = "best",
+        *,
+        device: str = "cpu",
+        dtype: DtypeName = "float32",
+        corpus: str | Path | None = None,
     ) -> None:
         """Load the "best" or "last" checkpoint of the run at `path`.
+
+        Args:
+            path: the run's folder.
+            which: "best" or "last".
+            device: "auto", "cpu", "cuda" or "mps".
+            dtype: precision of the arithmetic.
+            corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
 
         Raises:
             UsageError: not a run, no whole checkpoint, or a device that is missing or computes wrong numbers.
@@ -153,6 +166,7 @@ class Run:
             check_device(loaded.model, where)
         self.model = loaded.model.to(device=where, dtype=weight_dtype(dtype))
         self._precision = (where, dtype)
+        self._corpus = corpus
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """The prompt and its continuation.
@@ -313,11 +327,8 @@ class Run:
                 'use a run whose objective is "next-token"'
             )
 
-    def dataset(self, corpus: str | Path | None = None) -> Dataset:
+    def dataset(self) -> Dataset:
         """The run's text, tokenized and split as it was in training; nothing is downloaded.
-
-        Args:
-            corpus: the text, if it is no longer where it was: a file, a folder or a name.
 
         Raises:
             UsageError: it cannot be found, or has changed since.
@@ -327,7 +338,7 @@ class Run:
             self.sealed.document("corpus"),
             tokenizer=self.tokenizer,
             run_folder=self.path,
-            corpus=corpus,
+            corpus=self._corpus,
         )
 
     def ngram_baselines(self) -> NgramBaselines:
