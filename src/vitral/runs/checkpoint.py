@@ -221,14 +221,13 @@ def _understood(folder: GuardedFolder) -> Generator[None]:
 
 
 def list_checkpoints(steps: GuardedFolder | Path) -> list[Path]:
-    """The folders of checkpoints, oldest first.
+    """Everything that has the name of a checkpoint, oldest first; a link or a file is refused when it is read.
 
     Raises:
         UsageError: `steps` is a link.
     """
     guarded = _guarded(steps)
-    names = [name for name in guarded.names() if STEP.fullmatch(name) and guarded.kind(name) == "folder"]
-    return [guarded.path / name for name in sorted(names)]
+    return [guarded.path / name for name in guarded.names() if STEP.fullmatch(name)]
 
 
 def set_aside(steps: GuardedFolder, name: str) -> None:

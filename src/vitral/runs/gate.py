@@ -210,10 +210,10 @@ def _hash_complaint(folder: RunFolder, name: str, hashed: str) -> list[str]:
     try:
         intact = sha256(folder.files.read(name, MOST_DOCUMENT)) == hashed
     except FileNotFoundError:
-        return [f"{where}: missing; this result does not need it"]
+        return [f"{where}: missing; only results that need it are refused"]
     except (UsageError, OSError, ValueError) as error:
-        return [f"{where}: cannot be read ({error}); this result does not need it"]
-    return [] if intact else [f"{where}: changed since the run was saved; this result does not need it"]
+        return [f"{where}: cannot be read ({error}); only results that need it are refused"]
+    return [] if intact else [f"{where}: changed since the run was saved; only results that need it are refused"]
 
 
 def _without_checkpoint(folder: RunFolder) -> SealedRun:
