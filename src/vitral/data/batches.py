@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 
@@ -16,6 +17,7 @@ Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 _THIN = 50_000
 
 
+@checked(first=["__init__"])
 @dataclass(frozen=True, eq=False)
 class Split:
     """The tokens of one split (train, validation or test) of a text.
@@ -59,6 +61,7 @@ def _spread(
     return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
+@checked(first=["__init__"])
 class Batches:
     """Batches of random windows of a split, all windows equally likely; each batch is a function of its step.
 
@@ -68,7 +71,7 @@ class Batches:
         num_windows: number of windows in the split.
     """
 
-    def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(self, split: Split, *, context_length: Count, batch_size: Count, seed: Natural) -> None:
         """Count the windows of a split.
 
         Args:
@@ -110,7 +113,8 @@ class Batches:
         return _pair(self._tokens[starts[:, None] + self._offsets])
 
 
-def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair]:
+@checked(first=True)
+def windows(split: Split, context_length: Count, batch_size: Count) -> Iterator[Pair]:
     """Consecutive windows over every segment: each token except a segment's first is a target exactly once.
 
     All windows of a batch have the same length: first `context_length`, then the shorter remainders at the ends of
@@ -142,7 +146,8 @@ def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair
             yield _pair(tokens[same[first : first + batch_size, None] + offsets])
 
 
-def count_windows(split: Split, context_length: int) -> np.ndarray:
+@checked(first=True)
+def count_windows(split: Split, context_length: Count) -> np.ndarray:
     """Number of windows in each segment, 1-d int64: one for each possible first input."""
     lengths = split.segments[:, 1] - split.segments[:, 0]
     return np.maximum(lengths - context_length, 0)

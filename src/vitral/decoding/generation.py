@@ -13,6 +13,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
+from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
@@ -63,14 +64,15 @@ class Sample:
     score: float | None = None
 
 
+@checked(first=True)
 def generate(
     model: Transformer,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     *,
-    max_tokens: int,
+    max_tokens: Natural,
     sampling: Sampling,
-    seed: int = 0,
+    seed: Natural = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> list[Sample]:
@@ -102,14 +104,15 @@ def generate(
     return [draft.sample() for draft in drafts]
 
 
+@checked(first=True)
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,
     prompt: str,
     *,
-    max_tokens: int,
+    max_tokens: Natural,
     sampling: Sampling,
-    seed: int = 0,
+    seed: Natural = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> Generator[str, None, None]:

@@ -10,12 +10,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.transformer import Transformer
 
 
+@checked(first=["__init__"])
 class Reader:
     """A batch of rows of equal length.
 
