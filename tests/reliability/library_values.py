@@ -184,7 +184,9 @@ def world(folder: Path) -> list[Case]:
         ),
         Case("survey", vitral.survey, {"source": str(source), "tokenizer": "char", "split": "tail", "share": 0.5}),
         Case(
-            "train", vitral.train, {"start": str(source), "out": folder / "out", "callback": training.silent, **tables}
+            "train",
+            vitral.train,
+            {"start": str(run.path / "config.toml"), "out": folder / "out", "callback": training.silent},
         ),
         Case("plan_study", plan_study, {"name": "no-attention", "start": "fast", "budget": "quick", "seeds": [1]}),
         Case("free_folder", free_folder, {"name": "x"}),

@@ -83,7 +83,6 @@ class Batches:
         Raises:
             UsageError: a size is not positive, or no segment is long enough for a window.
         """
-        _require_positive(context_length=context_length, batch_size=batch_size)
         counts = count_windows(split, context_length)
         self.num_windows = int(counts.sum())
         if self.num_windows == 0:
@@ -131,7 +130,6 @@ def windows(split: Split, context_length: Count, batch_size: Count) -> Iterator[
     Raises:
         UsageError: a size is not positive.
     """
-    _require_positive(context_length=context_length, batch_size=batch_size)
     tokens = np.asarray(split.tokens)
     starts: dict[int, list[np.ndarray]] = {}
     for begin, end in split.segments.tolist():
@@ -160,12 +158,6 @@ def too_short(split: Split, context_length: int) -> str:
         f"a window of context_length = {context_length:,} needs {context_length + 1:,} tokens in a row, this "
         f"split of the text has at most {longest:,}; use a smaller context_length or a longer text"
     )
-
-
-def _require_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise UsageError(f"{name} must be at least 1, not {size}")
 
 
 def _pair(rows: np.ndarray) -> Pair:

@@ -113,8 +113,6 @@ class WittenBell:
         Raises:
             UsageError: `num_orders` is below 1, or a token is outside the vocabulary.
         """
-        if num_orders < 1:
-            raise UsageError(f"n-grams: orders must be at least 1, not {num_orders}")
         self.vocab_size, self.num_orders = vocab_size, num_orders
         self._counts: list[_Counts] = []
         tokens, depths = _laid_out(train, vocab_size)

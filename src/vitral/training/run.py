@@ -31,6 +31,7 @@ from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
+@checked(first=True)
 def train(
     config: RunConfig,
     out: Path,
