@@ -113,7 +113,7 @@ def test_a_tokenizer_gives_the_same_ids(tokenizer: data.Tokenizer, used: bool, c
 
 
 def test_a_long_text_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: Copy) -> None:
-    monkeypatch.setattr(data.texts, "LONG", 10)
+    monkeypatch.setattr("vitral.data.texts.LONG", 10)
     path = tmp_path / "long.txt"
     path.write_bytes(b"one\r\ntwo and three\n" * 9)
     text = data.load_corpus(data.CorpusConfig(source=str(path), tokenizer=data.ByteConfig())).text

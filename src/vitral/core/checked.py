@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, wraps
 from itertools import islice
 from numbers import Integral, Real
@@ -53,7 +54,7 @@ class Within(NamedTuple):
 
     def holds(self, value: Any) -> bool:
         """Whether a value keeps the limit; what is not a number has none."""
-        return not isinstance(value, Real) or bool(self.least <= value <= self.most)
+        return not isinstance(value, Real) or bool(self.least <= cast("float", value) <= self.most)
 
     def __str__(self) -> str:
         """The limit in words, to follow the kind of number."""
@@ -162,9 +163,10 @@ def translated(
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return _because(error, StorageError(f"{name}: {where}{error.strerror or error}"))
-    complaint = _complaint(function, args, kwargs)
-    if complaint is not None:
-        return UsageError(f"{name}: {complaint}")
+    with suppress(Exception):  # what was given may fail wherever it is touched
+        complaint = _complaint(function, args, kwargs)
+        if complaint is not None:
+            return UsageError(f"{name}: {complaint}")
     first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     bare = not first_line or isinstance(error, KeyError)
     message = f"{type(error).__name__} {first_line}".rstrip() if bare else first_line
@@ -286,8 +288,10 @@ def _fits_generic(value: Any, origin: Any, args: tuple[Any, ...]) -> bool:
         )
     if not issubclass(origin, Iterable):
         return isinstance(value, origin)
-    if isinstance(value, str | bytes) or _is_array(value):
-        return _is_array(value) and len(value.shape) > 0
+    if _is_array(value):
+        return len(value.shape) > 0
+    if isinstance(value, str | bytes):
+        return False
     if not isinstance(value, (tuple, list) if issubclass(origin, tuple | list) else origin):
         return False
     return isinstance(value, Iterator) or _elements_fit(value, origin, args)

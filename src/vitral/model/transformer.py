@@ -87,12 +87,11 @@ class Transformer(CheckedModule):
 
     def complaint(self, *args: Any, **kwargs: Any) -> str | None:
         """Token ids outside the vocabulary."""
-        tokens = args[0] if args else kwargs.get("tokens")
-        whole = isinstance(tokens, Tensor) and not tokens.is_floating_point() and tokens.dtype != torch.bool
-        outside = tokens[(tokens < 0) | (tokens >= self.vocab_size)] if whole else ()
-        return (
-            f"token id {int(outside[0])} is not in the vocabulary of {self.vocab_size} tokens" if len(outside) else None
-        )
+        tokens: Any = args[0] if args else kwargs.get("tokens")
+        if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int32, torch.int64):
+            return None
+        outside = tokens[(tokens < 0) | (tokens >= self.vocab_size)].tolist()
+        return f"token id {outside[0]} is not in the vocabulary of {self.vocab_size} tokens" if outside else None
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:
