@@ -31,7 +31,7 @@ from vitral.core import devices, names, streams
 from vitral.core.errors import VitralError
 from vitral.lab import free_folder, plan_study
 from vitral.lab.examples import gallery, preset_model
-from vitral.lab.health import examine_run
+from vitral.lab.run_health import examine_run
 
 MOST_SECONDS = 10.0
 LONGEST_LINE = 1000

@@ -142,6 +142,7 @@ def prepare(
     return _tokenized(config, corpus, load_additions(config, corpus, folder), tokenizer, folder)
 
 
+@checked(first=True)
 def prepare_recorded(
     config: CorpusConfig,
     recorded: Mapping[str, Any],
