@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.lab.health import Diagnosis, HealthCheck
@@ -24,6 +25,7 @@ from vitral.training.trainer import chain_from_anchor
 MOST_SAMPLE = 1 << 26
 
 
+@checked(first=True)
 def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     """Whether a run is complete: its files and checkpoints, and one logged step computed again. Nothing is written.
 

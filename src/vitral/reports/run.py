@@ -4,6 +4,7 @@ from pathlib import Path
 
 import tomli_w
 
+from vitral.core.checked import checked
 from vitral.core.files import replace_durably
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.html import page
@@ -20,6 +21,7 @@ ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
 GRAY = " Gray lines: n-gram baselines."
 
 
+@checked(first=True)
 def write_run_report(path: Path) -> Path:
     """Write `report/run.html`, `report/losses.svg` and `.png` into a run's folder, and return the path of the page.
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import tomli_w
 
+from vitral.core.checked import checked
 from vitral.core.config import parse_toml
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
@@ -49,6 +50,7 @@ _OURS = re.compile(
 """Paths inside a run that is being created."""
 
 
+@checked(first=["__init__", "open"])
 class RunFolder:
     """One run on disk.
 
@@ -394,6 +396,7 @@ def _is_ours(path: str) -> bool:
     return _OURS.fullmatch(path) is not None
 
 
+@checked(first=True)
 def refuse_existing(path: Path) -> None:
     """Refuse an existing path, except for an empty folder.
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
@@ -89,6 +90,7 @@ class SealedRun:
         return self.folder.ngrams(self.sealed)
 
 
+@checked(first=True)
 def enter(path: Path, warn: Warn) -> SealedRun:
     """Open a run: compare everything in its folder with the seal of its newest intact checkpoint.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.files import as_json, replace_durably, storage
 from vitral.data import Dataset, prepare
@@ -94,6 +95,7 @@ class Job:
         return (self.path / "config.toml").is_file()
 
 
+@checked(first=True)
 def run_study(
     study: Study,
     base: RunConfig,

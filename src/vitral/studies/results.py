@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.evaluation import NgramBaselines
 from vitral.runs import RunFolder
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
@@ -83,6 +84,7 @@ class ArmResult:
         return self.config["model"]["attention"] == "none"
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class StudyResult:
     """A whole study.
