@@ -42,9 +42,9 @@ DECISIONS: dict[int, dict[str, Any]] = {
 }
 NAMES = re.compile(
     r"(config\.toml|metrics\.jsonl|(run|environment|corpus|tokenizer|ngrams)\.json|best|last|\.lock"
-    r"|samples/step-\d{8}\.txt|steps/step-\d{8}/((model|optimizer)\.safetensors|(state|history|MANIFEST)\.json))"
+    r"|report/run\.html|samples/step-\d{8}\.txt|steps/step-\d{8}/((model|optimizer)\.safetensors|(state|history|MANIFEST)\.json))"
 )
-"""All files of a run without a report."""
+"""All files of a run."""
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -113,7 +113,7 @@ def assert_nothing_is_left(folder: RunFolder) -> None:
     assert beside == []
     strange = [str(left.relative_to(path)) for left in path.rglob("*") if left.is_symlink() or left.is_file()]
     assert [name for name in strange if not NAMES.fullmatch(name)] == []
-    assert {left.name for left in path.iterdir() if left.is_dir()} <= {"steps", "samples"}
+    assert {left.name for left in path.iterdir() if left.is_dir()} <= {"steps", "samples", "report"}
     kept = sorted(left.name for left in folder.steps.iterdir())
     newest = folder.newest()
     assert newest is not None
