@@ -295,12 +295,20 @@ class RunFolder:
         """
         # Events must reach the disk before the checkpoint that follows them: sealing flushes them.
         history = {**checkpoint.history, "metrics": self.log.seal()}
-        steps = self.guarded_steps
-        checkpoints.save_checkpoint(steps, dataclasses.replace(checkpoint, history=history), replace=replace)
-        self._point(checkpoint)
-        best = checkpoint.state.get("best_step")
+        sealed = dataclasses.replace(checkpoint, history=history)
+        checkpoints.save_checkpoint(self.guarded_steps, sealed, replace=replace)
+        self.tidy(checkpoint, keep=keep)
+
+    def tidy(self, newest: Checkpoint, *, keep: int) -> None:
+        """Point to the newest checkpoint and the best, and remove old ones: the end of a save, which a kill may skip.
+
+        Raises:
+            StorageError: a pointer cannot be written.
+        """
+        self._point(newest)
+        best = newest.state.get("best_step")
         also = set() if best is None else {checkpoints.step_name(best)}
-        checkpoints.prune(steps, keep=keep, also=also)
+        checkpoints.prune(self.guarded_steps, keep=keep, also=also)
 
     def reseal(self, key: str = "stopped") -> None:
         """Seal events that were appended after the newest checkpoint, by writing its history again.

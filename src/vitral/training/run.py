@@ -319,6 +319,7 @@ def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Refuse a finished run; a run killed after its last checkpoint is resumed, to finish it properly."""
     done = checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]
     if done and any(event["finished"] for event in trainer.folder.metrics("end")):
+        trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
         raise UsageError(
             f"{where}: finished at step {checkpoint.step}; to train further, use vitral train --init-from {where}"
