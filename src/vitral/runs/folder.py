@@ -262,7 +262,7 @@ class RunFolder:
                 checkpoints.set_aside(self.guarded_steps, folder.name)
         if checkpoint is None:
             return self.log.cut({"bytes": 0})
-        self._point(checkpoint)
+        self.point(checkpoint)
         if "metrics" in checkpoint.history:
             return self.log.cut(checkpoint.history["metrics"])
         self._rewind_log_of_format_1(checkpoint)
@@ -305,7 +305,7 @@ class RunFolder:
         Raises:
             StorageError: a pointer cannot be written.
         """
-        self._point(newest)
+        self.point(newest)
         best = newest.state.get("best_step")
         also = set() if best is None else {checkpoints.step_name(best)}
         checkpoints.prune(self.guarded_steps, keep=keep, also=also)
@@ -378,8 +378,12 @@ class RunFolder:
             if not name or self.files.kind(name) == "folder":
                 self.files.sweep(name)
 
-    def _point(self, checkpoint: Checkpoint) -> None:
-        """Write the names of the last and the best checkpoint, for people."""
+    def point(self, checkpoint: Checkpoint) -> None:
+        """Write the names of the last and the best checkpoint, for people.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
         best = checkpoint.state.get("best_step")
         for pointer, step in (("best", best), ("last", checkpoint.step)):
             if step is not None:
