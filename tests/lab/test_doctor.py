@@ -26,7 +26,14 @@ STEPS = 8
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run."""
     path = tmp_path_factory.mktemp("doctor") / "run"
-    settings = [*TINY, f"training.steps={STEPS}", "training.evaluate_every=4", "training.batch_size=7", "training.sample_every=4", "training.sample_tokens=9"]
+    settings = [
+        *TINY,
+        f"training.steps={STEPS}",
+        "training.evaluate_every=4",
+        "training.batch_size=7",
+        "training.sample_every=4",
+        "training.sample_tokens=9",
+    ]
     assert command(["train", "sample", "--out", str(path), *(w for s in settings for w in ("--set", s))]) == 0
     return path
 
@@ -231,7 +238,9 @@ def test_what_nothing_seals_is_not_repaired(healthy: Path, tmp_path: Path) -> No
     with pytest.raises(UsageError) as refused:
         repair_run(tmp_path / "run")
     assert "\n" not in str(refused.value)
-    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert before == {
+        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"
+    }
 
 
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,9 @@ def resolved(name: str, given: tuple, options: dict[str, Any]) -> tuple[str, ...
 
 
 @contextmanager
-def watched(before: Callable[[str, tuple[str, ...]], None], after: Callable[[str, tuple[str, ...]], None]) -> Iterator[None]:
+def watched(
+    before: Callable[[str, tuple[str, ...]], None], after: Callable[[str, tuple[str, ...]], None]
+) -> Iterator[None]:
     """Every call that changes the disk, seen before and after, with the absolute paths."""
     with pytest.MonkeyPatch.context() as patch:
         for name in CALLS:

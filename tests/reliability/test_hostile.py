@@ -219,6 +219,8 @@ HARMS: dict[str, Harm] = {
     "best: sparse": _sparse("best", 10**12),
     "last: a link to a device": _link("last", "/dev/zero"),
 }
+
+
 def scaled_doors(number: int) -> list[str]:
     """The doors a harm is taken to: one that loads and another, in turn; in the full tier all of them."""
     doors = ["load", "generate", "resume", "doctor", "report"]
