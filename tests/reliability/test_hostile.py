@@ -12,7 +12,7 @@ import signal
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,7 @@ HARMS: dict[str, Harm] = {
         _last(run), history_json=b'{"metrics": {"bytes": 1e999, "lines": 1, "sha256": ""}}'
     ),
     "run: deep": _file("run.json", DEEP),
-    "run: another": lambda run: (run / "run.json").write_bytes(sealed_json({"run": "0" * 64})) and None,
+    "run: another": _file("run.json", sealed_json({"run": "0" * 64})),
     "run: a pipe": _pipe("run.json"),
     "run: sparse": _sparse("run.json", 10**12),
     "corpus: deep": _file("corpus.json", DEEP),
@@ -241,7 +241,7 @@ def _not_finite(run: Path) -> None:
 def alone(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run one step before its end with one checkpoint only: nothing to fall back to."""
 
-    def stop(event: dict[str, Any]) -> None:
+    def stop(event: Mapping[str, Any]) -> None:
         if event["event"] == "step" and event["step"] == STEPS - 1:
             signal.raise_signal(signal.SIGTERM)
 
