@@ -185,7 +185,8 @@ def _changes(sealed: RunConfig, written: RunConfig) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-    return "unset" if value is None else str(value)[:60]
+    text = "unset" if value is None else str(value)[:60]
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
