@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import StorageError, UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.runs.checkpoint import (
     FILES,
@@ -165,7 +165,8 @@ def test_checkpoints_are_listed_in_the_order_of_steps(tmp_path: Path, checkpoint
     (tmp_path / ".tmp-77-step-00000200").mkdir()
     (tmp_path / "step-00000300").write_text("no folder", encoding="utf-8")
     assert [path.name for path in list_checkpoints(tmp_path)] == [step_name(step) for step in (3, 20, 100, 300)]
-    refusal(tmp_path / "step-00000300")  # not passed over: it has the name of a checkpoint
+    with pytest.raises(StorageError, match="Not a directory"):  # not passed over: it has the name of a checkpoint
+        load_checkpoint(tmp_path / "step-00000300")
 
 
 def test_what_a_kill_left_behind_is_swept(tmp_path: Path, checkpoint: Made) -> None:
