@@ -3,6 +3,7 @@
 import math
 import random
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -119,7 +120,9 @@ def test_cached_equals_uncached_at_every_length(tally: Tally) -> None:
 
 @settings(max_examples=scaled(60, 2000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(15_000, 90_000), st.sampled_from(["blocks", "tail"]), st.integers(1, 300), st.integers(0, 2**31))
-def test_no_window_sees_what_is_held_out(tally: Tally, size: int, split: str, context: int, seed: int) -> None:
+def test_no_window_sees_what_is_held_out(
+    tally: Tally, size: int, split: Literal["blocks", "tail"], context: int, seed: int
+) -> None:
     """A character of its own for each part: no training window holds one of another, none crosses a border."""
     tally("splits without a leak", 1)
     blocks, letters = split_text(size, split), {"train": "a", "validation": "b", "test": "c"}
