@@ -44,8 +44,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the manifest's check": (
         CHECKPOINT,
-        'if listed != {"bytes": size, "sha256": hashed}:',
-        "if not isinstance(listed, dict):",
+        'if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:',
+        "if name not in sealed.files:",
         f"{DAMAGE}::test_flipped_bits",
     ),
     "the manifest's own hash": (

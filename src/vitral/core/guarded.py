@@ -286,7 +286,7 @@ class GuardedFolder:
                 try:
                     inner = os.open(part, flags | _NO_LINK, dir_fd=descriptor)
                 except OSError as error:
-                    self._explain(name, descriptor, part)
+                    self._explain(name, descriptor, part, ("link", "other", "file"))
                     raise error
                 os.close(descriptor)
                 descriptor = inner
@@ -310,13 +310,13 @@ class GuardedFolder:
             if kind == "folder":
                 yield from self._everything(name, path)
 
-    def _explain(self, name: str, folder: int | None, last: str) -> None:
+    def _explain(self, name: str, folder: int | None, last: str, refused: tuple[Kind, ...] = ("link", "other")) -> None:
         """Refuse what could not be opened if it is not a file or folder at all."""
         try:
             kind = _kind(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode)
         except OSError:
             return
-        if kind in ("link", "other"):
+        if kind in refused:
             raise self._refusal(name, kind) from None
 
     def _refusal(self, name: str, kind: Kind) -> NotOurs:

@@ -184,7 +184,7 @@ def load_checkpoint(
 
 
 def load_state(folder: GuardedFolder | Path) -> Checkpoint:
-    """A checkpoint without its tensors: its state and history, verified; of the tensor files only the sizes.
+    """A checkpoint without its tensors: its state and history, verified; tensor files only have to be there.
 
     Raises:
         UsageError: a file is missing, damaged or of another format; names it.
@@ -273,7 +273,7 @@ def prune(steps: GuardedFolder | Path, *, keep: int, also: set[str]) -> None:
     with contextlib.suppress(UsageError, OSError):
         _verified(guarded.within(names[-1]), FILES, None)
         for name in names[:-keep]:
-            if name not in also:
+            if name not in also and guarded.kind(name) == "folder":
                 # Rename first: a partly removed folder must not look like a damaged checkpoint.
                 guarded.rename(name, f".gone-{name}")
                 _remove(guarded, f".gone-{name}")
@@ -323,7 +323,7 @@ class _Seal:
 
 
 def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | None) -> tuple[dict[str, bytes], _Seal]:
-    """The bytes of the named files, verified against the manifest by size and hash; of the others the size."""
+    """The bytes of the named files, verified against the manifest; the others only have to be there."""
     where = folder.path
     try:
         raw = folder.read(MANIFEST, MOST_PLAIN)
@@ -335,7 +335,6 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
         if present - expected:
             raise UsageError(f"{where}: {min(present - expected)!a:.80} does not belong to a checkpoint; remove it")
         content = {name: folder.read(name, _most_bytes(name, shapes)) for name in names if name in expected}
-        sizes = {name: folder.size(name) for name in expected - {MANIFEST, *names}}
     except (UsageError, StorageError):
         raise
     except ValueError as error:
@@ -344,11 +343,8 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
         raise UsageError(f"{where}: {error.filename} is missing, the checkpoint is incomplete") from None
     except OSError as error:
         raise StorageError(f"{where}: cannot be read ({error.strerror})") from None
-    found = {name: (len(data), sha256(data)) for name, data in content.items()}
-    for name in expected - {MANIFEST}:
-        listed = sealed.files.get(name)
-        size, hashed = found.get(name) or (sizes[name], listed.get("sha256") if isinstance(listed, dict) else None)
-        if listed != {"bytes": size, "sha256": hashed}:
+    for name, data in content.items():
+        if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
             raise UsageError(f"{where}: {name} does not match {MANIFEST}, the checkpoint is damaged")
     return content, sealed
 

@@ -37,7 +37,7 @@ def run_steps(trainer: Trainer) -> bool:
     Raises:
         TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
             applied, and the steps before it are saved.
-        BaseException: what the callback raised; the steps so far are saved.
+        Exception: raised by the callback or the planner; the steps so far are saved.
     """
     state, clock = trainer.state, _Clock(trainer.config.tokens_per_step)
     try:
@@ -45,6 +45,8 @@ def run_steps(trainer: Trainer) -> bool:
             after_step(trainer, clock)
         while state.step < trainer.config.training.steps and not trainer.request.asked:
             plan_again(trainer, clock)
+            if trainer.failure is not None:
+                break
             loss, norm, rate = one_step(trainer)
             state.complete_step(loss)
             clock.count_step()
@@ -70,16 +72,23 @@ def run_steps(trainer: Trainer) -> bool:
 def plan_again(trainer: Trainer, clock: "_Clock") -> None:
     """Ask the planner, if there is one, for a change of the configuration from the next step on, and save it.
 
+    A planner that fails, or asks for an impossible change, stops training as a failing callback does.
+
     Raises:
-        UsageError: the change is not a valid one.
         StorageError: the checkpoint could not be written.
     """
     step, taken = trainer.state.step, {decision.step for decision in trainer.identity.decisions}
-    changes = None if trainer.planner is None or step in taken else trainer.planner(step, clock.seconds())
-    if not changes:
+    if trainer.planner is None or step in taken:
+        return
+    try:
+        changes = trainer.planner(step, clock.seconds())
+        if not changes:
+            return
+        trainer.decide(changes)
+    except Exception as error:
+        trainer.failure, trainer.request.asked = error, True
         return
     with clock.paused():
-        trainer.decide(changes)
         # The decision is on disk before the first step that it affects, so that a resume takes the same.
         save(trainer, replace=trainer.saved == step)
 
