@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vitral.core.config import differences
+from vitral.core.errors import UsageError
 from vitral.evaluation import NgramBaselines
-from vitral.runs import RunFolder
+from vitral.runs import LoadedRun, RunFolder, load_run
+from vitral.runs.config import RunConfig, comparable
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
+from vitral.studies.record import ARMS
 
 CURVE_POINTS = 20
 
@@ -126,9 +130,51 @@ class StudyResult:
         return self.baselines.orders[order] * self.arms[0].factor
 
 
+def run_name(arm: str, seed: int) -> str:
+    """The run folder of an arm and a seed, relative to the study's folder."""
+    return f"{ARMS}/{arm}/seed-{seed}"
+
+
 def run_path(out: Path, arm: str, seed: int) -> Path:
     """The run folder of an arm and a seed in a study's folder."""
-    return out / "arms" / arm / f"seed-{seed}"
+    return out / run_name(arm, seed)
+
+
+def require_config(path: Path, wanted: RunConfig) -> None:
+    """Refuse a run of another configuration than its arm's.
+
+    Keys that the study leaves open (not set, or "auto") may have any value: the run has filled them in.
+
+    Raises:
+        UsageError: the configurations differ; names the first key.
+    """
+    run = RunConfig.parse(RunFolder.open(path).config, f"{path}/config.toml")
+    for key, one, other in differences(comparable(wanted), comparable(run)):
+        if one not in (None, "auto") and key != "corpus.source":
+            raise UsageError(
+                f"{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the study; put "
+                "the right run there, or move this one away"
+            )
+
+
+def run_identity(path: Path) -> str | None:
+    """The identity of a run; None where it has none."""
+    return None
+
+
+def load_last(run: RunResult, arm: ArmResult) -> LoadedRun:
+    """The weights after the last step of a finished run.
+
+    Raises:
+        UsageError: they cannot be loaded.
+    """
+    loaded, steps = load_run(run.path, "last"), arm.config["training"]["steps"]
+    if loaded.step != steps:
+        raise UsageError(
+            f"{run.path}: the checkpoint of its last step ({steps:,}) is missing or damaged; train it again from step "
+            f"{loaded.step:,} with vitral resume {run.path}"
+        )
+    return loaded
 
 
 def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
