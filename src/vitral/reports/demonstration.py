@@ -20,7 +20,7 @@ from vitral.runs import enter
 from vitral.runs.loading import warn_on_stderr
 from vitral.studies import StudyResult, loss_claims
 
-PAGE = "report.html"
+PAGE, FIGURES = "report.html", "figures"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
     Raises:
         StorageError: writing to disk failed.
     """
-    report = ReportFolder(GuardedFolder(out), figures="figures")
+    report = ReportFolder(GuardedFolder(out), figures=FIGURES)
     of_run = ReportFolder(GuardedFolder(out).within(f"{result.run.relative_to(out).as_posix()}/report"))
     of_study = study_report(result.study)
     model = result.count.config

@@ -20,7 +20,7 @@ from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter
 from vitral.runs.checkpoint import list_checkpoints, sweep
-from vitral.runs.lock import only_writer
+from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, resolve
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
@@ -33,6 +33,7 @@ from vitral.training.run import build_model
 
 BYTES_PER_PARAMETER = 12
 """In a float32 checkpoint: the weight and the optimizer's two averages."""
+RUN_FOLDERS = ("", "steps", "samples", "report")
 MOST_CHECKPOINTS = 3
 SPARE_BYTES = 2**26
 """Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
@@ -319,8 +320,11 @@ def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:
         if folder.kind(f"{MEASURES}/{name}") != "file":
             folder.sweep(f"{MEASURES}/{name}")
     for job in jobs:
-        if any(name.startswith(".") for name in job.folder.names("steps")):
+        left = [name for inside in RUN_FOLDERS for name in job.folder.names(inside)]
+        if any(name.startswith(".") and name != LOCK for name in left):
             with only_writer(job.path):
+                for inside in RUN_FOLDERS:
+                    job.folder.sweep(inside)
                 sweep(RunFolder.open(job.path).steps)
 
 

@@ -8,7 +8,8 @@ A file has the data, the run and step it is of, and its own hash:
 format, is reported in one line and measured again.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -20,12 +21,12 @@ from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
 from vitral.evaluation import evaluate_split
-from vitral.runs import LoadedRun
+from vitral.runs import LoadedRun, RunFolder
 from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, RunProbe, Setting, Trained
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
-from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_identity
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_identity, run_name
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
 
@@ -33,6 +34,7 @@ FORMAT = 2
 MOST_BYTES = 1 << 26
 """Maximum size of a file."""
 WHY = "why"
+_OF_RUN = re.compile(rf"{MEASURES}/[^/]+/([^/]+)-seed-(\d{{1,20}})\.json")
 USUAL: BudgetName = "standard"
 """The budget of probes in a study of one size."""
 FINAL_TOKENS = 5_000_000
@@ -199,6 +201,10 @@ class Kept:
             return None
 
 
+class Unsealed(ValueError):
+    """A measurement without a hash, as an earlier Vitral kept it."""
+
+
 def data_of(raw: bytes, of: Plain | None) -> Plain:
     """The data in the file of a measurement.
 
@@ -207,13 +213,49 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
         of: the run and step it must be of.
 
     Raises:
-        ValueError: it is damaged, of an earlier format, or of something else.
+        Unsealed: it has no hash.
+        ValueError: it is damaged, of another format, or of something else.
     """
     if SEAL not in json_object(raw):
-        raise ValueError("it is of an earlier Vitral, without a hash, or damaged")
+        raise Unsealed("it has no hash, as those of an earlier Vitral")
     found = unsealed_json(raw)
     if found.get("format") != FORMAT or not isinstance(found.get("data"), dict):
         raise ValueError(f"it is of format {found.get('format')!a:.40}, this Vitral writes {FORMAT}")
     if found.get("of") != of:
         raise ValueError("it is of another run or step")
     return found["data"]
+
+
+def check_measures(folder: GuardedFolder) -> tuple[int, int, list[str]]:
+    """The measurements in a study's folder: how many are intact, how many have no hash, one line about each other.
+
+    Raises:
+        UsageError: a link or a device stands where a folder of the study is expected.
+    """
+    intact, unsealed, complaints = 0, 0, list[str]()
+    for name in _measurements(folder):
+        try:
+            data_of(folder.read(name, MOST_BYTES), _of_file(folder, name))
+            intact += 1
+        except Unsealed:
+            unsealed += 1
+        except (ValueError, OSError) as error:
+            complaints.append(f"{name!a:.120}: {getattr(error, 'strerror', None) or error}")
+    return intact, unsealed, complaints
+
+
+def _measurements(folder: GuardedFolder) -> Iterator[str]:
+    for name in folder.names(MEASURES):
+        path = f"{MEASURES}/{name}"
+        inside = [f"{path}/{one}" for one in folder.names(path)] if folder.kind(path) != "file" else [path]
+        yield from (one for one in inside if one.endswith(".json"))
+
+
+def _of_file(folder: GuardedFolder, name: str) -> Plain | None:
+    """The run and step that the file of a measurement should be of."""
+    found = _OF_RUN.fullmatch(name)
+    if found is None:
+        return None
+    run = folder.within(run_name(found[1], int(found[2]))).path
+    steps = RunConfig.parse(RunFolder.open(run).config, f"{run}/config.toml").training.steps
+    return {"run": run_identity(run), "step": steps}
