@@ -174,6 +174,15 @@ def test_a_study_follows_no_link(config: RunConfig, whole: Path, tmp_path: Path,
     tally("links, hard links, pipes and devices in a study", count)
 
 
+def test_a_snapshot_of_hard_links_keeps_its_content(config: RunConfig, whole: Path, tmp_path: Path) -> None:
+    out, snapshot = Path(shutil.copytree(whole, tmp_path / "out")), tmp_path / "snapshot"
+    shutil.copytree(out, snapshot, copy_function=os.link, ignore=shutil.ignore_patterns(".lock"))
+    before = contents(snapshot)
+    write_report(run_study(STUDY, config, out, seeds=[3, 4], budget="quick"), command="another command")
+    assert contents(snapshot) == before
+    assert (out / "report" / "study.html").read_bytes() != (snapshot / "report" / "study.html").read_bytes()
+
+
 def test_a_study_examined_tells_what_was_changed(whole: Path, tmp_path: Path) -> None:
     assert examine_study(whole).healthy
     for place in FILES:
