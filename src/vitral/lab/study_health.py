@@ -6,7 +6,8 @@ from pathlib import Path
 from vitral.core.errors import VitralError
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
-from vitral.lab.health import Diagnosis, HealthCheck, examine_run
+from vitral.lab.health import Diagnosis, HealthCheck
+from vitral.lab.run_health import examine_run
 from vitral.reports.folder import MANIFEST, check_report
 from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, read_record

@@ -19,7 +19,7 @@ from vitral.data.config import CorpusConfig
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter
-from vitral.runs.checkpoint import list_checkpoints, sweep
+from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, resolve
 from vitral.studies.measures import final_losses, final_split, measure
@@ -140,7 +140,11 @@ def run_study(
     for probe in study.probes:
         probe_named(probe)
     folder = GuardedFolder(out)
-    found = read_record(folder, lambda line: callback({"event": "note", "text": line}))
+
+    def note(line: str) -> None:
+        callback({"event": "note", "text": line})
+
+    found = read_record(folder, note)
     texts = Texts(dataset)
     dataset = texts.of(base.corpus)
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
@@ -160,11 +164,11 @@ def run_study(
         record |= {} if budget is None else {"budget": budget}
         write_record(folder, {**record, "seeds": list(seeds), "first_seeds": list(first_seeds)}, found)
         for job in begun_jobs:
-            require_config(job.path, job.config)
+            require_config(job.path, job.config, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
         for job, told in _with_progress(jobs, callback):
             runs[job.arm.arm.name].append(_run(job, texts, told))
-        any_run = enter(jobs[0].path, lambda line: callback({"event": "note", "text": line}))
+        any_run = enter(jobs[0].path, note)
         result = StudyResult(
             study=study,
             base=shared,
@@ -323,9 +327,7 @@ def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:
         left = [name for inside in RUN_FOLDERS for name in job.folder.names(inside)]
         if any(name.startswith(".") and name != LOCK for name in left):
             with only_writer(job.path):
-                for inside in RUN_FOLDERS:
-                    job.folder.sweep(inside)
-                sweep(RunFolder.open(job.path).steps)
+                RunFolder.open(job.path).sweep()
 
 
 def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:

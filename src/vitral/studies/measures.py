@@ -21,12 +21,12 @@ from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
 from vitral.evaluation import evaluate_split
-from vitral.runs import LoadedRun, RunFolder
+from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, RunProbe, Setting, Trained
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
-from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_identity, run_name
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
 
@@ -135,7 +135,7 @@ def _of_runs(
 
 def _of(run: RunResult, arm: ArmResult) -> Plain:
     """The run and step that a measurement is of."""
-    return {"run": run_identity(run.path), "step": arm.config["training"]["steps"]}
+    return {"run": run.identity, "step": arm.config["training"]["steps"]}
 
 
 @dataclass(frozen=True)
@@ -256,6 +256,5 @@ def _of_file(folder: GuardedFolder, name: str) -> Plain | None:
     found = _OF_RUN.fullmatch(name)
     if found is None:
         return None
-    run = folder.within(run_name(found[1], int(found[2]))).path
-    steps = RunConfig.parse(RunFolder.open(run).config, f"{run}/config.toml").training.steps
-    return {"run": run_identity(run), "step": steps}
+    run = enter(folder.within(run_name(found[1], int(found[2]))).path, lambda line: None)
+    return {"run": run.identity.run, "step": run.config.training.steps}

@@ -61,7 +61,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"{where}/{RECORD} is damaged ({reason!a:.120}); take it from a copy, or remove it: the same "
+            f"{where}/{RECORD} is damaged ({ascii(reason)[1:-1][:120]}); take it from a copy, or remove it: the same "
             "command writes it again and compares every run with this study; or choose another --out"
         ) from None
     return found
