@@ -188,7 +188,7 @@ def test_a_study_recorded_without_threads_is_the_same_study(tiny: RunConfig, tmp
     out = tmp_path / "study"
     run_study(PAIR, tiny, out, seeds=(5,))
     record = json.loads((out / "study.json").read_text(encoding="utf-8"))
-    del record["base"]["training"]["threads"]
+    del record["base"]["training"]["threads"], record["sha256"]
     (out / "study.json").write_text(json.dumps(record), encoding="utf-8")
     assert len(run_study(PAIR, tiny, out, seeds=(5, 7)).arms[0].runs) == 2
 
