@@ -47,6 +47,7 @@ FILES = (
     "report/figures/intervals.svg",
     "report/figures/intervals.png",
 )
+OF_RUNS = (".lock", "arms/pre/seed-3/config.toml", "arms/pre/seed-3/metrics.jsonl", "arms/pre/seed-3/tokenizer.json")
 FOLDERS = (
     "arms",
     "arms/pre",
@@ -55,6 +56,7 @@ FOLDERS = (
     "measures/gradients",
     "report",
     "report/figures",
+    "arms/pre/seed-3/steps",
 )
 KINDS = ("link", "link to another", "link to nothing", "hard link", "pipe", "device")
 
@@ -138,7 +140,7 @@ def outcome(act: Callable[[], object], told: Path) -> str:
 
 def cases() -> list[tuple[str, str]]:
     """Places and what stands there, in random order; the quick tier takes the first."""
-    every = [(place, kind) for place in FILES for kind in KINDS]
+    every = [(place, kind) for place in FILES + OF_RUNS for kind in KINDS]
     every += [(place, kind) for place in FOLDERS for kind in KINDS if kind != "hard link"]
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}", file=sys.stderr)
@@ -176,7 +178,7 @@ def test_a_study_follows_no_link(config: RunConfig, whole: Path, tmp_path: Path,
 
 def test_a_snapshot_of_hard_links_keeps_its_content(config: RunConfig, whole: Path, tmp_path: Path) -> None:
     out, snapshot = Path(shutil.copytree(whole, tmp_path / "out")), tmp_path / "snapshot"
-    shutil.copytree(out, snapshot, copy_function=os.link, ignore=shutil.ignore_patterns(".lock"))
+    shutil.copytree(out, snapshot, copy_function=os.link)
     before = contents(snapshot)
     write_report(run_study(STUDY, config, out, seeds=[3, 4], budget="quick"), command="another command")
     assert contents(snapshot) == before

@@ -104,8 +104,9 @@ def test_without_attention_there_is_nothing_to_show(tiny: RunConfig) -> None:
 @pytest.mark.parametrize("training", [{"objective": {"name": "masked"}, "allow_leak": False}, {"allow_leak": True}])
 def test_runs_that_do_not_predict_the_next_token_are_refused(training: Any, tiny: RunConfig) -> None:
     run = trained(tiny)
+    other: Any = SimpleNamespace(**(vars(run.run) | {"config": {"training": training}}))
     with pytest.raises(UsageError, match="next token"):
-        HEAD_PATTERNS.measure(replace(run, run=replace(run.run, config={"training": training})))
+        HEAD_PATTERNS.measure(replace(run, run=other))
 
 
 def test_claims_about_heads_follow_the_numbers() -> None:
