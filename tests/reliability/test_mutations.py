@@ -107,7 +107,7 @@ MUTATIONS = {
     ),
     "the sweep before a study asks for checkpoints": (
         "studies/execution.py",
-        "        _sweep(folder, begun_jobs)\n",
+        "    _sweep(folder, begun)\n",
         "",
         "tests/studies/test_study_seals.py",
     ),

@@ -5,7 +5,7 @@ again, an unfinished one is resumed, and a run that met a number that is not fin
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,15 +156,9 @@ def run_study(
     fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
     folder.make()
     with only_writer(out):
-        begun_jobs = [job for job in jobs if job.begun]
-        _sweep(folder, begun_jobs)
-        begun = tuple(seed for seed in seeds if any(job.seed == seed for job in begun_jobs))
-        first_seeds = tuple(found["first_seeds"]) if found is not None else begun or seeds
         record = {"format": FORMAT, "study": study.plain(), "base": shared, "texts": fingerprints}
         record |= {} if budget is None else {"budget": budget}
-        write_record(folder, {**record, "seeds": list(seeds), "first_seeds": list(first_seeds)}, found)
-        for job in begun_jobs:
-            require_config(job.path, job.config, note)
+        first_seeds = _begin(folder, jobs, {**record, "seeds": list(seeds)}, found, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
         for job, told in _with_progress(jobs, callback):
             runs[job.arm.arm.name].append(_run(job, texts, told))
@@ -307,8 +301,30 @@ def _lost_record(folder: GuardedFolder, study: Study) -> Mapping[str, Any] | Non
     for name in folder.names(f"{ARMS}/{arm}"):
         run = folder.within(f"{ARMS}/{arm}/{name}")
         if folder.kind(f"{ARMS}/{arm}/{name}") == "folder" and run.kind("config.toml") == "file":
-            return {"base": RunFolder.open(run.path).config}
+            return {"base": enter(run.path, lambda line: None).config.plain()}
     return None
+
+
+def _begin(
+    folder: GuardedFolder,
+    jobs: Sequence[Job],
+    record: Mapping[str, Any],
+    found: Mapping[str, Any] | None,
+    note: Callable[[str], None],
+) -> tuple[int, ...]:
+    """Sweep the folder, write the record, compare every run with its arm; returns the seeds the study began with.
+
+    Raises:
+        UsageError: the folder is another study's, or a run is not its arm's.
+    """
+    begun = [job for job in jobs if job.begun]
+    _sweep(folder, begun)
+    there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
+    first_seeds = found["first_seeds"] if found is not None else there or record["seeds"]
+    write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
+    for job in begun:
+        require_config(job.path, job.config, note)
+    return tuple(first_seeds)
 
 
 def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:

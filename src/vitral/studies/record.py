@@ -81,7 +81,7 @@ def _check(found: Found) -> None:
         raise ValueError("its base or its texts are not tables")
 
 
-def write_record(folder: GuardedFolder, given: Found, found: Found | None) -> None:
+def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] | None) -> None:
     """Write the record of a call, after comparing it with the one that is there.
 
     Args:
