@@ -17,7 +17,7 @@ from vitral.studies.measures import check_measures
 from vitral.studies.record import read_record
 from vitral.training import RunConfig
 
-DAMAGES = scaled(600, 20_000)
+DAMAGES = scaled(600, 8000)
 COMMANDS = scaled(4, 60)
 
 
