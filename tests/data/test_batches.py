@@ -62,9 +62,9 @@ def test_a_part_without_a_window_says_what_it_needs():
 
 @pytest.mark.parametrize(("context_length", "batch_size"), [(0, 1), (1, 0), (-3, 2)])
 def test_sizes_must_be_positive(context_length, batch_size):
-    with pytest.raises(UsageError, match="must be at least 1"):
+    with pytest.raises(UsageError, match=r"(context_length|batch_size): "):
         Batches(part_of(9), context_length=context_length, batch_size=batch_size, seed=0)
-    with pytest.raises(UsageError, match="must be at least 1"):
+    with pytest.raises(UsageError, match=r"(context_length|batch_size): "):
         next(windows(part_of(9), context_length, batch_size))
 
 

@@ -210,7 +210,7 @@ BAD = [
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_bad_values_are_refused_in_one_line(bad: dict, table: Make, letters: Make) -> None:
     settings = {"max_tokens": 2, "num_beams": 2, **bad}
-    with pytest.raises(UsageError, match=rf"^{next(iter(bad))}: ") as caught:
+    with pytest.raises(UsageError, match=rf"\b{next(iter(bad))}: ") as caught:
         beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", **settings)
     assert "\n" not in str(caught.value)
 

@@ -173,7 +173,7 @@ def test_malformed_plain_data_is_refused(plain: dict) -> None:
 
 
 def test_bad_input_is_refused(part: Make) -> None:
-    with pytest.raises(UsageError, match="orders must be at least 1"):
+    with pytest.raises(UsageError, match="orders: "):
         ngram_baselines(part([0, 1]), part([0, 1]), 2, orders=0)
     with pytest.raises(UsageError, match="nothing to score"):
         ngram_baselines(part([0, 1]), part([0], [1]), 2)

@@ -146,5 +146,5 @@ def test_wishes_that_cannot_be_are_refused() -> None:
     model = made("pre")
     refused: list[dict[str, Any]] = [{"windows": 3}, {"part": PART}, {"part": PART, "windows": 0}, {"top": 0}]
     for wishes in refused:
-        with pytest.raises(UsageError, match="inspect: "):
+        with pytest.raises(UsageError, match="inspect"):
             inspect_text(model, TOKENIZER, TEXT, **wishes)

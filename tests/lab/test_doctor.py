@@ -1,15 +1,23 @@
 """The doctor: says what is wrong with a run, and finds nothing wrong with a healthy one."""
 
+import re
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import TINY
 from vitral.cli import run as command
+from vitral.core.errors import UsageError
+from vitral.core.files import sha256
+from vitral.core.guarded import GuardedFolder
 from vitral.lab.health import Diagnosis, examine_machine
-from vitral.lab.run_health import examine_run
+from vitral.lab.run_health import examine_run, repair_run
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS, list_checkpoints, load_checkpoint, reseal
+from vitral.training import RunConfig, resume, train
 
 STEPS = 8
 
@@ -18,7 +26,14 @@ STEPS = 8
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run."""
     path = tmp_path_factory.mktemp("doctor") / "run"
-    settings = [*TINY, f"training.steps={STEPS}", "training.evaluate_every=4", "training.batch_size=7"]
+    settings = [
+        *TINY,
+        f"training.steps={STEPS}",
+        "training.evaluate_every=4",
+        "training.batch_size=7",
+        "training.sample_every=4",
+        "training.sample_tokens=9",
+    ]
     assert command(["train", "sample", "--out", str(path), *(w for s in settings for w in ("--set", s))]) == 0
     return path
 
@@ -56,6 +71,22 @@ def _tell_another_loss(run: Path) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
+def _log_another_loss(run: Path) -> None:
+    """Every hash agrees, as if it had been measured so."""
+    _tell_another_loss(run)
+    for checkpoint in list_checkpoints(run / "steps"):
+        history = load_checkpoint(checkpoint).history
+        kept = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)[: history["metrics"]["lines"]]
+        raw = b"".join(kept)
+        seal = {"lines": len(kept), "bytes": len(raw), "sha256": sha256(raw)}
+        reseal(GuardedFolder(run / "steps"), checkpoint.name, {**history, "metrics": seal})
+
+
+def _change_a_sample(run: Path) -> None:
+    path = next(iter((run / "samples").iterdir()))
+    path.write_bytes(path.read_bytes() + b"!")
+
+
 def _point_nowhere(run: Path) -> None:
     (run / "last").write_text("step-00000099\n", encoding="utf-8")
 
@@ -73,10 +104,12 @@ def _none_whole(run: Path) -> None:
     ("harm", "where"),
     [
         (_flip, "step-00000008"),
-        (_tell_another_loss, "recomputed step"),
+        (_tell_another_loss, "metrics.jsonl"),
+        (_log_another_loss, "recomputed step"),
         (_point_nowhere, "last"),
-        (_no_tokenizer, "documents"),
-        (_none_whole, "checkpoints"),
+        (_no_tokenizer, "files"),
+        (_none_whole, "files"),
+        (_change_a_sample, "samples"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -89,6 +122,125 @@ def test_what_is_wrong_is_named(
     assert marks(found)[where] == "wrong"
     assert command(["doctor", str(tmp_path / "run")]) == 1
     assert "✗" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Path, dict[str, bytes]]:
+    """A run that was stopped after step 6 of 8, and the last bytes of the same without a stop."""
+    settings = {"steps": STEPS, "evaluate_every": 4, "batch_size": 7, "checkpoint_every": 2, "keep_checkpoints": 3}
+    sizes = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 11}
+    config = RunConfig.parse({"corpus": {"source": "sample"}, "model": sizes, "training": settings})
+
+    def stop(event: Mapping[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 6:
+            signal.raise_signal(signal.SIGTERM)
+
+    # Every step is logged: the step event after which the run stops.
+    config = config.model_copy(update={"training": config.training.model_copy(update={"log_every": 1})})
+    folder = tmp_path_factory.mktemp("repair")
+    whole = train(config, folder / "whole")
+    return train(config, folder / "run", callback=stop).path, last_bytes(whole.path)
+
+
+def last_bytes(run: Path) -> dict[str, bytes]:
+    newest = run / "steps" / f"step-{STEPS:08d}"
+    return {name: (newest / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
+
+
+def _edit(run: Path) -> None:
+    path = run / "config.toml"
+    text = path.read_text(encoding="utf-8")
+    assert "learning_rate = " in text
+    path.write_text(re.sub(r"learning_rate = \S+", "learning_rate = 0.5", text), encoding="utf-8")
+
+
+def _write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda run: (run / name).write_bytes(content)
+
+
+def _lose(name: str) -> Callable[[Path], object]:
+    return lambda run: (run / name).unlink()
+
+
+def _damage_log(at: float) -> Callable[[Path], object]:
+    def damage(run: Path) -> None:
+        raw = bytearray((run / "metrics.jsonl").read_bytes())
+        raw[int(at * (len(raw) - 2))] ^= 1
+        (run / "metrics.jsonl").write_bytes(bytes(raw))
+
+    return damage
+
+
+def _cut_log(run: Path) -> None:
+    raw = (run / "metrics.jsonl").read_bytes()
+    (run / "metrics.jsonl").write_bytes(raw[: len(raw) // 2])
+
+
+def _link_log(run: Path) -> None:
+    (run / "metrics.jsonl").rename(run.parent / "elsewhere.jsonl")
+    (run / "metrics.jsonl").symlink_to(run.parent / "elsewhere.jsonl")
+
+
+def _several(run: Path) -> None:
+    for harm in (_edit, _lose("run.json"), _damage_log(0.5), _write("last", b"step-00000099\n")):
+        harm(run)
+
+
+HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a configuration that was edited": ("config.toml", _edit),
+    "a configuration that cannot be read": ("config.toml", _write("config.toml", b"\xff[")),
+    "no configuration": ("config.toml", _lose("config.toml")),
+    "no run.json": ("run.json", _lose("run.json")),
+    "a damaged run.json": ("run.json", _write("run.json", b"{")),
+    "a log damaged at its beginning": ("metrics.jsonl", _damage_log(0)),
+    "a log damaged in the middle": ("metrics.jsonl", _damage_log(0.5)),
+    "a log damaged at its end": ("metrics.jsonl", _damage_log(1)),
+    "half a log": ("metrics.jsonl", _cut_log),
+    "no log": ("metrics.jsonl", _lose("metrics.jsonl")),
+    "a log that is a link": ("metrics.jsonl", _link_log),
+    "a pointer that points nowhere": ("last", _write("last", b"step-00000099\n")),
+    "a pointer that is a folder": ("best", lambda run: (_lose("best")(run), (run / "best").mkdir())),
+    "much at once": ("run.json", _several),
+}
+
+
+@pytest.mark.parametrize("name", HARMS)
+def test_what_is_sealed_is_repaired(
+    name: str, stopped: tuple[Path, dict[str, bytes]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Afterwards the doctor is content, a resume ends with the straight run's bytes, and no content is lost."""
+    (source, straight), run = stopped, tmp_path / "run"
+    shutil.copytree(source, run)
+    where, harm = HARMS[name]
+    harm(run)
+    found = examine_run(run)
+    assert marks(found)[where] == "wrong"
+    before = {path.read_bytes() for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
+    before -= {(run / pointer).read_bytes() for pointer in ("best", "last", ".lock") if (run / pointer).is_file()}
+    log = (run / "metrics.jsonl").read_bytes() if (run / "metrics.jsonl").exists() else b""
+    assert command(["doctor", str(run), "--repair"]) == 0, capsys.readouterr().out
+    assert "✗" not in capsys.readouterr().out
+    after = {path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    lost = before - after
+    # History is sealed again: the only file of a checkpoint that a repair writes.
+    assert all(b'"metrics"' in raw or b'"files"' in raw for raw in lost), [raw[:60] for raw in lost]
+    assert log in after or name == "a log that is a link" or not log
+    assert repair_run(run) == ()  # nothing more to do
+    resume(run)
+    assert last_bytes(run) == straight
+    assert examine_run(run).healthy
+
+
+def test_what_nothing_seals_is_not_repaired(healthy: Path, tmp_path: Path) -> None:
+    shutil.copytree(healthy, tmp_path / "run")
+    _none_whole(tmp_path / "run")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"}
+    with pytest.raises(UsageError) as refused:
+        repair_run(tmp_path / "run")
+    assert "\n" not in str(refused.value)
+    assert before == {
+        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"
+    }
 
 
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:

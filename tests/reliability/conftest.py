@@ -68,9 +68,9 @@ def straight(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Run
     return train(config, tmp_path_factory.mktemp("straight") / "run")
 
 
-def last_bytes(folder: RunFolder) -> dict[str, bytes]:
-    """Weights, optimizer and state of the last checkpoint; its history contains times."""
-    return {name: (folder.steps / f"step-{STEPS:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
+def last_bytes(folder: RunFolder, step: int = STEPS) -> dict[str, bytes]:
+    """Weights, optimizer and state of the last checkpoint; its history depends on times."""
+    return {name: (folder.steps / f"step-{step:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
 
 
 def measured(folder: RunFolder) -> list[str]:

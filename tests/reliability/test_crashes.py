@@ -1,6 +1,7 @@
 """Death at every call of a save, and the power gone at every call: a whole checkpoint is always found."""
 
 import itertools
+import json
 import os
 import random
 import shutil
@@ -15,79 +16,123 @@ import torch
 
 from tests.reliability.conftest import Tally, scaled
 from vitral.runs import Checkpoint, RunFolder
-from vitral.runs.checkpoint import sweep
 
-CALLS = ("open", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir")
-
-
-def checkpoint(step: int) -> Checkpoint:
-    """Tensors that tell their step."""
-    return Checkpoint(
-        step, {"w": torch.full((5, 7), float(step))}, {"w/exp_avg": torch.full((5, 7), -float(step))}, {"told": step}
-    )
+CALLS = ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir")
+CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+NEXT = {False: (4, 0), True: (3, 1)}
+"""Step and version of the save that is interrupted: a new checkpoint, or step 3 replaced."""
 
 
-def saved(path: Path, *steps: int) -> RunFolder:
+def checkpoint(step: int, version: int = 0) -> Checkpoint:
+    """Tensors that tell their step and version."""
+    told = step + version / 8
+    tensors = {"w": torch.full((5, 7), told)}, {"w/exp_avg": torch.full((5, 7), -told)}
+    return Checkpoint(step, *tensors, {"version": version, "best_step": min(step, 2)})
+
+
+def save(path: Path, step: int, version: int = 0) -> None:
+    """An event, and the checkpoint that seals it."""
+    folder = RunFolder.open(path)
+    folder.append_metric({"event": "step", "step": step, "version": version})
+    folder.save(checkpoint(step, version), keep=2, replace=version > 0)
+
+
+def saved(path: Path, *steps: int) -> Path:
     """A run folder with these checkpoints."""
-    folder = RunFolder.create(path, {"seed": 7}, {})
-    folder.append_metric({"event": "step", "step": 1})
+    RunFolder.create(path, {"seed": 7}, {})
     for step in steps:
-        folder.save(checkpoint(step), best=True, keep=2)
-    return folder
+        save(path, step)
+    return path
 
 
-def found(folder: RunFolder) -> int:
-    """The step that is loaded, its tensors verified; whatever is passed over is allowed, a mix is not."""
-    sweep(folder.steps)
-    loaded = folder.load("last", warn=lambda line: None)
-    assert torch.equal(loaded.model["w"], torch.full((5, 7), float(loaded.step)))
-    assert torch.equal(loaded.optimizer["w/exp_avg"], torch.full((5, 7), -float(loaded.step)))
-    assert loaded.state["told"] == loaded.step
-    return loaded.step
+def loaded(path: Path) -> tuple[int, int]:
+    """Step and version that are loaded: whole tensors, and the log up to them."""
+    folder = RunFolder.open(path)
+    found = folder.load("last", warn=lambda line: None)
+    version = found.state["version"]
+    expected = checkpoint(found.step, version)
+    assert torch.equal(found.model["w"], expected.model["w"])
+    assert torch.equal(found.optimizer["w/exp_avg"], expected.optimizer["w/exp_avg"])
+    event = folder.metrics()[-1]
+    assert (event["step"], event["version"]) == (found.step, version)
+    return found.step, version
+
+
+def gone_on(path: Path) -> tuple[int, int]:
+    """What a resume finds, after it has swept and rewound as it does; it saves, and nothing is left behind."""
+    folder = RunFolder.open(path)
+    folder.sweep()
+    found = loaded(path)
+    folder.rewind(folder.load("last", warn=lambda line: None))
+    assert loaded(path) == found
+    save(path, 5)
+    assert loaded(path) == (5, 0)
+    assert {name.name for name in folder.steps.iterdir() if not name.name.startswith("damaged-")} <= {
+        f"step-{step:08d}" for step in (2, 3, 4, 5)
+    }
+    assert not [left for left in path.iterdir() if left.name.startswith(".")]
+    assert [json.loads(line) for line in (path / "metrics.jsonl").read_bytes().splitlines()] == folder.metrics()
+    return found
+
+
+def resolved(name: str, given: tuple, options: dict[str, Any]) -> tuple[str, ...]:
+    """The absolute paths of a call, whose names may be relative to open folders."""
+    if name in ("fsync", "write"):
+        return (os.readlink(f"/proc/self/fd/{given[0]}"),)
+    folders = [options.get("src_dir_fd"), options.get("dst_dir_fd")] if "re" in name else [options.get("dir_fd")]
+    roots = ["" if folder is None else os.readlink(f"/proc/self/fd/{folder}") for folder in folders]
+    return tuple(os.path.join(root, os.fspath(part)) for root, part in zip(roots, given, strict=False))
 
 
 @contextmanager
-def watched(before: Callable[[str, tuple], None], after: Callable[[str, tuple], None]) -> Iterator[None]:
-    """Every call that changes the disk, seen before and after."""
+def watched(
+    before: Callable[[str, tuple[str, ...]], None], after: Callable[[str, tuple[str, ...]], None]
+) -> Iterator[None]:
+    """Every call that changes the disk, seen before and after, with the absolute paths."""
     with pytest.MonkeyPatch.context() as patch:
         for name in CALLS:
             original = getattr(os, name)
 
             def wrapped(*given: Any, name: str = name, original: Any = original, **options: Any) -> Any:
-                before(name, given)
+                if name == "open" and not given[1] & CHANGES:
+                    return original(*given, **options)
+                paths = resolved(name, given, options)
+                before(name, paths)
                 result = original(*given, **options)
-                after(name, given)
+                after(name, paths)
                 return result
 
             patch.setattr(os, name, wrapped)
         yield
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="dies in a process of its own, made by fork")
-def test_death_before_and_after_every_call(tmp_path: Path, tally: Tally) -> None:
-    base = saved(tmp_path / "base", 1, 2, 3).path
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="dies in a process of its own, made by fork")
+@pytest.mark.parametrize("replace", [False, True])
+def test_death_before_and_after_every_call(replace: bool, tmp_path: Path, tally: Tally) -> None:
+    base = saved(tmp_path / "base", 1, 2, 3)
     count, outcomes = 0, set()
     for at in itertools.count():
         for when in ("before", "after"):
             path = tmp_path / f"{when}-{at}"
             shutil.copytree(base, path)
-            if not _dies(path, at, when):
+            if not _dies(path, at, when, replace):
                 if when == "after":  # a call that fails, as some may, has no after
                     continue
-                assert found(RunFolder.open(path)) == 4
-                assert outcomes == {3, 4}
-                tally("deaths before and after a call of a save", count)
+                assert loaded(path) == NEXT[replace]
+                assert outcomes == {(3, 0), NEXT[replace]}
+                tally(f"deaths before and after a call of a save{' that replaces a checkpoint' * replace}", count)
                 return
-            step = found(RunFolder.open(path))
-            assert step in (3, 4), (when, at)
-            outcomes.add(step)
-            RunFolder.open(path).save(checkpoint(5), best=False, keep=2)
-            assert found(RunFolder.open(path)) == 5
+            # Who only reads does not sweep: between the two renames of a replacement it finds the one before.
+            assert loaded(path) in {(3, 0), NEXT[replace], (2, 0) if replace else (3, 0)}, (when, at)
+            found = gone_on(path)
+            assert found in {(3, 0), NEXT[replace]}, (when, at)
+            outcomes.add(found)
             count += 1
+            shutil.rmtree(path)
 
 
-def _dies(path: Path, at: int, when: str) -> bool:
-    """Save step 4 in a child that dies at call number `at`; gives whether it came so far."""
+def _dies(path: Path, at: int, when: str, replace: bool) -> bool:
+    """Save in a child that dies at call number `at`; gives whether it came so far."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -95,10 +140,10 @@ def _dies(path: Path, at: int, when: str) -> bool:
         numbers = {"before": itertools.count(), "after": itertools.count()}
 
         def maybe(side: str) -> Callable[[str, tuple], None]:
-            return lambda name, given: os._exit(9) if next(numbers[side]) == at and side == when else None
+            return lambda name, paths: os._exit(9) if next(numbers[side]) == at and side == when else None
 
         with watched(maybe("before"), maybe("after")):
-            RunFolder.open(path).save(checkpoint(4), best=True, keep=2)
+            save(path, *NEXT[replace])
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
@@ -111,17 +156,12 @@ class Disk:
         self.base, self.calls = base, list[tuple[str, tuple[str, ...]]]()
         self.content: dict[str, bytes] = {}
 
-    def record(self, name: str, given: tuple) -> None:
+    def record(self, name: str, paths: tuple[str, ...]) -> None:
         """Note a call; a flush of a file keeps what the file holds then."""
-        if name == "fsync":
-            path = os.readlink(f"/proc/self/fd/{given[0]}")
-            if os.path.isfile(path):
-                self.content[f"{len(self.calls)}"] = Path(path).read_bytes()
-            self.calls.append((name, (path,)))
-        elif name != "open":
-            paths = tuple(os.fspath(part) for part in given if isinstance(part, str | os.PathLike))
-            if all(map(os.path.isabs, paths)):  # what is inside a folder that is removed goes with it
-                self.calls.append((name, paths))
+        if name == "fsync" and os.path.isfile(paths[0]):
+            self.content[f"{len(self.calls)}"] = Path(paths[0]).read_bytes()
+        if name not in ("open", "write"):
+            self.calls.append((name, paths))
 
     def after(self, number: int, keeps: Callable[[], bool], target: Path) -> Path:
         """The disk after the first `number` calls; `keeps` decides about each change of names that was not flushed."""
@@ -156,28 +196,29 @@ class Disk:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux to tell which file is flushed")
-def test_the_power_goes_at_every_call(tmp_path: Path, tally: Tally) -> None:
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_power_goes_at_every_call(replace: bool, tmp_path: Path, tally: Tally) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    work = saved(tmp_path / "work", 1, 2, 3).path
+    work = saved(tmp_path / "work", 1, 2, 3)
     base = tmp_path / "base"
     shutil.copytree(work, base)
     disk = Disk(work)
-    with watched(lambda name, given: None, disk.record):
-        RunFolder.open(work).save(checkpoint(4), best=True, keep=2)
+    with watched(lambda name, paths: None, disk.record):
+        save(work, *NEXT[replace])
     disk.base, shown = base, disk.calls
-    disk.calls = [(name, tuple(str(base / Path(part).relative_to(work)) for part in given)) for name, given in shown]
+    disk.calls = [(name, tuple(str(base / Path(part).relative_to(work)) for part in paths)) for name, paths in shown]
     choices: list[tuple[str, Callable[[], bool]]] = [("nothing", lambda: False), ("everything", lambda: True)]
     choices += [(f"some {n}", lambda: draw.random() < 0.5) for n in range(scaled(3, 60))]
     states = 0
     for number in range(len(disk.calls) + 1):
         for name, keeps in choices:
             path = disk.after(number, keeps, tmp_path / f"{number}-{name}")
-            step = found(RunFolder.open(path))
-            assert step in (3, 4), (seed, number, name)
+            found = gone_on(path)
+            assert found in {(3, 0), NEXT[replace]}, (seed, number, name)
             # Once the save has returned, it is the newest, whatever the disk has forgotten.
-            assert step == 4 or number < len(disk.calls), (seed, name)
+            assert found == NEXT[replace] or number < len(disk.calls), (seed, name)
             shutil.rmtree(path)
             states += 1
     tally("states of a disk after a loss of power", states)

@@ -3,13 +3,16 @@
 import os
 import random
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.reliability.conftest import STEPS, Tally, scaled
 from vitral.core.errors import UsageError, VitralError
-from vitral.runs import RunFolder
+from vitral.lab.run_health import examine_run
+from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import FILES, MANIFEST, load_checkpoint
 
 NAMES = (*FILES, MANIFEST)
@@ -104,9 +107,41 @@ def test_the_one_before_is_taken_loudly_and_never_none(straight: RunFolder, tmp_
     assert "\n" not in str(nothing.value)
 
 
-@pytest.mark.parametrize("pointer", ["..", "../..", "/etc", "step-1/..", "step-00000099", "", "\x1b[2J", "a" * 10_000])
-def test_a_pointer_is_a_name_never_a_path(pointer: str, straight: RunFolder, tmp_path: Path) -> None:
-    shutil.copytree(straight.path, tmp_path / "run")
-    (tmp_path / "run" / "best").write_text(pointer, encoding="utf-8")
-    folder = RunFolder.open(tmp_path / "run")
-    assert folder.load("best", warn=pytest.fail).step == STEPS
+POINTERS: dict[str, Callable[[Path], object]] = {
+    **{
+        repr(text)[:20]: lambda path, text=text: path.write_text(text, encoding="utf-8")
+        for text in ("..", "../..", "/etc", "step-1/..", "step-00000099", "step-00000011", "", "\x1b[2J", "a" * 10_000)
+    },
+    "1 GB": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**9),
+    "a pipe": os.mkfifo,
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+}
+OPENED = list[str]()
+
+
+@pytest.fixture(scope="module")
+def opened() -> list[str]:
+    """The names of all files that are opened, newest last; an audit hook cannot be removed, so there is one."""
+    sys.addaudithook(lambda event, given: OPENED.append(str(given[0])) if event == "open" else None)
+    return OPENED
+
+
+@pytest.mark.parametrize("content", POINTERS)
+@pytest.mark.parametrize("name", ["best", "last"])
+def test_a_pointer_is_for_people_and_never_read(
+    name: str, content: str, opened: list[str], straight: RunFolder, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(straight.path, path)
+    newest = straight.newest()
+    assert newest is not None
+    (path / name).unlink()
+    POINTERS[content](path / name)
+    opened.clear()
+    for which, step in (("best", newest.state["best_step"]), ("last", STEPS)):
+        assert load_run(path, which, warn=pytest.fail).step == step
+    assert [one for one in opened if os.path.basename(one) == name] == []
+    found = {finding.what: finding for finding in examine_run(path, replay=False).findings}
+    assert found[name].mark == "wrong"
+    assert found[name].found.isprintable()

@@ -1,5 +1,6 @@
 """Files made to harm: refused soon and in little memory; nothing else is opened, started or written."""
 
+import contextlib
 import io
 import json
 import os
@@ -7,22 +8,30 @@ import pickle
 import random
 import resource
 import shutil
+import signal
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.reliability.conftest import STEPS, Tally, scaled
-from vitral.core.errors import VitralError
+from tests.reliability.conftest import FULL, STEPS, Tally, last_bytes, scaled
+from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json, sha256
-from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import FILES, MANIFEST
+from vitral.lab.run import Run
+from vitral.lab.run_health import examine_run
+from vitral.reports.run import write_run_report
+from vitral.runs import LoadedRun, load_run
+from vitral.runs.checkpoint import FILES, FORMAT, MANIFEST
+from vitral.runs.config import comparable
+from vitral.runs.identity import sealed_json
+from vitral.training import RunConfig, resume, train
 
 SECONDS = 5
+FORBIDDEN = ("subprocess", "socket", "os.exec", "os.fork", "os.system", "pickle", "ctypes")
 MEGABYTES = 100
 
 Harm = Callable[[Path], None]
@@ -47,7 +56,7 @@ def sealed(folder: Path, **content: bytes) -> None:
         (folder / name.replace("_", ".")).write_bytes(data)
     raw = {name: (folder / name).read_bytes() for name in FILES}
     files = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in raw.items()}
-    said = {"format": 1, "files": files}
+    said = {"format": FORMAT, "files": files}
     (folder / MANIFEST).write_bytes(as_json({**said, "sha256": sha256(as_json(said))}))
 
 
@@ -89,7 +98,7 @@ def _replace(name: str, old: str, new: str) -> Harm:
 
 
 def _last(run: Path) -> Path:
-    return run / "steps" / f"step-{STEPS:08d}"
+    return run / STEP
 
 
 def _sparse(name: str, size: int) -> Harm:
@@ -102,7 +111,7 @@ def _sparse(name: str, size: int) -> Harm:
 
 def _link(name: str, target: str) -> Harm:
     def harm(run: Path) -> None:
-        (run / name).unlink()
+        (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(target)
 
     return harm
@@ -110,7 +119,7 @@ def _link(name: str, target: str) -> Harm:
 
 def _pipe(name: str) -> Harm:
     def harm(run: Path) -> None:
-        (run / name).unlink()
+        (run / name).unlink(missing_ok=True)
         os.mkfifo(run / name)
 
     return harm
@@ -119,7 +128,8 @@ def _pipe(name: str) -> Harm:
 DEEP = b"[" * 200_000
 MANY = {f"t{number}": tensor([1], 4 * number, 4 * number + 4) for number in range(100_000)}
 PICKLE = pickle.dumps(Payload())
-STEP = f"steps/step-{STEPS:08d}"
+STEP = f"steps/step-{STEPS - 1:08d}"
+"""The only checkpoint of the run: one step is left."""
 HARMS: dict[str, Harm] = {
     "weights: a pickle": _weights(PICKLE),
     "weights: a bomb": _weights(zipped()),
@@ -154,7 +164,7 @@ HARMS: dict[str, Harm] = {
     "state: a step that is a path": _state(b'{"step": "../../x"}'),
     "state: a step of 5,000 digits": _state(b'{"step": ' + b"9" * 5000 + b"}"),
     "state: a negative step": _state(b'{"step": -1}'),
-    "state: 2 MB": _state(b'{"step": 12, "x": "' + b"x" * 2_000_000 + b'"}'),
+    "state: 2 MB": _state(b'{"step": 11, "x": "' + b"x" * 2_000_000 + b'"}'),
     "manifest: deep": _file(f"{STEP}/{MANIFEST}", DEEP),
     "manifest: sparse": _sparse(f"{STEP}/{MANIFEST}", 10**12),
     "manifest: a pipe": _pipe(f"{STEP}/{MANIFEST}"),
@@ -183,7 +193,42 @@ HARMS: dict[str, Harm] = {
     "config: sparse": _sparse("config.toml", 10**12),
     "config: a pipe": _pipe("config.toml"),
     "config: an escape": _replace("config.toml", 'norm = "pre"', 'norm = "\\u001b[2J"'),
+    "config: other numbers": _replace("config.toml", "learning_rate = 0.02", "learning_rate = 0.03"),
+    "config: a link": _link("config.toml", "/etc/hostname"),
+    "history: a list": lambda run: sealed(_last(run), history_json=b"[]"),
+    "history: a seal of another kind": lambda run: sealed(_last(run), history_json=b'{"metrics": [7]}'),
+    "history: a seal of text": lambda run: sealed(_last(run), history_json=b'{"metrics": {"bytes": "x", "lines": 1}}'),
+    "history: a seal of too much": lambda run: sealed(
+        _last(run), history_json=b'{"metrics": {"bytes": 1e999, "lines": 1, "sha256": ""}}'
+    ),
+    "run: deep": _file("run.json", DEEP),
+    "run: another": _file("run.json", sealed_json({"run": "0" * 64})),
+    "run: a pipe": _pipe("run.json"),
+    "run: sparse": _sparse("run.json", 10**12),
+    "corpus: deep": _file("corpus.json", DEEP),
+    "corpus: a pipe": _pipe("corpus.json"),
+    "environment: a list": _file("environment.json", b"[]"),
+    "environment: a link to a device": _link("environment.json", "/dev/zero"),
+    "baselines: deep": _file("ngrams.json", DEEP),
+    "baselines: a pipe": _pipe("ngrams.json"),
+    "log: a pipe": _pipe("metrics.jsonl"),
+    "log: sparse": _sparse("metrics.jsonl", 10**10),
+    "log: a link to a device": _link("metrics.jsonl", "/dev/zero"),
+    "log: deep": _file("metrics.jsonl", DEEP),
+    "best: a pipe": _pipe("best"),
+    "best: sparse": _sparse("best", 10**12),
+    "last: a link to a device": _link("last", "/dev/zero"),
 }
+
+
+def scaled_doors(number: int) -> list[str]:
+    """The doors a harm is taken to: one that loads and another, in turn; in the full tier all of them."""
+    doors = ["load", "generate", "resume", "doctor", "report"]
+    return doors if FULL else ["load", doors[1 + number % 4]]
+
+
+POINTERS = [name for name in HARMS if name.startswith(("best", "last"))]
+"""Harms that only the doctor sees."""
 
 
 def _not_finite(run: Path) -> None:
@@ -193,20 +238,96 @@ def _not_finite(run: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(straight: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run with its last checkpoint only: nothing to fall back to."""
-    path = tmp_path_factory.mktemp("hostile") / "run"
-    shutil.copytree(straight.path, path)
+def alone(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run one step before its end with one checkpoint only: nothing to fall back to."""
+
+    def stop(event: Mapping[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == STEPS - 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    path = train(config, tmp_path_factory.mktemp("hostile") / "run", callback=stop).path
     for other in (path / "steps").iterdir():
-        if other.name != f"step-{STEPS:08d}":
+        if other.name != Path(STEP).name:
             shutil.rmtree(other)
-    (path / "best").unlink()
     return path
 
 
+def fingerprint(*parts: Any) -> str:
+    return sha256("".join(map(str, parts)).encode())
+
+
+def meaning(loaded: LoadedRun) -> str:
+    """Everything a loaded run computes with."""
+    weights = {name: tensor.numpy().tobytes() for name, tensor in loaded.model.state_dict().items()}
+    return fingerprint(weights, loaded.tokenizer.plain(), comparable(loaded.sealed.config))
+
+
+def _load(run: Path, say: Callable[[str], None]) -> str:
+    return meaning(load_run(run, "last", warn=say))
+
+
+def _generate(run: Path, say: Callable[[str], None]) -> str:
+    heard = io.StringIO()
+    with contextlib.redirect_stderr(heard):
+        text = Run(run, "last").generate("a", max_tokens=8, seed=3)
+    for line in heard.getvalue().splitlines():
+        say(line)
+    return fingerprint(text)
+
+
+def _resume(run: Path, say: Callable[[str], None]) -> str:
+    folder = resume(run, callback=lambda event: say(event["text"]) if event["event"] == "note" else None)
+    return fingerprint(last_bytes(folder))
+
+
+def _doctor(run: Path, say: Callable[[str], None]) -> str:
+    findings = examine_run(run).findings
+    for finding in findings:
+        assert "\n" not in finding.found, finding
+        assert finding.found.isprintable(), finding
+    wrong = [finding.what for finding in findings if finding.mark == "wrong"]
+    if wrong:
+        raise UsageError(f"doctor: {wrong[0]}")
+    return "healthy"
+
+
+def _report(run: Path, say: Callable[[str], None]) -> str:
+    heard = io.StringIO()
+    with contextlib.redirect_stderr(heard):
+        page = write_run_report(run).read_text(encoding="utf-8")
+    for line in heard.getvalue().splitlines():
+        say(line)
+    shown, _, _ = page.partition("The whole configuration")  # which has the free keys and the place of the text too
+    return fingerprint(shown.replace(str(run), "RUN"))
+
+
+DOORS: dict[str, Callable[[Path, Callable[[str], None]], str]] = {
+    "load": _load,
+    "generate": _generate,
+    "resume": _resume,
+    "doctor": _doctor,
+    "report": _report,
+}
+DRAWN = [(name, door) for n, name in enumerate(HARMS) for door in scaled_doors(n)]
+
+
+@pytest.fixture(scope="module")
+def answers(alone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What every door answers for the undamaged run, without a word; afterwards all modules are imported."""
+    found = {}
+    for door, pass_through in DOORS.items():
+        run = tmp_path_factory.mktemp(door) / "run"
+        shutil.copytree(alone, run)
+        found[door] = pass_through(run, pytest.fail)
+    return found
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits a process of its own, made by fork")
-@pytest.mark.parametrize("name", HARMS)
-def test_refused(name: str, alone: Path, tmp_path: Path, tally: Tally) -> None:
+@pytest.mark.parametrize(("name", "door"), DRAWN)
+def test_refused_or_answered_rightly(
+    name: str, door: str, alone: Path, answers: dict[str, str], tmp_path: Path, tally: Tally
+) -> None:
+    """Refused in one line; or the right answer and one warning, where the damage does not enter it."""
     run = tmp_path / "run"
     shutil.copytree(alone, run)
     HARMS[name](run)
@@ -215,58 +336,69 @@ def test_refused(name: str, alone: Path, tmp_path: Path, tally: Tally) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        _judge(run, report)
+        _judge(run, door, report)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    said = report.read_text(encoding="utf-8") if report.exists() else ""
-    assert status == 0, f"{status}: {said}"
-    assert "\n" not in said
-    assert said.isprintable()
+    found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
+    assert status == 0, f"{status}: {found}"
+    for line in found["said"]:
+        assert "\n" not in line, found
+        assert line.isprintable(), found
+    if found["answer"] is not None:
+        assert found["answer"] == answers[door], found
+        unread = name in POINTERS or (door == "report" and name.startswith("weights"))  # a page needs no weights
+        assert len(found["said"]) == (0 if unread else 1), found
+    if door == "doctor":
+        assert found["answer"] is None
     assert not Path("/tmp/vitral-was-here").exists()
-    tally("hostile files refused", 1)
+    tally("hostile files at the doors of a run: refused, or answered rightly with a warning", 1)
 
 
-def _judge(run: Path, report: Path) -> None:
-    """Load in this process and leave it: 0 refused as it should be, anything else not."""
-    code, said, seen = 9, "nothing was refused", list[str]()
+def _judge(run: Path, door: str, report: Path) -> None:
+    """Pass through a door in this process and leave it: 0 if nothing else happened, with what was said."""
+    code, answer, said, seen = 0, None, list[str](), list[str]()
     watching = True
 
     def watch(event: str, given: tuple[Any, ...]) -> None:
-        forbidden = event.startswith(("subprocess", "socket", "os.exec", "os.fork", "os.system", "pickle", "ctypes"))
-        elsewhere = event == "open" and isinstance(given[0], str) and not _harmless(given[0], run)
+        forbidden = event.startswith(FORBIDDEN) and event != "socket.gethostname"  # for the holder of the lock
+        elsewhere = event == "open" and isinstance(given[0], str) and not _harmless(given[0], run, door)
         writes = event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree")
-        if watching and (forbidden or elsewhere or writes):
+        if watching and (forbidden or elsewhere or (writes and door not in ("resume", "report"))):
             seen.append(f"{event} {given!r:.80}")
 
     sys.addaudithook(watch)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        load_run(run, "last")
+        answer = DOORS[door](run, said.append)
     except VitralError as error:
-        code, said = 0, str(error)
+        said = [str(error)]
     except BaseException as error:  # whatever else: the parent says what it was
-        code, said = 8, f"{type(error).__name__}: {error}"
+        code, said = 8, [f"{type(error).__name__}: {error}"]
     watching = False
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     if grown > MEGABYTES:
-        code, said = 7, f"{grown:.0f} MB"
+        code, said = 7, [f"{grown:.0f} MB"]
     if seen:
-        code, said = 6, "; ".join(seen)
-    report.write_text(said, encoding="utf-8", errors="backslashreplace")
+        code, said = 6, seen
+    report.write_text(json.dumps({"answer": answer, "said": said}), encoding="utf-8")
     os._exit(code)
 
 
-def _harmless(path: str, run: Path) -> bool:
-    """A file of the run, or one of Python's own that is imported late."""
-    return path.startswith(str(run)) or path.endswith((".py", ".pyc", ".so")) or "site-packages" in path
+def _harmless(path: str, run: Path, door: str) -> bool:
+    """A file of the run (also relative to an open folder), of the system, or one of Python's own imported late."""
+    own = path.startswith((str(run), "/proc/", "/sys/")) or (not os.path.isabs(path) and ".." not in path)
+    text = door in ("resume", "doctor") and (path.endswith("words.txt") or "cache" in path)
+    python = path.startswith((sys.prefix, sys.base_prefix)) or path.endswith((".py", ".pyc", ".so"))
+    return own or text or python or "site-packages" in path
 
 
 def test_fuzzed_files(alone: Path, tmp_path: Path, tally: Tally) -> None:
-    """Bytes changed, cut out and repeated, with a manifest that agrees: loaded, or refused in one line."""
+    """Bytes changed, cut out and repeated, with a manifest that agrees: refused, a warning, or the same meaning."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     draw, run, trials, refused = random.Random(seed), tmp_path / "run", scaled(400, 60_000), 0
     shutil.copytree(alone, run)
+    right = meaning(load_run(run, "last", warn=pytest.fail))
     names = ("config.toml", "tokenizer.json", f"{STEP}/state.json", f"{STEP}/model.safetensors", f"{STEP}/{MANIFEST}")
     whole = {name: (run / name).read_bytes() for name in names}
     for trial in range(trials):
@@ -275,16 +407,20 @@ def test_fuzzed_files(alone: Path, tmp_path: Path, tally: Tally) -> None:
         (run / name).write_bytes(_changed(whole[name], draw, 900 if name.endswith("safetensors") else len(whole[name])))
         if name.startswith(STEP) and not name.endswith(MANIFEST):
             sealed(_last(run))
+        said = list[str]()
         try:
-            load_run(run, "last")
+            found = meaning(load_run(run, "last", warn=said.append))
+            if found != right and not said:
+                pytest.fail(f"seed {seed}, trial {trial}: {name} has another meaning, and nothing was said")
         except VitralError as error:
-            refused += 1
-            if "\n" in str(error) or not str(error).isprintable():
-                pytest.fail(f"seed {seed}, trial {trial}: {error!r}")
+            said.append(str(error))
+        refused += bool(said)
+        if any("\n" in line or not line.isprintable() for line in said):
+            pytest.fail(f"seed {seed}, trial {trial}: {said!r}")
         for kept in (name, f"{STEP}/{MANIFEST}"):
             (run / kept).write_bytes(whole[kept])
     assert refused > trials // 3
-    tally("fuzzed files, loaded or refused", trials)
+    tally("fuzzed files: the same meaning, a warning, or refused", trials)
 
 
 def _changed(raw: bytes, draw: random.Random, within: int) -> bytes:

@@ -14,66 +14,172 @@ from tests.reliability.conftest import FULL, Tally
 SOURCE = Path(vitral.__file__ or "").parent
 ROOT = Path(__file__).resolve().parents[2]
 
-MUTATIONS = {
+LOOP, RUN, GATE = "training/loop.py", "training/run.py", "runs/gate.py"
+GUARDED, CHECKPOINT, FOLDER, LOG = "core/guarded.py", "runs/checkpoint.py", "runs/folder.py", "runs/metrics_log.py"
+CRASHES, DAMAGE, NUMBERS, KILLS, DISKS = (
+    f"tests/reliability/test_{name}.py" for name in ("crashes", "damage", "numbers", "kills", "disks")
+)
+GUARDS, STREAMS = "tests/core/test_guarded.py", "tests/core/test_streams.py"
+CHECKPOINTS, LOADING, FOLDERS = (f"tests/runs/test_{name}.py" for name in ("checkpoints", "loading_runs", "run_folder"))
+POWER = f"{CRASHES}::test_the_power_goes_at_every_call"
+
+MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "the flush of a file": (
-        "core/files.py",
-        "        file.flush()\n        os.fsync(file.fileno())\n",
-        "",
-        "tests/reliability/test_crashes.py",
+        GUARDED,
+        "            _write_all(descriptor, piece)\n        os.fsync(descriptor)\n",
+        "            _write_all(descriptor, piece)\n",
+        POWER,
     ),
-    "the flush of a folder": (
-        "core/files.py",
-        "        os.fsync(descriptor)\n",
-        "        pass\n",
-        "tests/reliability/test_crashes.py",
+    "the flush of a folder": (GUARDED, "        os.fsync(folder)\n", "        pass\n", POWER),
+    "the flush of the log": (LOG, "            self._folder.sync(NAME)\n", "            pass\n", POWER),
+    "no link is followed": (GUARDED, 'getattr(os, "O_NOFOLLOW", 0)', "0", GUARDS),
+    "only regular files": (GUARDED, 'if kind != "file":', "if False:", GUARDS),
+    "the cap of what is read": (GUARDED, "        if max(size, len(content)) > most:\n", "        if False:\n", GUARDS),
+    "the look for other hard links": (GUARDED, "if os.fstat(descriptor).st_nlink == 1:", "if True:", FOLDERS),
+    "only our files are removed": (
+        GUARDED,
+        'if not all(kind in ("file", "folder") and ours(path)',
+        'if not all(kind in ("file", "folder")',
+        CHECKPOINTS,
     ),
     "the manifest's check": (
-        "runs/checkpoint.py",
-        'if listed.get(name) != {"bytes": len(data), "sha256": sha256(data)}:',
-        "if name not in listed:",
-        "tests/reliability/test_damage.py",
+        CHECKPOINT,
+        'if listed != {"bytes": size, "sha256": hashed}:',
+        "if not isinstance(listed, dict):",
+        f"{DAMAGE}::test_flipped_bits",
     ),
     "the manifest's own hash": (
-        "runs/checkpoint.py",
+        CHECKPOINT,
         "if not intact or not isinstance(files, dict):",
         "if not isinstance(files, dict):",
-        "tests/reliability/test_damage.py",
+        f"{DAMAGE}::test_flipped_bits",
+    ),
+    "the exact files of a checkpoint": (
+        CHECKPOINT,
+        "if present - expected:",
+        "if False:",
+        f"{DAMAGE}::test_truncations_lost_pages_and_strangers",
+    ),
+    "the step in a checkpoint's name": (
+        CHECKPOINT,
+        'if step_name(state["step"]) != folder.path.name.removeprefix(DAMAGED):',
+        "if False:",
+        f"{DAMAGE}::test_truncations_lost_pages_and_strangers",
+    ),
+    "the kind of a seal": (
+        CHECKPOINT,
+        'if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):',
+        "if False:",
+        "tests/reliability/test_hostile.py -k history",
+    ),
+    "the return of a checkpoint that was being replaced": (
+        CHECKPOINT,
+        "guarded.rename(old, target)",
+        "pass",
+        CHECKPOINTS,
+    ),
+    "old checkpoints wait for the new one": (
+        CHECKPOINT,
+        "        _verified(guarded.within(names[-1]), FILES, None)\n",
+        "",
+        CHECKPOINTS,
+    ),
+    "the look at the free space": (CHECKPOINT, "if free < needed + SPARE:", "if False:", f"{DISKS} -k too_little_room"),
+    "the sealed best, not the pointer": (
+        FOLDER,
+        'best = None if newest is None else newest.state.get("best_step")\n        told',
+        'best = int((self.path / "best").read_text().strip()[5:]) if newest else None\n        told',
+        f"{DAMAGE} -k pointer",
+    ),
+    "the hash of the tokenizer": (FOLDER, "if expected is not None and sha256(raw) != expected:", "if False:", LOADING),
+    "a damaged checkpoint makes room": (
+        FOLDER,
+        "checkpoints.set_aside(self.guarded_steps, folder.name)",
+        "pass",
+        FOLDERS,
+    ),
+    "the log is cut at a resume": (FOLDER, 'return self.log.cut(checkpoint.history["metrics"])', "return 0", FOLDERS),
+    "the seal of the log": (
+        LOG,
+        'return None if digest.hexdigest() == seal["sha256"] else',
+        "return None if True else",
+        FOLDERS,
+    ),
+    "the sealed configuration": (GATE, "changed = _changes(identity.config, written)", "changed = ()", LOADING),
+    "the sealed hash of the text's record": (
+        GATE,
+        "for name, hashed in hashes.items():",
+        "for name, hashed in ():",
+        LOADING,
+    ),
+    "run.json is of this run": (GATE, 'if born.get("run") != identity.run:', "if False:", LOADING),
+    "a checkpoint is of this run": ("runs/loading.py", "if run != sealed.identity.run:", "if False:", LOADING),
+    "no fine-tuned run begins at zero": (
+        GATE,
+        "if identity.parent is not None:",
+        "if False:",
+        f"{KILLS} -k without_its_first",
+    ),
+    "initial weights before the name": (
+        RUN,
+        "begin = None if source is None else save_initial_weights",
+        "begin = None",
+        f"{KILLS} -k has_its_weights_before",
+    ),
+    "a resume refuses another configuration": (
+        RUN,
+        "    if sealed.changed:\n",
+        "    if False:\n",
+        f"{KILLS} -k refused_key_by_key",
+    ),
+    "the recorded threads": (
+        RUN,
+        "with using_threads(identity_of(sealed, checkpoint).current_threads):",
+        "if True:",
+        f"{KILLS} -k recorded_threads",
+    ),
+    "the lock of a run": (RUN, "        with only_writer(out):\n", "        if True:\n", f"{KILLS} -k one_writer"),
+    "a decision before its first step": (
+        LOOP,
+        "        save(trainer, replace=trainer.saved == step)\n",
+        "",
+        f"{KILLS} -k a_decision_is_on_the_disk",
+    ),
+    "a callback's failure saves": (
+        "training/trainer.py",
+        "            self.failure, self.request.asked = error, True\n            return\n",
+        "            raise\n",
+        f"{KILLS} -k callback",
     ),
     "the stop at a number that is not finite": (
-        "training/loop.py",
+        LOOP,
         "if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):",
         "if False:",
-        "tests/reliability/test_numbers.py",
+        f"{NUMBERS} -k training_stops",
     ),
     "the look at weights and optimizer": (
-        "training/loop.py",
+        LOOP,
         "    culprit = not_finite_state(trainer)\n",
         "    culprit = None\n",
-        "tests/reliability/test_numbers.py",
+        f"{NUMBERS} -k training_stops",
+    ),
+    "what is due at a step is done again": (
+        LOOP,
+        "        if state.pending:\n            after_step(trainer, clock)\n",
+        "",
+        f"{KILLS} -k asked_to_stop",
     ),
     "the key of the streams": (
         "core/streams.py",
         "for part in (seed, purpose, *index))",
         "for part in (seed, purpose))",
-        "tests/core/test_streams.py",
+        STREAMS,
     ),
     "the border between two parts": (
         "data/dataset.py",
         "        lengths.append(0)\n",
         "        lengths or lengths.append(0)\n",
-        "tests/reliability/test_numbers.py",
-    ),
-    "the lock of a run": (
-        "training/run.py",
-        "        with only_writer(out):\n",
-        "        if True:\n",
-        "tests/reliability/test_kills.py",
-    ),
-    "what is due at a step is done again": (
-        "training/loop.py",
-        "        if state.pending:\n            after_step(trainer)\n",
-        "",
-        "tests/reliability/test_kills.py",
+        f"{NUMBERS} -k no_window",
     ),
     "the run and step of a measure": (
         "studies/measures.py",
@@ -125,17 +231,40 @@ def test_each_is_in_the_source_once() -> None:
         assert (SOURCE / file).read_text(encoding="utf-8").count(old) == 1, name
 
 
-@pytest.mark.skipif(not FULL, reason="ten test runs: make test-full")
+@pytest.mark.skipif(not FULL, reason="a test run for each: make test-full")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_some_test_turns_red(name: str, tmp_path: Path, tally: Tally) -> None:
     file, old, new, tests = MUTATIONS[name]
-    shutil.copytree(SOURCE, tmp_path / "vitral")
-    mutated = tmp_path / "vitral" / file
+    copied = _copied(tmp_path)
+    mutated = copied / file
     mutated.write_text(mutated.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    environment = {key: value for key, value in os.environ.items() if key != "VITRAL_FULL"}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
-    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1, ran.stdout[-2000:]
-    assert str(tmp_path) in ran.stdout or "failed" in ran.stdout
+    code, said = _tested(tmp_path, tests)
+    assert code == 1, said[-2000:]
+    assert "failed" in said
+    assert "SyntaxError" not in said
     tally("safeguards taken away, each noticed", 1)
+
+
+@pytest.mark.skipif(not FULL, reason="a test run for each: make test-full")
+@pytest.mark.parametrize("tests", sorted({tests for _, _, _, tests in MUTATIONS.values()}))
+def test_without_a_mutation_all_is_green(tests: str, tmp_path: Path, tally: Tally) -> None:
+    _copied(tmp_path)
+    code, said = _tested(tmp_path, tests)
+    assert code == 0, said[-2000:]
+    tally("control runs of an unmutated copy, each green", 1)
+
+
+def _copied(folder: Path) -> Path:
+    return Path(shutil.copytree(SOURCE, folder / "vitral", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+def _tested(folder: Path, tests: str) -> tuple[int, str]:
+    """The exit code of the quick tests, run with the package in `folder`, and what they print."""
+    environment = {key: value for key, value in os.environ.items() if key != "VITRAL_FULL"}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    where = [sys.executable, "-c", "import vitral; print(vitral.__file__)"]
+    used = subprocess.run(where, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert used.startswith(str(folder)), used
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split(maxsplit=2)]
+    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout

@@ -133,6 +133,8 @@ def test_no_window_sees_what_is_held_out(tally: Tally, size: int, split: str, co
     # Positions instead of characters: a window's are consecutive, so it crosses no gap between two blocks.
     placed = np.concatenate([np.arange(begin, end) for begin, end in blocks["train"]])
     train_part = type(parts["train"])(placed, parts["train"].segments)
+    for begin, end in train_part.segments:
+        assert bool((np.diff(placed[begin:end]) == 1).all())
     try:
         batches = Batches(train_part, context_length=context, batch_size=16, seed=seed)
     except ValueError:

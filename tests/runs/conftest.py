@@ -10,17 +10,20 @@ from vitral.runs import Checkpoint, RunFolder
 
 
 @pytest.fixture
-def checkpoint() -> Callable[[int], Checkpoint]:
-    """`checkpoint(10)`: tensors of several shapes and types, whose numbers depend on the step."""
+def checkpoint() -> Callable[..., Checkpoint]:
+    """`checkpoint(10, best=5)`: tensors of several shapes and types, whose numbers depend on the step."""
 
-    def make(step: int) -> Checkpoint:
+    def make(step: int, best: int | None = None) -> Checkpoint:
         model = {
             "matrix": torch.arange(15.0).view(3, 5) + step,
             "double": torch.linspace(0, step + 1, 7, dtype=torch.float64),
             "half": torch.full((2,), step, dtype=torch.bfloat16),
         }
         optimizer = {"matrix/step": torch.tensor(float(step)), "matrix/exp_avg": torch.full((3, 5), 1 / (step + 1))}
-        return Checkpoint(step, model, optimizer, {"seed": 7, "loss_sum": 0.1 + step, "best_loss": None})
+        state = {"seed": 7, "loss_sum": 0.1 + step, "best_loss": None}
+        if best is not None:
+            state["best_step"] = best
+        return Checkpoint(step, model, optimizer, state, {"step_of_history": step})
 
     return make
 

@@ -10,13 +10,17 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.runs.checkpoint import (
     FILES,
+    FORMAT,
     MANIFEST,
     Checkpoint,
     list_checkpoints,
     load_checkpoint,
+    load_state,
     prune,
+    reseal,
     save_checkpoint,
     set_aside,
     step_name,
@@ -36,6 +40,7 @@ def assert_same(one: Checkpoint, other: Checkpoint) -> None:
             as_bytes = [t.contiguous().reshape(-1).view(torch.uint8) for t in (tensor, others[name])]
             assert torch.equal(*as_bytes)
     assert one.state.items() <= other.state.items()
+    assert one.history == other.history
 
 
 def refusal(folder: Path) -> str:
@@ -70,12 +75,13 @@ def test_unusual_tensors_come_back(tmp_path: Path) -> None:
 def test_everything_is_plain(tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    assert manifest["format"] == 1
+    assert manifest["format"] == FORMAT
     assert {name: entry["bytes"] for name, entry in manifest["files"].items()} == {
         name: (folder / name).stat().st_size for name in FILES
     }
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    assert state == {"format": 1, "step": 10, "seed": 7, "loss_sum": 10.1, "best_loss": None}
+    assert state == {"format": FORMAT, "step": 10, "seed": 7, "loss_sum": 10.1, "best_loss": None}
+    assert json.loads((folder / "history.json").read_text(encoding="utf-8")) == {"step_of_history": 10}
 
 
 def test_a_state_that_json_cannot_hold_is_not_written(tmp_path: Path) -> None:
@@ -127,7 +133,8 @@ def test_files_of_two_steps_do_not_mix(name: str, tmp_path: Path, checkpoint: Ma
 
 def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
-    (folder / "optimizer.safetensors").write_bytes(b"")
+    raw = (folder / "optimizer.safetensors").read_bytes()
+    (folder / "optimizer.safetensors").write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     refusal(folder)
     assert load_checkpoint(folder, with_optimizer=False).step == 10
 
@@ -142,8 +149,8 @@ def test_a_manifest_of_another_kind_is_refused(content: str, tmp_path: Path, che
 def test_another_format_is_named(tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
     manifest = json.loads((folder / MANIFEST).read_bytes())
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": 2}), encoding="utf-8")
-    assert "format 2, this Vitral reads 1" in refusal(folder)
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": FORMAT + 1}), encoding="utf-8")
+    assert f"format {FORMAT + 1}, this Vitral reads {FORMAT}" in refusal(folder)
 
 
 def test_a_second_save_of_a_step_keeps_the_first(tmp_path: Path, checkpoint: Made) -> None:
@@ -168,6 +175,50 @@ def test_what_a_kill_left_behind_is_swept(tmp_path: Path, checkpoint: Made) -> N
     assert list(tmp_path.iterdir()) == [kept]
 
 
+def test_a_checkpoint_whose_replacement_was_killed_comes_back(tmp_path: Path, checkpoint: Made) -> None:
+    """Between two renames there is none of its name; once the new one has it, the old one goes."""
+    kept = save_checkpoint(tmp_path, checkpoint(3))
+    kept.rename(tmp_path / f".old-{kept.name}")
+    sweep(tmp_path)
+    assert_same(checkpoint(3), load_checkpoint(kept))
+    shutil.copytree(kept, tmp_path / f".old-{kept.name}")
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("name", [".tmp-77-step-00000200", ".old-step-00000003", ".gone-step-00000003"])
+def test_a_folder_with_files_of_others_is_not_swept(name: str, tmp_path: Path, checkpoint: Made) -> None:
+    save_checkpoint(tmp_path, checkpoint(3))
+    (tmp_path / name).mkdir()
+    for inside in (FILES[0], "thesis.txt"):
+        (tmp_path / name / inside).write_bytes(b"mine")
+    sweep(tmp_path)
+    assert sorted(path.name for path in (tmp_path / name).iterdir()) == sorted((FILES[0], "thesis.txt"))
+
+
+def test_the_history_is_replaced_and_nothing_else(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(3))
+    before = {name: (folder / name).read_bytes() for name in FILES}
+    reseal(GuardedFolder(tmp_path), folder.name, {"metrics": 7})
+    assert load_checkpoint(folder).history == {"metrics": 7}
+    assert {name for name in FILES if (folder / name).read_bytes() != before[name]} == {"history.json"}
+    assert list(tmp_path.iterdir()) == [folder]
+    (folder / "state.json").write_bytes(b"{}")
+    with pytest.raises(UsageError):
+        reseal(GuardedFolder(tmp_path), folder.name, {})
+
+
+def test_a_state_is_read_without_its_tensors(tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(3))
+    found = load_state(folder)
+    assert (found.model, found.optimizer) == ({}, {})
+    assert found.state == load_checkpoint(folder).state
+    assert found.manifest == load_checkpoint(folder).manifest == json.loads((folder / MANIFEST).read_bytes())["sha256"]
+    (folder / FILES[0]).write_bytes(b"short")
+    with pytest.raises(UsageError, match=r"model\.safetensors does not match"):
+        load_state(folder)
+
+
 def test_pruning_waits_until_the_newest_verifies(tmp_path: Path, checkpoint: Made) -> None:
     folders = [save_checkpoint(tmp_path, checkpoint(step)) for step in (1, 2, 3, 4)]
     weights = folders[-1] / FILES[0]
@@ -183,7 +234,7 @@ def test_pruning_waits_until_the_newest_verifies(tmp_path: Path, checkpoint: Mad
 def test_a_checkpoint_set_aside_makes_room(tmp_path: Path, checkpoint: Made) -> None:
     for content in (checkpoint(10), Checkpoint(10, {}, {}, {})):
         folder = save_checkpoint(tmp_path, content)
-        set_aside(folder)
+        set_aside(GuardedFolder(tmp_path), folder.name)
         assert list_checkpoints(tmp_path) == []
     assert [path.name for path in tmp_path.iterdir()] == ["damaged-step-00000010"]
 

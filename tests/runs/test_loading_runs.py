@@ -1,5 +1,6 @@
 """From a folder to a model: the weights that were saved, or one line that says why not."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,26 @@ from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig
 from vitral.data.tokenizers import build_tokenizer
 from vitral.model import ModelConfig, Transformer
-from vitral.runs import Checkpoint, RunFolder, load_run
+from vitral.runs import Checkpoint, RunConfig, RunFolder, load_run
 from vitral.runs.environment import describe_environment
+from vitral.runs.identity import document_hash, new_identity
 
 SIZES: dict[str, Any] = {"context_length": 5, "d_model": 6, "num_heads": 3, "num_layers": 1, "positions": "rotary"}
 TOKENIZER = build_tokenizer(CorpusConfig(), "abcde\n", [])
+DOCUMENTS: dict[str, dict[str, Any]] = {"tokenizer": TOKENIZER.plain(), "corpus": {}, "environment": {}}
 
 
 def saved(path: Path, *models: Transformer, change: dict[str, Tensor | None] | None = None) -> Path:
     """A run with one checkpoint per model, the first the best; `change` puts other tensors in, None takes one out."""
-    folder = RunFolder.create(path, {"model": models[0].config.plain()}, {"tokenizer": TOKENIZER.plain()})
+    config = RunConfig.parse({"model": models[0].config.plain()})
+    sealed = {name: DOCUMENTS[name] for name in ("tokenizer", "corpus")}
+    identity = new_identity(config, {}, TOKENIZER.plain(), sealed).plain()
+    folder = RunFolder.create(path, config.plain(), {**DOCUMENTS, "run": identity})
     for number, model in enumerate(models, start=1):
         weights = {**model.state_dict(), **(change or {})}
         kept = {name: tensor for name, tensor in weights.items() if tensor is not None}
-        folder.save(Checkpoint(number, kept, {}, {}), best=number == 1, keep=2)
+        history = {"environment": document_hash({})}
+        folder.save(Checkpoint(number, kept, {}, {**identity, "best_step": 1}, history), keep=2)
     return path
 
 
@@ -95,12 +102,79 @@ def test_weights_that_do_not_fit_are_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-def test_a_config_that_is_wrong_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("d_model = 6", "d_modl = 6", "config.toml: model: unknown key 'd_modl', did you mean 'd_model'"),
+        ("d_model = 6", "d_model = 12", "config.toml: changed since the run began (model.d_model: 6 → 12)"),
+        ("seed = 1", "seed = [", "config.toml: "),
+    ],
+)
+def test_the_sealed_configuration_is_used_and_a_changed_one_is_named(
+    old: str, new: str, complaint: str, tmp_path: Path
+) -> None:
+    model = made()
+    path, said = saved(tmp_path / "run", model), list[str]()
+    toml = (path / "config.toml").read_text(encoding="utf-8")
+    assert toml.count(old) == 1
+    (path / "config.toml").write_text(toml.replace(old, new), encoding="utf-8")
+    run = load_run(path, warn=said.append)
+    assert torch.equal(logits(run.model), logits(model))
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}/{complaint}")
+    assert "\n" not in said[0]
+
+
+def test_what_may_change_is_not_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "run", made())
     toml = (path / "config.toml").read_text(encoding="utf-8")
-    (path / "config.toml").write_text(toml.replace("d_model", "d_modl"), encoding="utf-8")
-    with pytest.raises(UsageError, match=r"config\.toml: unknown key 'd_modl', did you mean 'd_model'"):
+    changed = toml.replace("log_every = 10", "log_every = 3").replace('source = "', 'source = "elsewhere/')
+    assert changed != toml
+    (path / "config.toml").write_text(changed, encoding="utf-8")
+    assert load_run(path, warn=pytest.fail).config["training"]["log_every"] == 3
+
+
+def test_another_tokenizer_is_refused_even_if_it_fits(tmp_path: Path) -> None:
+    path = saved(tmp_path / "run", made())
+    raw = (path / "tokenizer.json").read_text(encoding="utf-8")
+    (path / "tokenizer.json").write_text(raw.replace('"a"', '"A"'), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"tokenizer\.json: changed since the run was saved") as refused:
         load_run(path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["corpus.json", "environment.json", "run.json"])
+@pytest.mark.parametrize("content", [None, b"{}", b"\xff", b"["])
+def test_damage_that_does_not_enter_the_weights_is_one_warning(
+    name: str, content: bytes | None, tmp_path: Path
+) -> None:
+    model = made()
+    path, said = saved(tmp_path / "run", model), list[str]()
+    if content is None or (path / name).read_bytes() == content:
+        (path / name).unlink()
+    else:
+        (path / name).write_bytes(content)
+    run = load_run(path, warn=said.append)
+    assert torch.equal(logits(run.model), logits(model))
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}/{name}: ")
+    assert "\n" not in said[0]
+
+
+def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
+    """Folders put together by hand: each file is intact, the run is not."""
+    one, other = saved(tmp_path / "one", made()), saved(tmp_path / "other", made(num_layers=2))
+    before = (one / "run.json").read_bytes()
+    (one / "run.json").write_bytes((other / "run.json").read_bytes())
+    with pytest.raises(UsageError, match="of another run"):
+        load_run(one)
+    (one / "run.json").write_bytes(before)
+    alike = saved(tmp_path / "alike", made(), made(dropout=0.5))
+    shutil.rmtree(alike / "steps" / "step-00000001")
+    stranger = saved(tmp_path / "stranger", made(dropout=0.5))
+    (stranger / "steps" / "step-00000001").rename(alike / "steps" / "step-00000001")
+    with pytest.raises(UsageError, match="of another run"):
+        load_run(alike, "best")
 
 
 def test_the_environment_names_what_the_numbers_depend_on() -> None:

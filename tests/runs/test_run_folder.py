@@ -15,7 +15,7 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.runs import Checkpoint, RunFolder, refuse_existing
 from vitral.runs.checkpoint import FILES
 
-Made = Callable[[int], Checkpoint]
+Made = Callable[..., Checkpoint]
 
 
 def one_line(error: type[Exception], action: Callable[[], object]) -> str:
@@ -73,6 +73,8 @@ class TestMaking:
         assert "not a run" in one_line(UsageError, lambda: RunFolder.open(folder.path / "steps"))
         (folder.path / "config.toml").unlink()
         assert "not a run" in one_line(UsageError, lambda: RunFolder.open(folder.path))
+        folder.write_document("run", {"format": 2})
+        RunFolder.open(folder.path)  # its configuration is lost, and sealed
 
     def test_a_document_that_cannot_be_read_is_one_line(self, folder: RunFolder) -> None:
         assert "environment.json: cannot be read" in one_line(UsageError, lambda: folder.document("environment"))
@@ -136,17 +138,54 @@ class TestMetrics:
         path.write_bytes(b"\n".join(lines))
         assert "metrics.jsonl: line 3 is not an event in JSON" in one_line(UsageError, measured.metrics)
 
-    @pytest.mark.parametrize(("step", "kept"), [(0, 0), (1, 2), (2, 4), (3, 5)])
-    def test_rewinding_drops_what_came_later(self, step: int, kept: int, measured: RunFolder) -> None:
-        measured.rewind(step, None)
-        assert measured.metrics() == list(self.EVENTS[:kept])
+    @pytest.mark.parametrize("kept", range(len(EVENTS) + 1))
+    def test_rewinding_drops_what_came_later(self, kept: int, folder: RunFolder, checkpoint: Made) -> None:
+        for event in self.EVENTS[:kept]:
+            folder.append_metric(event)
+        folder.save(checkpoint(3), keep=2)
+        for event in self.EVENTS[kept:]:
+            folder.append_metric(event)
+        assert folder.metrics() == list(self.EVENTS[:kept])  # what a resume repeats does not count
+        assert folder.rewind(folder.newest()) == 0
+        assert (folder.path / "metrics.jsonl").read_bytes().count(b"\n") == kept
+        assert folder.metrics() == list(self.EVENTS[:kept])
+        assert folder.log.complaint(folder.log.seal()) is None
 
-    def test_rewinding_mends_a_torn_line(self, measured: RunFolder) -> None:
+    def test_rewinding_to_the_beginning_drops_everything(self, measured: RunFolder) -> None:
+        measured.rewind(None)
+        assert measured.metrics() == []
+
+    def test_rewinding_cuts_a_torn_line_and_says_so(self, measured: RunFolder, checkpoint: Made) -> None:
+        measured.save(checkpoint(3), keep=2)
+        torn = '{"event": "sample", "text": "é'.encode()[:-1]
         with open(measured.path / "metrics.jsonl", "ab") as file:
-            file.write('{"event": "sample", "text": "é'.encode()[:-1])
-        measured.rewind(3, None)
+            file.write(torn)
+        assert measured.rewind(measured.newest()) == len(torn)
         measured.append_metric({"event": "step", "step": 4})
+        measured.save(checkpoint(4), keep=2)
         assert [event["step"] for event in measured.metrics("step")] == [1, 2, 3, 4]
+
+    def test_a_sealed_line_that_was_changed_is_an_error(self, measured: RunFolder, checkpoint: Made) -> None:
+        measured.save(checkpoint(3), keep=2)
+        path = measured.path / "metrics.jsonl"
+        whole = path.read_bytes()
+        for place in range(0, len(whole), 7):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            assert "metrics.jsonl: its first 6 lines were changed" in one_line(UsageError, measured.metrics), place
+        for length in range(0, len(whole), 11):
+            path.write_bytes(whole[:length])
+            assert "are missing" in one_line(UsageError, measured.metrics), length
+        path.unlink()
+        assert "are missing" in one_line(UsageError, measured.metrics)
+        path.write_bytes(whole + b"{")
+        assert measured.metrics() == list(self.EVENTS)
+
+    def test_a_log_with_another_hard_link_is_copied_first(self, measured: RunFolder, tmp_path: Path) -> None:
+        os.link(measured.path / "metrics.jsonl", tmp_path / "snapshot")
+        before = (tmp_path / "snapshot").read_bytes()
+        measured.append_metric({"event": "step", "step": 4})
+        assert (tmp_path / "snapshot").read_bytes() == before
+        assert len(measured.metrics()) == len(self.EVENTS) + 1
 
     def test_a_line_the_disk_does_not_take_is_a_storage_error(self, folder: RunFolder) -> None:
         (folder.path / "metrics.jsonl").mkdir()
@@ -162,19 +201,20 @@ class TestCheckpoints:
     def saved(self, folder: RunFolder, checkpoint: Made) -> RunFolder:
         """Steps 1 to 4, of which 2 is the best; two newest kept."""
         for step in (1, 2, 3, 4):
-            folder.save(checkpoint(step), best=step <= 2, keep=2)
+            folder.save(checkpoint(step, best=min(step, 2)), keep=2)
         return folder
 
     def test_the_best_and_the_newest_are_kept(self, saved: RunFolder, checkpoint: Made) -> None:
         assert steps_in(saved) == [2, 3, 4]
         assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
+        assert (saved.path / "best").read_text(encoding="utf-8") == "step-00000002\n"
         assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000004\n"
-        saved.save(checkpoint(5), best=True, keep=2)
+        saved.save(checkpoint(5, best=5), keep=2)
         assert steps_in(saved) == [4, 5]
         assert load_silently(saved, "best") == 5
 
     def test_without_a_best_the_last_is_taken(self, folder: RunFolder, checkpoint: Made) -> None:
-        folder.save(checkpoint(3), best=False, keep=2)
+        folder.save(checkpoint(3), keep=2)
         assert load_silently(folder, "best") == 3
 
     def test_a_damaged_newest_falls_back_loudly(self, saved: RunFolder) -> None:
@@ -203,35 +243,49 @@ class TestCheckpoints:
     def test_a_run_without_checkpoints_is_refused(self, folder: RunFolder) -> None:
         assert "no intact checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
 
-    @pytest.mark.parametrize("pointer", ["../elsewhere", "", "step-99999999", "../elsewhere/", ".."])
-    def test_a_pointer_never_leads_out(self, pointer: str, saved: RunFolder) -> None:
+    @pytest.mark.parametrize("pointer", ["../elsewhere", "", "step-99999999", "../elsewhere/", "..", "step-00000003"])
+    def test_a_pointer_is_for_people(self, pointer: str, saved: RunFolder) -> None:
         shutil.copytree(saved.steps / "step-00000002", saved.path / "elsewhere")
-        (saved.path / "best").write_text(pointer, encoding="utf-8")
-        assert saved.load("best", warn=lambda line: None).step == 4
+        for name in ("best", "last"):
+            (saved.path / name).write_text(pointer, encoding="utf-8")
+        assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
+        for name in ("best", "last"):
+            (saved.path / name).unlink()
+        assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
 
     def test_after_a_fallback_the_step_can_be_saved_again(self, saved: RunFolder, checkpoint: Made) -> None:
         damage(saved, 4)
-        step = saved.load("last", warn=lambda line: None).step
-        saved.rewind(step, 2)
+        saved.rewind(saved.load("last", warn=lambda line: None))
         assert steps_in(saved) == [2, 3]
-        saved.save(checkpoint(4), best=False, keep=2)
+        assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000003\n"
+        saved.save(checkpoint(4, best=2), keep=2)
         assert load_silently(saved) == 4
         assert steps_in(saved) == [2, 3, 4]
         assert (saved.steps / "damaged-step-00000004").is_dir()
 
     def test_rewinding_leaves_whole_checkpoints_alone(self, saved: RunFolder) -> None:
-        saved.rewind(4, 2)
+        saved.rewind(saved.newest())
         assert steps_in(saved) == [2, 3, 4]
         assert load_silently(saved, "best") == 2
 
-    def test_rewinding_puts_the_best_pointer_right(self, saved: RunFolder) -> None:
-        # A kill between a checkpoint and the pointer to it leaves the pointer behind the state.
-        saved.rewind(4, 3)
-        assert load_silently(saved, "best") == 3
-        saved.rewind(4, 1)  # no longer there: the pointer stays
-        assert load_silently(saved, "best") == 3
-        saved.rewind(4, None)
-        assert load_silently(saved, "best") == 3
+    def test_rewinding_and_replacing_put_the_pointers_right(self, saved: RunFolder, checkpoint: Made) -> None:
+        for put_right in (
+            lambda: saved.rewind(saved.newest()),
+            lambda: saved.save(checkpoint(4, best=2), keep=2, replace=True),
+        ):
+            for name in ("best", "last"):
+                (saved.path / name).write_text("step-00000001\n", encoding="utf-8")
+            put_right()
+            assert (saved.path / "best").read_text(encoding="utf-8") == "step-00000002\n"
+            assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000004\n"
+
+    def test_replacing_a_checkpoint_replaces_all_of_it(self, saved: RunFolder, checkpoint: Made) -> None:
+        saved.save(Checkpoint(4, {}, {}, {"new": True}), keep=2)
+        assert "new" not in saved.load("last", warn=pytest.fail).state
+        saved.save(Checkpoint(4, {}, {}, {"new": True}), keep=2, replace=True)
+        loaded = saved.load("last", warn=pytest.fail)
+        assert (loaded.step, loaded.model, loaded.state["new"]) == (4, {}, True)
+        assert not [path for path in saved.steps.iterdir() if path.name.startswith(".")]
 
 
 class TestAFailingDisk:
@@ -261,13 +315,13 @@ class TestAFailingDisk:
         at, message = 0, ""
         for at in itertools.count():
             folder = RunFolder.create(tmp_path / f"{name}-{at}", {"seed": 1}, {})
-            folder.save(checkpoint(1), best=True, keep=2)
-            folder.save(checkpoint(2), best=False, keep=2)
+            folder.save(checkpoint(1, best=1), keep=2)
+            folder.save(checkpoint(2, best=1), keep=2)
             message = ""
             with monkeypatch.context() as patch:
                 calls = self.failing(patch, name, at, number)
                 try:
-                    folder.save(checkpoint(3), best=True, keep=2)
+                    folder.save(checkpoint(3, best=3), keep=2)
                 except StorageError as error:
                     message = str(error)
             if len(calls) <= at:
@@ -281,7 +335,7 @@ class TestAFailingDisk:
             assert load_silently(folder, "best") in (1, 3)
             assert {1, 2} <= set(steps_in(folder))
             assert not [path for path in folder.path.rglob("*") if "tmp" in path.name]
-            folder.save(checkpoint(4), best=False, keep=2)
+            folder.save(checkpoint(4, best=3), keep=2)
             assert load_silently(folder) == 4
         assert at > 0
         assert message == ""
@@ -301,7 +355,7 @@ class TestAFailingDisk:
     def test_an_interrupted_save_leaves_no_half_checkpoint(
         self, folder: RunFolder, checkpoint: Made, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        folder.save(checkpoint(1), best=True, keep=2)
+        folder.save(checkpoint(1, best=1), keep=2)
 
         def interrupt(descriptor: int) -> None:
             raise KeyboardInterrupt
@@ -309,7 +363,7 @@ class TestAFailingDisk:
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", interrupt)
             with pytest.raises(KeyboardInterrupt):
-                folder.save(checkpoint(2), best=True, keep=2)
+                folder.save(checkpoint(2, best=2), keep=2)
         assert [path.name for path in folder.steps.iterdir()] == ["step-00000001"]
 
     def test_making_a_run_where_nothing_can_be_made(self, tmp_path: Path) -> None:

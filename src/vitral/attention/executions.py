@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from vitral.attention import masks, scales, steps
 from vitral.attention.masks import Mask
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Tap
 
@@ -42,6 +43,7 @@ class Steps:
     z: Tensor
 
 
+@checked
 def attend(
     q: Float[Tensor, "*batch time d_head"],
     k: Float[Tensor, "*kv_batch source d_head"],
@@ -75,6 +77,7 @@ def attend(
     [1.0, 0.0]
     """
     k, v = _one_per_query_head(q, k, v)
+    _require_probability(dropout)
     chosen = masks.as_mask(mask)
     time, source = q.shape[-2], k.shape[-2]
     if isinstance(chosen, masks.Causal) and time == 1:
@@ -117,6 +120,7 @@ def _fused(
         return functional.dropout(weights, dropout_p) @ v
 
 
+@checked
 def attend_traced(
     q: Float[Tensor, "*batch time d_head"],
     k: Float[Tensor, "*kv_batch source d_head"],
@@ -134,6 +138,7 @@ def attend_traced(
     receives each step from the scores on, and may replace it before the next.
     """
     k, v = _one_per_query_head(q, k, v)
+    _require_probability(dropout)
     time, source = q.shape[-2], k.shape[-2]
     allowed = _fitting("mask", masks.as_mask(mask).allowed(time, source, q.device), q, source)
     scores = tap("scores", steps.score(q, k))
@@ -167,6 +172,11 @@ def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
         )
     groups = heads // kv_heads
     return (k, v) if groups == 1 else (k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3))
+
+
+def _require_probability(dropout: float) -> None:
+    if not 0 <= dropout <= 1:
+        raise UsageError(f"dropout: must be between 0 and 1, not {dropout}")
 
 
 def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:

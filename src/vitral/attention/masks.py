@@ -17,6 +17,7 @@ from jaxtyping import Bool
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError
 
@@ -56,10 +57,13 @@ class Mask(ABC):
 
 def _positions(time: int, source: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
     """Query positions as a column, key positions as a row."""
+    if isinstance(time, float) or isinstance(source, float):
+        raise UsageError(f"mask: expected whole numbers of queries and keys, not {time} and {source}")
     queries = torch.arange(source - time, source, device=device)
     return queries[:, None], torch.arange(source, device=device)[None, :]
 
 
+@checked
 class Causal(Config, Mask):
     """Each position sees itself and all earlier positions."""
 
@@ -73,6 +77,7 @@ class Causal(Config, Mask):
         return key <= query
 
 
+@checked
 class Bidirectional(Config, Mask):
     """Every position sees every position (BERT, Devlin et al. 2019)."""
 
@@ -93,6 +98,7 @@ class Bidirectional(Config, Mask):
         return None
 
 
+@checked
 class Prefix(Config, Mask):
     """Prefix LM: the first `length` positions see each other, the rest is causal (Raffel et al. 2020)."""
 
@@ -115,6 +121,7 @@ class Prefix(Config, Mask):
         return self.length - 1
 
 
+@checked
 class Window(Config, Mask):
     """A causal sliding window: each position sees itself and the `size` - 1 before it (Beltagy et al. 2020)."""
 
@@ -129,6 +136,7 @@ class Window(Config, Mask):
         return (key <= query) & (key > query - self.size)
 
 
+@checked
 @dataclass(frozen=True)
 class Padding(Mask):
     """Padding keys are hidden from every query.
@@ -156,6 +164,7 @@ class Padding(Mask):
         return None
 
 
+@checked
 @dataclass(frozen=True)
 class Explicit(Mask):
     """Any boolean tensor that broadcasts to [batch, heads, time, source]; True means allowed."""

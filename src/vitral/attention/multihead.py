@@ -10,7 +10,9 @@ from vitral.attention import steps
 from vitral.attention.executions import attend, attend_traced
 from vitral.attention.masks import Mask
 from vitral.attention.scales import ScaleConfig, build_scale
+from vitral.core.checked import Count, Share, checked
 from vitral.core.errors import UsageError
+from vitral.core.modules import CheckedModule
 from vitral.core.taps import SILENT, Tap
 
 Past = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -22,7 +24,8 @@ INNER_STEPS = ("scores", "scaled", "masked", "weights")
 """The steps that exist only in the traced execution."""
 
 
-class MultiHeadAttention(nn.Module):
+@checked(first=["__init__"])
+class MultiHeadAttention(CheckedModule):
     """MultiHead(x) = Concat(head_1, …, head_h) W_O (Vaswani et al. 2017, §3.2.2).
 
     One matrix, `in_proj`, contains the projections of all heads: rows of queries, then keys, then values, head by
@@ -32,14 +35,14 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self,
-        d_model: int,
-        num_heads: int,
+        d_model: Count,
+        num_heads: Count,
         *,
-        num_kv_heads: int | None = None,
+        num_kv_heads: Count | None = None,
         mask: Mask,
         scale: ScaleConfig = "sqrt",
         bias: bool = True,
-        dropout: float = 0.0,
+        dropout: Share = 0.0,
     ) -> None:
         """Make the projections.
 

@@ -29,7 +29,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
-class Config(BaseModel):
+class _ConfigType(type(BaseModel)):
+    def __call__(cls, *args: Any, **data: Any) -> Any:
+        """Refuse a wrong value in one line where a configuration is made by its class."""
+        if args:
+            raise UsageError(f"{cls.__name__}: give its fields by name, as in {cls.__name__}(name=...)")
+        try:
+            return super().__call__(**data)
+        except ValidationError as error:
+            raise UsageError(f"{cls.__name__}: {_first_complaint(error, data)}") from None
+
+
+class Config(BaseModel, metaclass=_ConfigType):
     """Base class of all configurations: frozen, strict about types, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)

@@ -1,10 +1,27 @@
 """Errors for users: one clear line each, with the exit code of the command line."""
 
+import copyreg
+from typing import Any
+
+LONGEST = 900
+"""Characters of a message; the middle of a longer one is left out, since it quotes what a user gave."""
+
 
 class VitralError(Exception):
     """Base class of errors for users: one line that says what is wrong, where, and what to do."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """The message on one line, without what steers a terminal."""
+        text = super().__str__()
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+        return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has the same message and attributes, whatever the constructor takes."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self) or None  # pyright: ignore
 
 
 class UsageError(VitralError, ValueError):

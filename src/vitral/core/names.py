@@ -5,6 +5,7 @@ Traces, explanations, worked examples, inspection, pages and documentation use t
 
 from collections.abc import Collection, Iterable
 
+from vitral.core.checked import Natural, checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 
@@ -55,7 +56,8 @@ In post-norm the outputs of the norms are `resid_mid` and `resid_post`.
 """
 
 
-def activation_names(num_layers: int, without: Collection[str] = ()) -> list[str]:
+@checked(first=True)
+def activation_names(num_layers: Natural, without: Collection[str] = ()) -> list[str]:
     """The names of the activations of a model with `num_layers` blocks, in the order in which they are computed.
 
     Args:
@@ -70,7 +72,8 @@ def activation_names(num_layers: int, without: Collection[str] = ()) -> list[str
     return ["embed", *inside, "final_norm", "logits"]
 
 
-def require_known(names: Iterable[str], num_layers: int, without: Collection[str] = ()) -> None:
+@checked(first=True)
+def require_known(names: Iterable[str], num_layers: Natural, without: Collection[str] = ()) -> None:
     """Refuse a name that is not an activation of such a model; arguments as `activation_names`.
 
     Raises:

@@ -25,7 +25,7 @@ def using_threads(threads: int | None) -> Generator[None]:
     try:
         yield
     finally:
-        if threads is not None:
+        if torch.get_num_threads() != before:  # a decision inside the block may have changed it too
             torch.set_num_threads(before)
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 
 _CHUNK = 1 << 20
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
 
 
+@checked(first=["__init__"])
 class UnseenCharacter(UsageError):
     """A character without a token.
 
@@ -130,6 +132,12 @@ def utf8(text: str, replacement: str | None = None) -> bytes:
         return "".join(replacement if is_surrogate(character) else character for character in text).encode("utf-8")
 
 
+def _whole(token: Any) -> int:
+    if isinstance(token, bool):
+        raise TypeError("a truth value is no id")
+    return operator.index(token)
+
+
 def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
     """Token ids as a checked 1-d int64 array.
 
@@ -137,7 +145,7 @@ def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
         UsageError: a value is not an integer, or not an id of this vocabulary.
     """
     try:
-        array = ids if isinstance(ids, np.ndarray) else np.fromiter(map(operator.index, ids), dtype=np.int64)
+        array = ids if isinstance(ids, np.ndarray) else np.fromiter(map(_whole, ids), dtype=np.int64)
     except (TypeError, OverflowError):
         raise UsageError("token ids must be 64-bit integers") from None
     if array.ndim != 1 or array.dtype.kind not in "iu":

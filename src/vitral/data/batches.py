@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 
@@ -16,6 +17,7 @@ Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 _THIN = 50_000
 
 
+@checked(first=["__init__"])
 @dataclass(frozen=True, eq=False)
 class Split:
     """The tokens of one split (train, validation or test) of a text.
@@ -59,6 +61,7 @@ def _spread(
     return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
+@checked(first=["__init__"])
 class Batches:
     """Batches of random windows of a split, all windows equally likely; each batch is a function of its step.
 
@@ -68,7 +71,7 @@ class Batches:
         num_windows: number of windows in the split.
     """
 
-    def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(self, split: Split, *, context_length: Count, batch_size: Count, seed: Natural) -> None:
         """Count the windows of a split.
 
         Args:
@@ -80,7 +83,6 @@ class Batches:
         Raises:
             UsageError: a size is not positive, or no segment is long enough for a window.
         """
-        _require_positive(context_length=context_length, batch_size=batch_size)
         counts = count_windows(split, context_length)
         self.num_windows = int(counts.sum())
         if self.num_windows == 0:
@@ -110,7 +112,8 @@ class Batches:
         return _pair(self._tokens[starts[:, None] + self._offsets])
 
 
-def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair]:
+@checked(first=True)
+def windows(split: Split, context_length: Count, batch_size: Count) -> Iterator[Pair]:
     """Consecutive windows over every segment: each token except a segment's first is a target exactly once.
 
     All windows of a batch have the same length: first `context_length`, then the shorter remainders at the ends of
@@ -127,7 +130,6 @@ def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair
     Raises:
         UsageError: a size is not positive.
     """
-    _require_positive(context_length=context_length, batch_size=batch_size)
     tokens = np.asarray(split.tokens)
     starts: dict[int, list[np.ndarray]] = {}
     for begin, end in split.segments.tolist():
@@ -142,7 +144,8 @@ def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair
             yield _pair(tokens[same[first : first + batch_size, None] + offsets])
 
 
-def count_windows(split: Split, context_length: int) -> np.ndarray:
+@checked(first=True)
+def count_windows(split: Split, context_length: Count) -> np.ndarray:
     """Number of windows in each segment, 1-d int64: one for each possible first input."""
     lengths = split.segments[:, 1] - split.segments[:, 0]
     return np.maximum(lengths - context_length, 0)
@@ -155,12 +158,6 @@ def too_short(split: Split, context_length: int) -> str:
         f"a window of context_length = {context_length:,} needs {context_length + 1:,} tokens in a row, this "
         f"split of the text has at most {longest:,}; use a smaller context_length or a longer text"
     )
-
-
-def _require_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise UsageError(f"{name} must be at least 1, not {size}")
 
 
 def _pair(rows: np.ndarray) -> Pair:

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import temporary_name
@@ -60,6 +61,7 @@ SOURCES = {
 """Downloadable texts by name."""
 
 
+@checked(first=True)
 def cache_folder(cache: Path | None = None) -> Path:
     """The folder for downloads and prepared tokens: the one given, VITRAL_CACHE, or the user's cache."""
     if cache is not None:
@@ -177,6 +179,7 @@ class Corpus:
         return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
+@checked(first=True)
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description."""
     own = {}
@@ -186,6 +189,7 @@ def corpus_names() -> dict[str, str]:
     return {**own, **_BUILT_IN, **collections, **{name: source.description for name, source in SOURCES.items()}}
 
 
+@checked(first=True)
 def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES, cache: Path | None = None) -> Corpus:
     """Read the text of a configuration.
 

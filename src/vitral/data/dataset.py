@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import UnseenCharacter
@@ -41,6 +42,7 @@ LEARN_FROM = 1 << 24
 """Characters of a long text from which byte-pair merges are learned, in evenly spaced training blocks."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A tokenized text, with everything a run records about its origin.
@@ -114,6 +116,7 @@ class Dataset:
         return Search(config, None, cache_folder(), most_entries=None).find(text)
 
 
+@checked(first=True)
 def prepare(
     config: CorpusConfig,
     *,
@@ -139,6 +142,7 @@ def prepare(
     return _tokenized(config, corpus, load_additions(config, corpus, folder), tokenizer, folder)
 
 
+@checked(first=True)
 def prepare_recorded(
     config: CorpusConfig,
     recorded: Mapping[str, Any],
@@ -231,6 +235,7 @@ def _tokenized(
     )
 
 
+@checked(first=True)
 def encode_splits(
     text: Text,
     blocks: _Blocks,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vitral.core.checked import Count, checked
 from vitral.data.alphabet import character_counts, code_point, code_points, label_text
 from vitral.data.batches import count_windows, too_short
 from vitral.data.dataset import Dataset
@@ -121,7 +122,8 @@ class CorpusReport:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
-def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> CorpusReport:
+@checked(first=True)
+def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_size: Count) -> CorpusReport:
     """Compute the report of a text.
 
     Args:
@@ -212,7 +214,7 @@ def _characters(count: int) -> str:
     return "1 character" if count == 1 else f"{count:,} characters"
 
 
-def _size_problems(dataset: Dataset, batches: float, context_length: int, batch_size: int) -> list[str]:
+def _size_problems(dataset: Dataset, batches: float, context_length: Count, batch_size: Count) -> list[str]:
     problems = []
     if batches < _FEW_BATCHES:
         problems.append(

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from jaxtyping import Int
 
-from vitral.core.config import nearest
+from vitral.core.checked import Natural, checked
+from vitral.core.config import nearest, shown
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
@@ -31,11 +32,14 @@ _MIN_BLOCKS = 3
 _MIN_TAIL = 20
 
 
+@checked
 class Blocks(Sequence[tuple[int, int]]):
     """Sorted blocks of a text as (begin, end), stored in one array since a long text has millions."""
 
     def __init__(self, spans: Int[np.ndarray, "blocks 2"]) -> None:
         """Use these blocks, (begin, end) per row."""
+        if not isinstance(spans, np.ndarray) or spans.ndim != 2 or spans.shape[1] != 2 or spans.dtype.kind not in "iu":
+            raise UsageError("blocks: expected an array of whole numbers with two columns, begin and end")
         self._spans = spans
 
     def __len__(self) -> int:
@@ -78,7 +82,8 @@ class Blocks(Sequence[tuple[int, int]]):
         return (self[begin:end] for begin, end in pairwise([0, *borders.tolist(), len(self)]) if end > begin)
 
 
-def split_text(num_characters: int, method: str) -> dict[str, Blocks]:
+@checked(first=True)
+def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanogpt"]) -> dict[str, Blocks]:
     """Divide a text into blocks and the blocks into splits.
 
     `blocks`: one block in ten is for test and one in twenty for validation (at least one each), drawn with seed 0. The
@@ -286,7 +291,7 @@ def passage_spans(text: Text, passages: Sequence[tuple[str, str]]) -> list[tuple
         begin = _only(first, found[first], near)
         end = _only(last, found[last], near) if last else len(text)
         if end <= begin:
-            raise UsageError(f"corpus.passages: the line {last!r} comes before {first!r}; swap them")
+            raise UsageError(f"corpus.passages: the line {shown(last)} comes before {shown(first)}; swap them")
         spans.append((begin, end))
     return spans
 

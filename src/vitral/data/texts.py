@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError, VitralError
 from vitral.data.alphabet import utf8
 
@@ -38,6 +39,7 @@ PIECE = 1 << 20
 _KEPT = 2
 
 
+@checked(first=["__init__"])
 class LongText:
     r"""The text of a long UTF-8 file, without byte order mark and with newlines normalised, sliced like a str.
 

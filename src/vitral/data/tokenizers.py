@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.data.alphabet import (
@@ -84,6 +85,7 @@ class Tokenizer(Protocol):
         ...
 
 
+@checked(first=["__init__"])
 @dataclass(frozen=True)
 class CharTokenizer:
     """One token per character: id 0 is `<PAD>`, id i is the i-th character of the alphabet.
@@ -172,6 +174,7 @@ class CharTokenizer:
         return {"name": self.name, "tokens": [PAD, *self.alphabet]}
 
 
+@checked(first=["__init__"])
 @dataclass(frozen=True)
 class ByteTokenizer:
     """One token per byte of the text's UTF-8; the id is the byte's value.
@@ -227,6 +230,7 @@ _MIN_FREQUENCY = 2
 Merges = tuple[tuple[int, int], ...]
 
 
+@checked(first=["__init__"])
 @dataclass(frozen=True)
 class BPETokenizer:
     """Byte-pair encoding (Sennrich et al. 2016) over UTF-8 bytes, so that every text can be encoded.
@@ -401,6 +405,7 @@ def _byte_letters() -> list[str]:
     return [shifted.get(byte, chr(byte)) for byte in range(256)]
 
 
+@checked(first=True)
 def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
     """Build the tokenizer of a configuration.
 
@@ -424,6 +429,7 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     return CharTokenizer("".join(character_counts(pieces(text))))
 
 
+@checked
 def tokenizer_from_plain(plain: Any) -> Tokenizer:
     """The tokenizer from the data returned by its `plain`.
 

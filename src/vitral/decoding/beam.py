@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vitral.core.checked import Count, Finite, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding.generation import Sample
-from vitral.decoding.reader import Reader, check_max_tokens, check_same_vocabulary, prompt_ids, rows_of
+from vitral.decoding.reader import Reader, check_same_vocabulary, prompt_ids, rows_of
 from vitral.decoding.sampling import distribution
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -20,15 +21,16 @@ MAX_LENGTH_PENALTY = 10.0
 """Far above usual values (0 to 1), and small enough to avoid overflow."""
 
 
+@checked(first=True)
 def beam_search(
     model: Transformer,
     tokenizer: Tokenizer,
     prompt: str,
     *,
-    max_tokens: int,
-    num_beams: int,
-    length_penalty: float = 0.0,
-    n_best: int = 1,
+    max_tokens: Natural,
+    num_beams: Count,
+    length_penalty: Finite = 0.0,
+    n_best: Count = 1,
     stop: Sequence[str] = (),
 ) -> list[Sample]:
     """The best continuations found by extending the `num_beams` most probable ones in parallel, best first.
@@ -57,7 +59,6 @@ def beam_search(
         UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
     """
     check_same_vocabulary(model, tokenizer)
-    check_max_tokens(max_tokens)
     check_stop(stop)
     _check(num_beams, n_best, length_penalty)
     ids = prompt_ids(tokenizer, prompt, model.config.context_length)
@@ -156,12 +157,7 @@ def _decided(
 
 def _check(num_beams: int, n_best: int, length_penalty: float) -> None:
     """Refuse invalid search parameters."""
-    for name, count in (("num_beams", num_beams), ("n_best", n_best)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UsageError(f"{name}: expected a whole number of at least 1, not {count!r}")
     if n_best > num_beams:
         raise UsageError(f"n_best: {n_best} is more than num_beams = {num_beams}; choose at most {num_beams}")
-    if isinstance(length_penalty, bool) or not isinstance(length_penalty, int | float):
-        raise UsageError(f"length_penalty: expected a number, not {length_penalty!r}")
     if not 0 <= length_penalty <= MAX_LENGTH_PENALTY:
         raise UsageError(f"length_penalty: must be between 0 and {MAX_LENGTH_PENALTY:g}, not {length_penalty}")

@@ -13,10 +13,11 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
+from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.reader import Reader, check_max_tokens, check_same_vocabulary, prompt_ids, rows_of
+from vitral.decoding.reader import Reader, check_same_vocabulary, prompt_ids, rows_of
 from vitral.decoding.sampling import Sampling, check_top_k, choose, distribution, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -63,14 +64,15 @@ class Sample:
     score: float | None = None
 
 
+@checked(first=True)
 def generate(
     model: Transformer,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     *,
-    max_tokens: int,
+    max_tokens: Natural,
     sampling: Sampling,
-    seed: int = 0,
+    seed: Natural = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> list[Sample]:
@@ -92,9 +94,7 @@ def generate(
     Raises:
         UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
     """
-    if isinstance(prompts, str):
-        raise UsageError(f"prompts: expected a list of texts, not one text; write [{prompts!r}]")
-    _check(model, tokenizer, max_tokens, sampling, stop)
+    _check(model, tokenizer, sampling, stop)
     drafts = _drafts(tokenizer, prompts, model.config.context_length, seed=seed, stop=stop, options=options)
     for batch in _batches(drafts):
         for _ in _advance(model, tokenizer, batch, max_tokens, sampling, use_cache=options.use_cache):
@@ -102,14 +102,15 @@ def generate(
     return [draft.sample() for draft in drafts]
 
 
+@checked(first=True)
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,
     prompt: str,
     *,
-    max_tokens: int,
+    max_tokens: Natural,
     sampling: Sampling,
-    seed: int = 0,
+    seed: Natural = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> Generator[str, None, None]:
@@ -123,7 +124,7 @@ def stream(
     """
     if options.num_samples != 1:
         raise UsageError(f"num_samples: a stream is one sample, not {options.num_samples}; choose it by first_sample")
-    _check(model, tokenizer, max_tokens, sampling, stop)
+    _check(model, tokenizer, sampling, stop)
     drafts = _drafts(tokenizer, [prompt], model.config.context_length, seed=seed, stop=stop, options=options)
     return _pieces(_advance(model, tokenizer, drafts, max_tokens, sampling, use_cache=options.use_cache), drafts[0])
 
@@ -147,10 +148,9 @@ class _Draft:
         )
 
 
-def _check(model: Transformer, tokenizer: Tokenizer, max_tokens: int, sampling: Sampling, stop: Sequence[str]) -> None:
+def _check(model: Transformer, tokenizer: Tokenizer, sampling: Sampling, stop: Sequence[str]) -> None:
     """Refuse invalid arguments before computing anything."""
     check_same_vocabulary(model, tokenizer)
-    check_max_tokens(max_tokens)
     check_stop(stop)
     if sampling.top_k is not None:
         check_top_k(sampling.top_k, tokenizer.vocab_size)

@@ -10,12 +10,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.transformer import Transformer
 
 
+@checked(first=["__init__"])
 class Reader:
     """A batch of rows of equal length.
 
@@ -120,13 +122,3 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: 
 def rows_of(model: Transformer, rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch time"]:
     """Rows of ids as a tensor on the model's device."""
     return torch.tensor([list(row) for row in rows], dtype=torch.int64, device=model.token_embedding.weight.device)
-
-
-def check_max_tokens(max_tokens: int) -> None:
-    """Refuse a number of tokens that is not a count.
-
-    Raises:
-        UsageError: it is not a non-negative integer.
-    """
-    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 0:
-        raise UsageError(f"max_tokens: expected a whole number of at least 0, not {max_tokens!r}")

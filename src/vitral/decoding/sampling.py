@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
+from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
@@ -49,6 +50,7 @@ GREEDY = Sampling(temperature=0.0)
 PLAIN = Sampling()
 
 
+@checked
 def distribution(
     logits: Float[Tensor, "batch vocab"],
     sampling: Sampling = PLAIN,
@@ -92,6 +94,7 @@ def distribution(
     return torch.softmax(logits, dim=-1)
 
 
+@checked
 def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float[Tensor, "batch vocab"]:
     """Exclude these token ids.
 
@@ -116,6 +119,7 @@ def _index(tokens: tuple[int, ...]) -> Int[Tensor, " tokens"]:
         return torch.tensor(tokens)
 
 
+@checked
 def penalise_repetition(
     logits: Float[Tensor, "batch vocab"], history: Int[Tensor, "batch seen"], penalty: float
 ) -> Float[Tensor, "batch vocab"]:
@@ -129,7 +133,10 @@ def penalise_repetition(
     >>> penalise_repetition(torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 1, 1]]), 2.0).tolist()
     [[1.0, -4.0, 1.0]]
     """
-    _require(penalty > 0, f"repetition_penalty: must be greater than 0, not {penalty}")
+    _require(
+        not isinstance(penalty, bool) and 0 < penalty < math.inf,
+        f"repetition_penalty: must be greater than 0, not {penalty}",
+    )
     occurred = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, history, True)
     penalised = torch.where(logits > 0, logits / penalty, logits * penalty)
     # Overflow must not make a token impossible or certain: 0 · inf and inf - inf are NaN.
@@ -138,6 +145,7 @@ def penalise_repetition(
     return torch.where(occurred, penalised, logits)
 
 
+@checked
 def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) -> Float[Tensor, "batch vocab"]:
     """Divide by the temperature, after shifting each row's largest logit to 0 (Ackley, Hinton & Sejnowski 1985).
 
@@ -147,12 +155,16 @@ def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) 
     Raises:
         UsageError: a temperature that is not positive and finite.
     """
-    _require(0 < temperature < math.inf, f"temperature: must be positive and finite here, not {temperature}")
+    _require(
+        not isinstance(temperature, bool) and 0 < temperature < math.inf,
+        f"temperature: must be positive and finite here, not {temperature}",
+    )
     logits = logits.double()
     shifted = logits - logits.amax(dim=-1, keepdim=True)
     return shifted if temperature == 1 else shifted / temperature
 
 
+@checked
 def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "batch vocab"]:
     """Keep exactly the k most probable tokens (Fan, Lewis & Dauphin 2018, §5.1); ties go to the lower ids.
 
@@ -169,6 +181,7 @@ def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "b
     return logits.masked_fill(~(above | (equal & (equal.cumsum(dim=-1) <= spare))), -math.inf)
 
 
+@checked
 def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
     """Nucleus sampling: keep the smallest set with total probability at least p (Holtzman et al. 2020, §3.1).
 
@@ -178,7 +191,7 @@ def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     Raises:
         UsageError: p is outside 0 < p ≤ 1.
     """
-    _require(0 < p <= 1, f"top_p: must be greater than 0 and at most 1, not {p}")
+    _require(not isinstance(p, bool) and 0 < p <= 1, f"top_p: must be greater than 0 and at most 1, not {p}")
     if p == 1:
         return logits
     order = _descending(logits)
@@ -187,6 +200,7 @@ def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     return _keep(logits, order, before < p * (1 - ROUNDING))
 
 
+@checked
 def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
     """Drop tokens below p times the top probability (min-p, Nguyen et al. 2025, §3).
 
@@ -195,7 +209,7 @@ def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     Raises:
         UsageError: p is outside 0 ≤ p ≤ 1.
     """
-    _require(0 <= p <= 1, f"min_p: must be between 0 and 1, not {p}")
+    _require(not isinstance(p, bool) and 0 <= p <= 1, f"min_p: must be between 0 and 1, not {p}")
     relative = torch.exp(logits.double() - logits.double().amax(dim=-1, keepdim=True))
     return logits.masked_fill(relative < p * (1 - ROUNDING), -math.inf)
 
@@ -206,7 +220,7 @@ def check_top_k(k: int, vocab: int) -> None:
     Raises:
         UsageError: k is below 1 or above the vocabulary size; names both.
     """
-    _require(k >= 1, f"top_k: must be at least 1, not {k}")
+    _require(not isinstance(k, bool) and k >= 1, f"top_k: must be at least 1, not {k}")
     _require(k <= vocab, f"top_k: {k} is more than the vocabulary's {vocab} tokens; choose at most {vocab}, or none")
 
 
@@ -235,11 +249,13 @@ def _require(fits: bool, complaint: str) -> None:
         raise UsageError(complaint)
 
 
-def uniforms(seed: int, sample: int) -> np.random.Generator:
+@checked(first=True)
+def uniforms(seed: Natural, sample: Natural) -> np.random.Generator:
     """The random stream of a sample: its t-th `random()`, uniform on [0, 1), chooses the t-th token."""
     return numpy_stream(seed, "sampling", sample)
 
 
+@checked
 def choose(probabilities: Float[Tensor, "batch vocab"], numbers: Float[Tensor, " batch"]) -> Int[Tensor, " batch"]:
     """The token at which each row's cumulative probability exceeds its number (inverse transform sampling).
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.dataset import Dataset
 
@@ -24,6 +25,7 @@ class Copy:
     position: int
 
 
+@checked(first=True)
 def longest_copy(sample: str, training_text: str) -> Copy:
     """The longest substring of the sample that occurs in the training text; length 0 if no character does.
 
@@ -38,7 +40,8 @@ def longest_copy(sample: str, training_text: str) -> Copy:
     return Copy(length, sample[position : position + length], position)
 
 
-def novel_share(sample: str, training_text: str, n: int) -> float:
+@checked(first=True)
+def novel_share(sample: str, training_text: str, n: Count) -> float:
     """The share of the sample's character n-grams, counted with repeats, that do not occur in the training text.
 
     >>> novel_share("abcd", "abc", 2)
@@ -54,6 +57,7 @@ def novel_share(sample: str, training_text: str, n: int) -> float:
     return sum(gram in novel for gram in grams) / len(grams)
 
 
+@checked(first=True)
 def training_text(dataset: Dataset) -> str:
     """The text of the training split, its segments joined by `SEAM`."""
     split = dataset.splits["train"]

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.batches import Split, windows
@@ -71,12 +72,13 @@ def no_tick() -> None:
     """The default progress callback: do nothing."""
 
 
+@checked(first=True)
 def evaluate_split(
     model: Transformer,
     split: Split,
     tokenizer: Tokenizer,
     *,
-    batch_tokens: int | None = None,
+    batch_tokens: Count | None = None,
     masking: Masking | None = None,
     tick: Callable[[], None] = no_tick,
 ) -> SplitLoss:

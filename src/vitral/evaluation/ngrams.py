@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split, thinned
 from vitral.evaluation.losses import no_tick
@@ -31,6 +32,7 @@ COUNTED = 2**20
 _NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
 
 
+@checked(first=["__init__", "from_plain"])
 @dataclass(frozen=True)
 class NgramBaselines:
     """Losses on the test split of n-gram models counted on the training split.
@@ -69,8 +71,9 @@ class NgramBaselines:
             raise UsageError(f"n-gram baselines: malformed ({type(error).__name__}: {error})") from None
 
 
+@checked(first=True)
 def ngram_baselines(
-    train: Split, test: Split, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = no_tick
+    train: Split, test: Split, vocab_size: Count, orders: Count = 6, *, tick: Callable[[], None] = no_tick
 ) -> NgramBaselines:
     """Count n-grams on the training split and score the test split, at orders 1 to `orders`.
 
@@ -90,6 +93,7 @@ def ngram_baselines(
     return NgramBaselines(losses, bigram_entropy(test, vocab_size), counted)
 
 
+@checked(first=True)
 class WittenBell:
     """Witten-Bell n-gram model of a split.
 
@@ -101,14 +105,14 @@ class WittenBell:
         num_orders: the highest order.
     """
 
-    def __init__(self, train: Split, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = no_tick) -> None:
+    def __init__(
+        self, train: Split, vocab_size: Count, num_orders: Count, *, tick: Callable[[], None] = no_tick
+    ) -> None:
         """Count all n-grams of orders 1 to `num_orders`.
 
         Raises:
             UsageError: `num_orders` is below 1, or a token is outside the vocabulary.
         """
-        if num_orders < 1:
-            raise UsageError(f"n-grams: orders must be at least 1, not {num_orders}")
         self.vocab_size, self.num_orders = vocab_size, num_orders
         self._counts: list[_Counts] = []
         tokens, depths = _laid_out(train, vocab_size)
@@ -139,7 +143,8 @@ class WittenBell:
         return rows
 
 
-def bigram_entropy(split: Split, vocab_size: int) -> float:
+@checked(first=True)
+def bigram_entropy(split: Split, vocab_size: Count) -> float:
     """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the split's pairs of adjacent tokens, in nats (Shannon 1951, eq. 1).
 
     Raises:
@@ -155,7 +160,8 @@ def bigram_entropy(split: Split, vocab_size: int) -> float:
     return float(-(counts.counts * np.log(shares)).sum() / total)
 
 
-def baseline_name(order: int) -> str:
+@checked(first=True)
+def baseline_name(order: Count) -> str:
     """The usual name of an n-gram of this order.
 
     >>> [baseline_name(order) for order in (1, 2, 3, 4)]
@@ -164,6 +170,7 @@ def baseline_name(order: int) -> str:
     return _NAMES.get(order, f"{order}-gram")
 
 
+@checked(first=True)
 def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     """The rank of a loss among the n-gram baselines, to follow "the loss is …".
 

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.explain.examples.schema import AXES
 from vitral.explain.formulas import number
 from vitral.explain.formulas.notation import Equation, Expression, Name, Product, Sum, Words
@@ -27,6 +29,7 @@ LABELLED_ONCE = ("one", "choice", "total")
 GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class Choice:
     """Which heads are shown, and the cell whose arithmetic is written out.
@@ -44,6 +47,22 @@ class Choice:
     key: int | None = None
     column: int = 0
     with_given: bool = False
+
+
+@dataclass(frozen=True)
+class _CellWorking:
+    """The arithmetic of a panel's cells, by row and column; an object and no function, so that it can be copied."""
+
+    arithmetic: Callable[[Index], Arithmetic]
+    head: Index = ()
+    is_vector: bool = False
+
+    def __call__(self, row: int, column: int) -> Arithmetic:
+        return self.arithmetic((*self.head, column) if self.is_vector else (*self.head, row, column))
+
+
+def _given_cell(sheet: Sheet, name: str, index: Index) -> Arithmetic:
+    return Arithmetic(sheet.namer.cell(name, *index[-2:]), (), float(sheet.values[name][index]))
 
 
 class Narrator:
@@ -98,14 +117,10 @@ class Narrator:
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
             shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
-            for panel in self._panels(value, seen, name, self._given_cell(name)):
+            for panel in self._panels(value, seen, name, partial(_given_cell, self.sheet, name)):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}"))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
-
-    def _given_cell(self, name: str) -> Callable[[Index], Arithmetic]:
-        value = self.sheet.values[name]
-        return lambda index: Arithmetic(self.sheet.namer.cell(name, *index[-2:]), (), float(value[index]))
 
     def _step(self, quantity: SheetQuantity) -> Step:
         name, value = quantity.name, self.sheet.values[quantity.name]
@@ -115,7 +130,7 @@ class Narrator:
             formula=Equation((Name(name), _formula(quantity, self.sheet.values))),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=self._panels(value, quantity.axes, name, lambda index: self.sheet.arithmetic(name, index)),
+            panels=self._panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
             is_share=name in SHARES or isinstance(quantity.operation, Filtered),
         )
 
@@ -142,11 +157,7 @@ class Narrator:
     ) -> tuple[Panel, ...]:
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
-            flat = value.dim() == 1
-            working = (
-                (lambda _, column: arithmetic((column,))) if flat else (lambda row, column: arithmetic((row, column)))
-            )
-            return (self._panel("", table, axes, name, working),)
+            return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)
         made = []
         for place, head in self._places(value):
             label = (
@@ -154,8 +165,7 @@ class Narrator:
                 if len(value) > 1 or self.sheet.num_heads > 1
                 else ""
             )
-            working = lambda row, column, place=place: arithmetic((place, row, column))  # noqa: E731
-            made.append(self._panel(label, value[place], axes[1:], name, working))
+            made.append(self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,))))
         return tuple(made)
 
     def _places(self, value: Tensor) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import resources
 
+from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 
@@ -31,6 +32,7 @@ def catalogue(language: str) -> dict[str, str]:
     return {f"{table}.{key}": phrase for table, keys in tomllib.loads(text).items() for key, phrase in keys.items()}
 
 
+@checked(first=True)
 def phrases(language: str) -> Phrases:
     """The phrases of a language, as a function of key and placeholders.
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
@@ -21,6 +22,7 @@ RULES = (("temperature", 0.5), ("top_k", 3.0), ("top_p", 0.9))
 """Decoding rules that are shown after the greedy choice."""
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class RunView:
     """The part of a model's forward pass that is shown.
@@ -42,6 +44,7 @@ class RunView:
     rules: Sequence[tuple[str, float]] = RULES
 
 
+@checked(first=True)
 def walk_example(example: Example, choice: Choice | None = None, language: str = "en") -> Walkthrough:
     """The computation of a worked example, from the given numbers to the last step that follows from them.
 
@@ -63,6 +66,7 @@ def walk_example(example: Example, choice: Choice | None = None, language: str =
     return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), language)
 
 
+@checked(first=True)
 def walk_run(
     model: Transformer, tokenizer: Tokenizer, text: str, view: RunView | None = None, name: str = ""
 ) -> Walkthrough:

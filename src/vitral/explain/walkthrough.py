@@ -5,6 +5,7 @@ import textwrap
 import unicodedata
 from dataclasses import dataclass
 
+from vitral.core.checked import Digits, checked
 from vitral.explain.formulas import sides, text
 from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Arithmetic, Chapter, Panel, Step
@@ -52,7 +53,8 @@ def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") ->
     return [*walkthrough.intro, f"{how} {say('page.cut')}" if is_cut else how]
 
 
-def to_text(walkthrough: Walkthrough, *, digits: int = 3) -> str:
+@checked(first=True)
+def to_text(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
     """Plain text: each step with formula, shapes, sentence, aligned numbers and the arithmetic of one of them.
 
     Args:

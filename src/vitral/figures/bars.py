@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.palette import MUTED
 from vitral.figures.style import COLOURS, FONT_SIZE, styled
@@ -16,6 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 1.45, 0.2, 0.6, 0.65
 BAR_INCHES, LABEL_INCHES = 1.25, 0.45
 
 
+@checked
 @styled
 def alphabet_bars(counts: Sequence[tuple[str, int]], *, title: str = "", rare: int = 0) -> Figure:
     """Draw a bar for each character, 36 to a row and at most four rows; a note counts the characters not drawn.

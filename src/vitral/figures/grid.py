@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.maps import ON_DARK, ON_LIGHT, WEIGHTS
 from vitral.figures.margin import text_width
@@ -22,6 +23,7 @@ DARK_FROM = 0.5
 MARGIN, BAR = 0.3, 1.15
 
 
+@checked
 @styled
 def value_grid(
     values: Sequence[Sequence[float | None]],
@@ -88,6 +90,7 @@ def value_grid(
     return figure
 
 
+@checked
 def head_grid(patterns: Mapping[str, Any], title: str) -> tuple[Figure, int]:
     """Draw the share of each head's attention weight by kind of key, and below it that of uniform attention.
 

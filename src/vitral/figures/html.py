@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jinja2
 from markupsafe import Markup
 
+from vitral.core.checked import checked
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section
 from vitral.figures.text import visible
@@ -33,6 +34,7 @@ class Anchor(NamedTuple):
     text: str
 
 
+@checked
 def page(
     title: str,
     sections: Sequence[Section],

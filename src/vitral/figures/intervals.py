@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
 from vitral.figures.palette import INK, MUTED, PAPER
@@ -36,6 +37,7 @@ class IntervalRow:
     high: float | None = None
 
 
+@checked
 @styled
 def interval_dots(
     rows: Sequence[IntervalRow],

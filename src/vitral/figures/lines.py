@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.margin import Label, Reference, label_right, label_width, text_width
 from vitral.figures.palette import INK, MUTED
@@ -51,6 +52,7 @@ class Line:
             raise UsageError(f"line {self.label!r}: x, y and band must be equally long")
 
 
+@checked
 def band(label: str, runs: Sequence[Sequence[tuple[int, float]]]) -> Line:
     """Mean and range over several runs, at the steps that all of them have.
 
@@ -85,6 +87,7 @@ class Axis:
     ticks: Sequence[float] = ()
 
 
+@checked
 @styled
 def line_plot(
     lines: Sequence[Line], x: Axis, y: Axis, *, references: Sequence[Reference] = (), title: str = ""
@@ -141,6 +144,7 @@ def line_plot(
     return figure
 
 
+@checked
 @styled
 def loss_plot(
     lines: Sequence[Line],

@@ -11,6 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.palette import GRID, MUTED
 from vitral.figures.style import FONT_SIZE, styled
@@ -28,6 +29,7 @@ MOST_LABEL = 12
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#eaf1f7", "#9cc4e0", "#0072b2", "#00243a"])
 
 
+@checked
 @styled
 def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[str] = (), *, title: str = "") -> Figure:
     """Draw one heat map for each head of a layer, on one colour scale from 0 to 1.

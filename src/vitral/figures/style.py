@@ -14,6 +14,7 @@ from typing import NamedTuple, ParamSpec
 import matplotlib.style
 from matplotlib.figure import Figure
 
+from vitral.core.checked import checked
 from vitral.core.files import replace_durably, storage
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 
@@ -88,11 +89,13 @@ def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
     return drawn
 
 
+@checked
 def svg_bytes(figure: Figure) -> bytes:
     """The figure as a standalone SVG file: text stays text, no date, ids by content."""
     return _rendered(figure, "svg", {"Date": None, "Creator": "Vitral"})
 
 
+@checked
 def png_bytes(figure: Figure) -> bytes:
     """The figure as a PNG file at 144 dots per inch."""
     return _rendered(figure, "png", {"Software": "Vitral"})
@@ -110,6 +113,7 @@ def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
     return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure)}
 
 
+@checked
 def save(figure: Figure, folder: Path, name: str) -> Saved:
     """Write `folder/name.svg` and `folder/name.png`, making the folder.
 

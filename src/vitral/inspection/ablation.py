@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.names import require_known
 from vitral.core.taps import Editor, Recorder
 from vitral.inspection.numbers import RunningMean, number
@@ -28,6 +29,7 @@ WAYS = ("zero", "mean")
 """What an ablated activation is replaced by."""
 
 
+@checked(first=True)
 def replace_activations(
     names: Sequence[str], means: Mapping[str, Float[Tensor, "..."]] | None = None, heads: Sequence[int] | None = None
 ) -> Editor:
@@ -39,18 +41,20 @@ def replace_activations(
         heads: the only heads to replace, counted from 0, where the activations are `[batch, heads, time, d_head]`;
             everything if None.
     """
-
-    def replaced(value: Tensor, name: str) -> Tensor:
-        new = torch.zeros_like(value) if means is None else means[name].to(value).expand_as(value)
-        if heads is None:
-            return new
-        changed = value.clone()
-        changed[:, list(heads)] = new[:, list(heads)]
-        return changed
-
-    return Editor({name: partial(replaced, name=name) for name in names})
+    kept = None if heads is None else list(heads)
+    return Editor({name: partial(_replaced, mean=None if means is None else means[name], heads=kept) for name in names})
 
 
+def _replaced(value: Tensor, mean: Tensor | None, heads: list[int] | None) -> Tensor:
+    new = torch.zeros_like(value) if mean is None else mean.to(value).expand_as(value)
+    if heads is None:
+        return new
+    changed = value.clone()
+    changed[:, heads] = new[:, heads]
+    return changed
+
+
+@checked(first=True)
 def activation_means(
     model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
 ) -> dict[str, Float[Tensor, "..."]]:
@@ -72,6 +76,7 @@ def activation_means(
     return {name: mean.value for name, mean in means.items() if mean.weight}
 
 
+@checked(first=True)
 def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
     """How much the loss rises without each head, attention sublayer, feed-forward and block.
 
@@ -116,6 +121,7 @@ def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
     return {"loss": number(before.mean()), "targets": scored.count, "rows": len(scored.inputs), "blocks": blocks}
 
 
+@checked(first=True)
 def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
     """Loss increase without each head, and without all heads of each layer, by zeros and by the mean.
 

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vitral.core.checked import Natural, checked
 from vitral.core.taps import Recorder
 from vitral.data import Tokenizer
 from vitral.inspection.numbers import RunningMean, number, numbers
@@ -183,8 +184,9 @@ def name_of(shares: Mapping[str, float | None], uniform: Mapping[str, float | No
     return most if beyond.get(most, 0.0) >= NAMED_FROM else BROAD
 
 
+@checked(first=True)
 def head_patterns(
-    model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"], most_bytes: int = MOST_BYTES
+    model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"], most_bytes: Natural = MOST_BYTES
 ) -> dict[str, Any]:
     """Attention pattern of every head over some windows.
 
@@ -268,6 +270,7 @@ def _windows_at_once(model: Transformer, most_bytes: int) -> int:
     return max(1, most_bytes // each)
 
 
+@checked(first=True)
 def attention_maps(model: Transformer, tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
     """The attention weights of all heads on a text.
 
@@ -290,6 +293,7 @@ def weight_names(model: Transformer) -> list[str]:
     return [f"blocks.{layer}.attn.weights" for layer in range(layers)]
 
 
+@checked(first=True)
 def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"]) -> dict[str, Any]:
     """The kind of every head: the kind of key on which it has most weight beyond uniform attention.
 

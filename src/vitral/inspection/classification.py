@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vitral.core.checked import Count, checked
 from vitral.data import Dataset
 from vitral.inspection.mask_uses import CHUNK
 from vitral.inspection.passages import passages_by_work
@@ -59,8 +60,9 @@ class ProbeScore:
     penalty: float
 
 
+@checked(first=True)
 def classify_passages(
-    model: Transformer, dataset: Dataset, train: int, validation: int, test: int
+    model: Transformer, dataset: Dataset, train: Count, validation: Count, test: Count
 ) -> dict[str, Any] | None:
     """Which work a passage of a context length is from: by a linear probe on activations, and on token frequencies.
 

@@ -22,11 +22,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
+from vitral.core.checked import Count, checked
+from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer, cost, next_token_loss
 
 Plain = dict[str, Any]
@@ -85,7 +88,8 @@ def counted(length: int) -> dict[str, int | float]:
     }
 
 
-def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
+@checked(first=True)
+def cost_by_length(lengths: Sequence[Count], *, rounds: Count) -> Plain:
     """Times, operations and bytes by length, and the exponents of times and operations.
 
     Args:
@@ -98,6 +102,8 @@ def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
         operations per token; by way `exponents`: `processor` and `wall`, see `slope`, and `predicted`; `memory`, see
         `memory`.
     """
+    if len(lengths) < FITTED or any(one >= other for one, other in pairwise(lengths)):
+        raise UsageError(f"cost_by_length: lengths must increase, and be at least {FITTED}, not {list(lengths)}")
     batch = max(1, CACHED_TOKENS // lengths[-1])
     times = timings(lengths, rounds, batch)
     processor, wall = (

@@ -19,12 +19,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.model import Transformer, next_token_loss
 
 
-def untrained(model: Transformer, seed: int) -> Transformer:
+@checked(first=True)
+def untrained(model: Transformer, seed: Natural) -> Transformer:
     """A run's model before its first step, in evaluation mode.
 
     Args:
@@ -34,6 +36,7 @@ def untrained(model: Transformer, seed: int) -> Transformer:
     return Transformer(model.config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
 
 
+@checked(first=True)
 def gradients_by_block(
     model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
 ) -> dict[str, Any]:
@@ -72,6 +75,7 @@ def gradients_by_block(
     }
 
 
+@checked(first=True)
 def first_over_last(state: Mapping[str, Any], kind: str) -> float | None:
     """Gradient at the first block over that at the last; None where one of them is zero or not finite.
 
@@ -90,7 +94,8 @@ def first_over_last(state: Mapping[str, Any], kind: str) -> float | None:
     return first / last if first and last else None
 
 
-def logged_gradient_norms(events: Sequence[Mapping[str, Any]], log_every: int) -> dict[str, Any]:
+@checked(first=True)
+def logged_gradient_norms(events: Sequence[Mapping[str, Any]], log_every: Count) -> dict[str, Any]:
     """Norms of the whole gradient at the logged steps of training, before clipping.
 
     Only steps that `log_every` divides and the last step count. Further steps are logged where a run was saved or

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.checked import Count, checked
 from vitral.data import Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.numbers import number, numbers
@@ -79,8 +80,9 @@ def token_norms(stream: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "b
     return stream.double().norm(dim=-1)
 
 
+@checked(first=True)
 def logit_lens(
-    model: Transformer, tokenizer: Tokenizer, text: str, *, top: int = 5, masking: Masking | None = None
+    model: Transformer, tokenizer: Tokenizer, text: str, *, top: Count = 5, masking: Masking | None = None
 ) -> dict[str, Any]:
     """The logit lens of a text, after the embedding and after every sublayer.
 
@@ -154,6 +156,7 @@ def _streams_at_targets(model: Transformer, scored: Scored) -> dict[str, Float[T
     return {point: torch.cat(pieces)[None] for point, pieces in kept.items()}
 
 
+@checked(first=True)
 def residual_norms(model: Transformer, tokenizer: Tokenizer, text: str) -> dict[str, Any]:
     """Norms of the stream, and of what each sublayer contributes to it, at every position of a text.
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
@@ -64,12 +65,13 @@ class Predictor:
         return torch.cat(pieces)
 
 
+@checked(first=True)
 def capabilities(
     model: Transformer,
     tokenizer: Tokenizer,
     split: Split,
-    contexts: int,
-    gaps: int,
+    contexts: Count,
+    gaps: Count,
     *,
     masking: Masking | None,
 ) -> dict[str, Any]:

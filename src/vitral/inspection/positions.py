@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch.nn import functional
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data import Split
 from vitral.inspection.windows import read_windows, window_starts
@@ -27,7 +28,8 @@ RUN = 4
 BATCH_TOKENS = 4096
 
 
-def loss_by_position(model: Transformer, split: Split, *, most_tokens: int, multiple: int) -> dict[str, Any]:
+@checked(first=True)
+def loss_by_position(model: Transformer, split: Split, *, most_tokens: Count, multiple: Count) -> dict[str, Any]:
     """The losses inside and beyond the trained context length, in nats per token.
 
     Args:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitral.attention import scales, steps
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.streams import torch_stream
 from vitral.inspection.softmax import entropy_share, jacobian_norm, query_sensitivity, saturated
 from vitral.model import ModelConfig, cost
@@ -43,7 +44,8 @@ def expected_variance(scale: str, d_k: int) -> float:
     return {"none": float(d_k), "sqrt": 1.0, "linear": 1 / d_k}[scale]
 
 
-def score_statistics(pairs: int, rows: int, seed: int) -> dict[str, Any]:
+@checked(first=True)
+def score_statistics(pairs: Count, rows: Count, seed: Natural) -> dict[str, Any]:
     """Statistics of every scale at every d_k of `D_KS`.
 
     Args:
@@ -135,7 +137,8 @@ def statistics_of_rows(
     }
 
 
-def head_costs(base: ModelConfig, vocab_size: int) -> list[dict[str, Any]]:
+@checked(first=True)
+def head_costs(base: ModelConfig, vocab_size: Count) -> list[dict[str, Any]]:
     """Parameters and training FLOPs per token at each d_k, by the formulas of `vitral.model.counts`.
 
     Twice: with the base's d_model, where a larger d_k means fewer heads, for every d_k that divides it (`varies` is

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.streams import numpy_stream
 from vitral.model import ModelConfig, Transformer
 
@@ -37,7 +38,8 @@ TESTED = 256
 CHANCE = 1 / SYMBOLS
 
 
-def retrieval_by_distance(distances: Sequence[int], *, steps: int, seed: int) -> dict[str, Any]:
+@checked(first=True)
+def retrieval_by_distance(distances: Sequence[Count], *, steps: Count, seed: Natural) -> dict[str, Any]:
     """Accuracy of every mask at every distance, and the loss at the end of its training.
 
     Args:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vitral.attention import Causal, Mask
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
@@ -32,11 +33,12 @@ BY_HEAD = (
 )
 
 
+@checked(first=True)
 def attention_saturation(
     model: Transformer,
     inputs: Int[Tensor, "batch time"],
     targets: Int[Tensor, "batch time"],
-    batch_numbers: int = BATCH_NUMBERS,
+    batch_numbers: Count = BATCH_NUMBERS,
 ) -> dict[str, Any]:
     """Statistics of every head's attention over some windows.
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.taps import Editor
 from vitral.inspection.ablation import effect
 from vitral.inspection.attention import (
@@ -27,6 +28,7 @@ from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
 from vitral.model import Transformer
 
 
+@checked(first=True)
 def attention_sinks(model: Transformer, windows: Scored) -> dict[str, Any]:
     """Weight on the first position by layer and head, and the loss increase when it may not be attended to.
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
@@ -47,6 +48,7 @@ class Scored:
         return int((self.targets != UNSCORED).sum())
 
 
+@checked(first=True)
 def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tensor, "1 time"]:
     """The ids of a text, on the model's device.
 
@@ -62,6 +64,7 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
     return tokens.to(model.token_embedding.weight.device)
 
 
+@checked(first=True)
 def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Masking | None = None) -> Scored:
     """The targets of one text.
 
@@ -85,7 +88,8 @@ def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Mas
     return next_token_targets(model, tokens, following)
 
 
-def window_targets(model: Transformer, part: Split, count: int, masking: Masking | None = None) -> Scored:
+@checked(first=True)
+def window_targets(model: Transformer, part: Split, count: Count, masking: Masking | None = None) -> Scored:
     """Windows of a split with their targets, evenly spread over it, the same for every run.
 
     Args:
@@ -121,6 +125,7 @@ def next_token_targets(
     return Scored(inputs, kept, sampled)
 
 
+@checked(first=True)
 def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, " batch"]:
     """Mean cross-entropy of each row's targets in nats per token, in float64 on the CPU; NaN for a row without any."""
     each = []

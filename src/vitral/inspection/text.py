@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
@@ -15,14 +16,15 @@ SCHEMA = 1
 """Version of what `inspect_text` returns; `docs/inspect.md` documents it."""
 
 
+@checked(first=True)
 def inspect_text(
     model: Transformer,
     tokenizer: Tokenizer,
     text: str,
     *,
     part: Split | None = None,
-    windows: int | None = None,
-    top: int = 5,
+    windows: Count | None = None,
+    top: Count = 5,
     masking: Masking | None = None,
 ) -> dict[str, Any]:
     """Everything `vitral inspect` shows, as plain data ready for JSON: finite numbers, None where there is none.

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int, UInt64
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Dataset, Split, Tokenizer
@@ -68,8 +69,9 @@ SAMPLINGS: Mapping[str, Sampling] = {
 BEAM = f"beam search, width {BEAMS}"
 
 
+@checked(first=True)
 def strategy_measures(
-    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: int, length: int, seed: int
+    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: Count, length: Count, seed: Natural
 ) -> Plain:
     """Measures of the continuation of every prompt by every strategy.
 

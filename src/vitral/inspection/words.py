@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
@@ -43,7 +44,8 @@ TIE = 1e-4
 """Nats of preference below which two sentences count as equally probable: rounding alone gives some."""
 
 
-def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str, Split], *, most_words: int) -> Plain:
+@checked(first=True)
+def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str, Split], *, most_words: Count) -> Plain:
     """Neighbours, senses and minimal pairs of one model, in the language of its training text.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.core.errors import UsageError
+from vitral.core.checked import Count, checked
 from vitral.core.renamed import renamed
 from vitral.data import CorpusConfig, load_corpus, prepare
 from vitral.explain import CheckReport, Exercise
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 
+@checked(first=True)
 def train(
     start: str | None = None,
     out: str | Path | None = None,
@@ -83,6 +84,7 @@ def train(
     return Run(folder)
 
 
+@checked(first=True)
 def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None = None, strict: bool = False) -> Run:
     """Continue a run from its last checkpoint, with the same result as if it had never stopped.
 
@@ -101,11 +103,13 @@ def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None =
     return Run(run)
 
 
+@checked(first=True)
 def load(path: str | Path, which: str = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
     """Load a run's "best" or "last" checkpoint; see `Run`."""
     return Run(path, which, device=device, corpus=corpus)
 
 
+@checked(first=True)
 def study(
     name: str,
     start: str | None = None,
@@ -138,6 +142,7 @@ def study(
     return plan.run(callback=callback)
 
 
+@checked(first=True)
 def survey(source: str = "sample", **corpus: Any) -> Survey:
     """Report on a text before training: size, alphabet, duplicates, problems, n-gram baselines.
 
@@ -161,8 +166,9 @@ def survey(source: str = "sample", **corpus: Any) -> Survey:
     )
 
 
+@checked(first=True)
 def count(
-    start: str = "shakespeare", *, corpus: str | None = None, vocabulary: int | None = None, **overrides: Any
+    start: str = "shakespeare", *, corpus: str | None = None, vocabulary: Count | None = None, **overrides: Any
 ) -> ModelCount:
     """Count parameters, operations and bytes of a model before it is trained.
 
@@ -176,8 +182,6 @@ def count(
     Raises:
         UsageError: an invalid configuration, or its text cannot be read.
     """
-    if vocabulary is not None and vocabulary < 1:
-        raise UsageError(f"vocabulary: expected at least 1 token, not {vocabulary}")
     known = presets()
     config = configure(start, corpus=corpus, overrides=[overrides])
     if vocabulary is None:
@@ -193,6 +197,7 @@ def count(
     )
 
 
+@checked(first=True)
 def check(example: str | Path) -> CheckReport:
     """Check a worked example, a `.toml` file or a name of the gallery; print the result to read it.
 
@@ -202,6 +207,7 @@ def check(example: str | Path) -> CheckReport:
     return check_example(find_example(example))
 
 
+@checked(first=True)
 def exercise(file: str | Path | None = None, **sizes: Any) -> Example:
     """Make a small attention exercise with whole numbers, to be solved by hand and checked.
 
@@ -216,6 +222,7 @@ def exercise(file: str | Path | None = None, **sizes: Any) -> Example:
     return make_exercise(Exercise(**sizes), None if file is None else Path(file))
 
 
+@checked(first=True)
 def free_folder(name: str) -> Path:
     """A folder for a new run that does not exist yet: `runs/NAME`, then `runs/NAME-2` and so on."""
     stem = Path("runs") / (Path(name).resolve().stem or "run")

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.data import corpus_names
@@ -49,6 +50,7 @@ class Preset:
     run: Mapping[str, Any]
 
 
+@checked(first=True)
 def presets() -> dict[str, Preset]:
     """Every preset by name."""
     files = [file for file in (resources.files("vitral.lab") / "_presets").iterdir() if file.name.endswith(".toml")]
@@ -59,12 +61,13 @@ def presets() -> dict[str, Preset]:
     return found
 
 
+@checked(first=True)
 def configure(
     start: str | None = None,
     *,
     corpus: str | None = None,
     init_from: Path | None = None,
-    minutes: float | None = None,
+    minutes: Finite | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
 ) -> RunConfig:
     """The configuration of a run.

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.names import require_known
@@ -65,7 +66,7 @@ class Generation(Sampling, GenerateOptions):
     """
 
     max_tokens: Annotated[int, BeforeValidator(_whole)] = 200
-    seed: Annotated[int, BeforeValidator(_whole)] = 0
+    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**63)] = 0
     stop: Annotated[tuple[str, ...], BeforeValidator(_stop_strings)] = ()
     num_beams: Annotated[int | None, BeforeValidator(_whole)] = None
     length_penalty: float = 0.0
@@ -86,6 +87,7 @@ class Copying:
     novel_share: float
 
 
+@checked
 @dataclass(frozen=True)
 class Measures:
     """The measurements of a run.
@@ -125,6 +127,7 @@ class Measures:
         }
 
 
+@checked(first=True)
 class Run:
     """A trained model, loaded.
 
@@ -243,7 +246,9 @@ class Run:
                 return
             yield piece
 
-    def beam(self, prompt: str = "", *, max_tokens: int = 100, num_beams: int = 4, **options: Any) -> list[Sample]:
+    def beam(
+        self, prompt: str = "", *, max_tokens: Natural = 100, num_beams: Count = 4, **options: Any
+    ) -> list[Sample]:
         """The most probable continuations that beam search finds; see `vitral.decoding.beam_search`."""
         self._require_causal_lm()
         with precision(*self._precision):
@@ -381,7 +386,7 @@ class Run:
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, text, view, self.path.name)
 
-    def inspect(self, text: str, *, windows: int | None = None, top: int = 5) -> dict[str, Any]:
+    def inspect(self, text: str, *, windows: Count | None = None, top: Count = 5) -> dict[str, Any]:
         """Attention maps, ablations, logit lens and norms as plain data; see `vitral.inspection.inspect_text`."""
         part = None if windows is None else self.dataset().splits["test"]
         how = {"part": part, "windows": windows, "top": top, "masking": self._masking}

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.lab.health import Diagnosis, HealthCheck
@@ -24,6 +25,7 @@ from vitral.training.trainer import chain_from_anchor
 MOST_SAMPLE = 1 << 26
 
 
+@checked(first=True)
 def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     """Whether a run is complete: its files and checkpoints, and one logged step computed again. Nothing is written.
 
@@ -178,7 +180,7 @@ def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> HealthCheck:
 
 
 def repair_run(path: Path) -> tuple[str, ...]:
-    """Restore what the newest intact checkpoint seals: config.toml, run.json, the log; return one line for each.
+    """Restore what the newest intact checkpoint seals: config.toml, run.json, log, pointers; return a line for each.
 
     What was there is kept beside it, under a name with "damaged".
 
@@ -203,6 +205,10 @@ def repair_run(path: Path) -> tuple[str, ...]:
         seal = None if sealed.newest is None else sealed.newest.history.get("metrics")
         if seal is not None and folder.log.complaint(seal):
             done.append(_repair_log(folder))
+        wrong = [found.what for found in _pointers(folder, sealed) if found.mark == "wrong"]
+        done += [_set_aside(folder, pointer) for pointer in wrong]
+        if wrong and sealed.newest is not None:
+            folder.point(sealed.newest)
     return tuple(line for line in done if line)
 
 
@@ -217,9 +223,9 @@ def _set_aside(folder: RunFolder, name: str) -> str:
     """Keep a damaged file under another name."""
     if folder.files.kind(name) is None:
         return f"{name} was missing and has been restored"
-    stem, _, suffix = name.rpartition(".")
+    stem, suffix = Path(name).stem, Path(name).suffix
     number = 1
-    while folder.files.kind(kept := f"{stem}.damaged-{number}.{suffix}") is not None:
+    while folder.files.kind(kept := f"{stem}.damaged-{number}{suffix}") is not None:
         number += 1
     with storage(folder.path / name):
         folder.files.rename(name, kept)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError
 from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
@@ -27,6 +28,7 @@ REFERENCE = 100e9
 """FLOPs per second of the machine on which the times of probes were measured."""
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class StudyPlan:
     """A study with its base configuration, seeds and folder."""
@@ -49,6 +51,7 @@ class StudyPlan:
         return write_report(result, command=self.command)
 
 
+@checked(first=True)
 def plan_study(
     name: str,
     start: str | None = None,

@@ -4,10 +4,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.model.config import ModelConfig
 
 
+@checked(first=["__init__"])
 class KVCache:
     """Keys and values of every layer for the tokens so far, in preallocated tensors.
 
@@ -17,7 +19,7 @@ class KVCache:
     """
 
     def __init__(
-        self, config: ModelConfig, batch: int, capacity: int, *, dtype: torch.dtype, device: torch.device
+        self, config: ModelConfig, batch: Count, capacity: Count, *, dtype: torch.dtype, device: torch.device
     ) -> None:
         """Allocate room for `capacity` tokens of `batch` sequences."""
         layers = 0 if config.attention == "none" else config.num_layers
@@ -62,5 +64,7 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, " batch"]) -> None:
         """Reorder, repeat or drop sequences: the new row i is the old row rows[i]."""
+        if rows.dim() != 1:
+            raise UsageError(f"cache: expected a list of rows, not {tuple(rows.shape)}")
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]

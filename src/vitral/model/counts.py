@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vitral.core.checked import Count, checked
 from vitral.model.config import ModelConfig
 
 BYTES_FLOAT32 = 4
@@ -51,7 +52,8 @@ class Cost:
     cache_bytes: int
 
 
-def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
+@checked(first=True)
+def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow]:
     """Every learned tensor, in the order of the computation, with its formula."""
     rows = [_row("embedding", "token_embedding.weight", (vocab_size, config.d_model), "vocab · d_model")]
     if config.positions == "learned":
@@ -71,12 +73,14 @@ def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
     return rows
 
 
-def count_parameters(config: ModelConfig, vocab_size: int) -> int:
+@checked(first=True)
+def count_parameters(config: ModelConfig, vocab_size: Count) -> int:
     """Number of parameters, a tied head counted once."""
     return sum(row.count for row in parameter_table(config, vocab_size))
 
 
-def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
+@checked(first=True)
+def cost(config: ModelConfig, vocab_size: Count, batch_size: Count = 1) -> Cost:
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et

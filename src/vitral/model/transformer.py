@@ -1,6 +1,8 @@
 """The language model: token and position embeddings, blocks around a residual stream, a head over the vocabulary."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vitral.attention.masks import Mask
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
+from vitral.core.modules import CheckedModule
 from vitral.core.names import BLOCK_STEPS, activation_names, require_known
 from vitral.core.taps import SILENT, Recorder, Tap
 from vitral.model.block import Block
@@ -19,7 +23,8 @@ from vitral.model.norms import build_norm
 from vitral.model.positions import Positions, build_positions
 
 
-class Transformer(nn.Module):
+@checked(first=True)
+class Transformer(CheckedModule):
     """A decoder-only Transformer: maps tokens to the logits of the next token at every position.
 
     Attributes:
@@ -27,7 +32,7 @@ class Transformer(nn.Module):
         vocab_size: number of tokens in the vocabulary.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, *, seed: int = 0) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: Count, *, seed: Natural = 0) -> None:
         """Build the model with the initial parameters of `seed` (see `vitral.model.initialisation`)."""
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
@@ -80,12 +85,20 @@ class Transformer(nn.Module):
         x = tap("final_norm", self.final_norm(x))
         return tap("logits", functional.linear(x, self.head_weight))
 
+    def complaint(self, *args: Any, **kwargs: Any) -> str | None:
+        """Token ids outside the vocabulary."""
+        tokens: Any = args[0] if args else kwargs.get("tokens")
+        if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int32, torch.int64):
+            return None
+        outside = tokens[(tokens < 0) | (tokens >= self.vocab_size)].tolist()
+        return f"token id {outside[0]} is not in the vocabulary of {self.vocab_size} tokens" if outside else None
+
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:
         """The head's matrix: its own, or the token embedding's when tied."""
         return self.token_embedding.weight if self.head is None else self.head.weight
 
-    def new_cache(self, batch: int, length: int | None = None) -> KVCache:
+    def new_cache(self, batch: Count, length: Count | None = None) -> KVCache:
         """An empty cache for `batch` sequences of up to `length` tokens (the context length if None).
 
         Raises:
@@ -100,7 +113,7 @@ class Transformer(nn.Module):
             self.config, batch, length or self.config.context_length, dtype=weight.dtype, device=weight.device
         )
 
-    def trace(self, tokens: Int[Tensor, "batch time"], names: list[str] | None = None) -> dict[str, Tensor]:
+    def trace(self, tokens: Int[Tensor, "batch time"], names: Sequence[str] | None = None) -> dict[str, Tensor]:
         """The activations of one forward pass by name (`vitral.core.names`), all or only `names`.
 
         Raises:
@@ -140,6 +153,7 @@ class Transformer(nn.Module):
             raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
 
 
+@checked
 def first_target(mask: Mask | None) -> int:
     """First position of a window whose target counts in a next-token loss.
 
@@ -148,6 +162,7 @@ def first_target(mask: Mask | None) -> int:
     return (0 if mask is None else mask.first_target()) or 0
 
 
+@checked
 def next_token_loss(
     logits: Float[Tensor, "batch time vocab"], targets: Int[Tensor, "batch time"], mask: Mask | None
 ) -> Float[Tensor, ""]:

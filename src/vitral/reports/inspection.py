@@ -5,6 +5,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from vitral.core.checked import checked
 from vitral.figures.html import page
 from vitral.figures.sections import CellTable, Details, Figure, Formula, Heading, Listing, Paragraph, Section, Table
 from vitral.figures.text import visible
@@ -43,6 +44,7 @@ NORMS = (
 )
 
 
+@checked(first=True)
 def inspection_page(found: Found) -> str:
     """The whole page: ablations, kinds of heads, attention maps, logit lens, residual norms."""
     sections: list[Section] = [Listing(tuple(found["notes"]))] if found["notes"] else []

@@ -3,10 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.figures.sections import Table
 from vitral.model import Cost, ModelConfig, ParameterRow
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class ModelCount:
     """A model's size and costs.

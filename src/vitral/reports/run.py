@@ -4,6 +4,7 @@ from pathlib import Path
 
 import tomli_w
 
+from vitral.core.checked import checked
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.html import page
 from vitral.figures.lines import Line, loss_plot
@@ -20,6 +21,7 @@ GRAY = " Gray lines: n-gram baselines."
 PAGE = "run.html"
 
 
+@checked(first=True)
 def write_run_report(path: Path) -> Path:
     """Write `report/run.html`, `report/losses.svg` and `.png` into a run's folder, and return the path of the page.
 

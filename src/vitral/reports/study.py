@@ -10,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
 from vitral.decoding import Sampling, generate
 from vitral.figures.html import page
@@ -112,6 +113,7 @@ class StudyPage:
         return "\n".join([*(claim.text for claim in self.listed), f"report: {self.html}"])
 
 
+@checked(first=True)
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
@@ -15,6 +16,7 @@ from vitral.reports.folder import ReportFolder
 PAGE = "corpus.html"
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class Survey:
     """A text before training.
@@ -43,6 +45,7 @@ class Survey:
         return out / PAGE
 
 
+@checked(first=True)
 def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
     """The survey of a prepared text, for batches of `batch_size` windows of `context_length` tokens."""
     report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)

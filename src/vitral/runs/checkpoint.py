@@ -42,6 +42,8 @@ WEIGHTS, OPTIMIZER, STATE, HISTORY = FILES
 OF_FORMAT = {1: FILES[:3], 2: FILES}
 """Files of a checkpoint besides its manifest, by format."""
 MANIFEST = "MANIFEST.json"
+SEALS = {"metrics", "stopped"}
+"""Keys of a history whose values are seals of metrics.jsonl."""
 STEP = re.compile(r"step-\d{8,9}")
 LEFTOVER = re.compile(r"\.(tmp-\d{1,10}-|old-|gone-)step-\d{8,9}")
 
@@ -206,6 +208,10 @@ def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[st
         raise ValueError("its state is not an object")
     if step_name(state["step"]) != folder.path.name.removeprefix(DAMAGED):
         raise ValueError(f"it is of step {state['step']}")
+    for key in SEALS & history.keys():
+        seal = history[key]
+        if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):
+            raise ValueError("its seal of metrics.jsonl is not one")
     return state, history
 
 
@@ -221,14 +227,13 @@ def _understood(folder: GuardedFolder) -> Generator[None]:
 
 
 def list_checkpoints(steps: GuardedFolder | Path) -> list[Path]:
-    """The folders of checkpoints, oldest first.
+    """Everything that has the name of a checkpoint, oldest first; a link or a file is refused when it is read.
 
     Raises:
         UsageError: `steps` is a link.
     """
     guarded = _guarded(steps)
-    names = [name for name in guarded.names() if STEP.fullmatch(name) and guarded.kind(name) == "folder"]
-    return [guarded.path / name for name in sorted(names)]
+    return [guarded.path / name for name in guarded.names() if STEP.fullmatch(name)]
 
 
 def set_aside(steps: GuardedFolder, name: str) -> None:

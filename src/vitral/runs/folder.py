@@ -24,6 +24,7 @@ from typing import Any
 
 import tomli_w
 
+from vitral.core.checked import checked
 from vitral.core.config import parse_toml
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
@@ -49,6 +50,7 @@ _OURS = re.compile(
 """Paths inside a run that is being created."""
 
 
+@checked(first=["__init__", "open"])
 class RunFolder:
     """One run on disk.
 
@@ -260,7 +262,7 @@ class RunFolder:
                 checkpoints.set_aside(self.guarded_steps, folder.name)
         if checkpoint is None:
             return self.log.cut({"bytes": 0})
-        self._point(checkpoint)
+        self.point(checkpoint)
         if "metrics" in checkpoint.history:
             return self.log.cut(checkpoint.history["metrics"])
         self._rewind_log_of_format_1(checkpoint)
@@ -293,12 +295,20 @@ class RunFolder:
         """
         # Events must reach the disk before the checkpoint that follows them: sealing flushes them.
         history = {**checkpoint.history, "metrics": self.log.seal()}
-        steps = self.guarded_steps
-        checkpoints.save_checkpoint(steps, dataclasses.replace(checkpoint, history=history), replace=replace)
-        self._point(checkpoint)
-        best = checkpoint.state.get("best_step")
+        sealed = dataclasses.replace(checkpoint, history=history)
+        checkpoints.save_checkpoint(self.guarded_steps, sealed, replace=replace)
+        self.tidy(checkpoint, keep=keep)
+
+    def tidy(self, newest: Checkpoint, *, keep: int) -> None:
+        """Point to the newest checkpoint and the best, and remove old ones: the end of a save, which a kill may skip.
+
+        Raises:
+            StorageError: a pointer cannot be written.
+        """
+        self.point(newest)
+        best = newest.state.get("best_step")
         also = set() if best is None else {checkpoints.step_name(best)}
-        checkpoints.prune(steps, keep=keep, also=also)
+        checkpoints.prune(self.guarded_steps, keep=keep, also=also)
 
     def reseal(self, key: str = "stopped") -> None:
         """Seal events that were appended after the newest checkpoint, by writing its history again.
@@ -368,8 +378,12 @@ class RunFolder:
             if not name or self.files.kind(name) == "folder":
                 self.files.sweep(name)
 
-    def _point(self, checkpoint: Checkpoint) -> None:
-        """Write the names of the last and the best checkpoint, for people."""
+    def point(self, checkpoint: Checkpoint) -> None:
+        """Write the names of the last and the best checkpoint, for people.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
         best = checkpoint.state.get("best_step")
         for pointer, step in (("best", best), ("last", checkpoint.step)):
             if step is not None:
@@ -394,6 +408,7 @@ def _is_ours(path: str) -> bool:
     return _OURS.fullmatch(path) is not None
 
 
+@checked(first=True)
 def refuse_existing(path: Path) -> None:
     """Refuse an existing path, except for an empty folder.
 

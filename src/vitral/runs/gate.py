@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
@@ -89,6 +90,7 @@ class SealedRun:
         return self.folder.ngrams(self.sealed)
 
 
+@checked(first=True)
 def enter(path: Path, warn: Warn) -> SealedRun:
     """Open a run: compare everything in its folder with the seal of its newest intact checkpoint.
 
@@ -183,7 +185,8 @@ def _changes(sealed: RunConfig, written: RunConfig) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-    return "unset" if value is None else str(value)[:60]
+    text = "unset" if value is None else str(value)[:60]
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
@@ -210,10 +213,10 @@ def _hash_complaint(folder: RunFolder, name: str, hashed: str) -> list[str]:
     try:
         intact = sha256(folder.files.read(name, MOST_DOCUMENT)) == hashed
     except FileNotFoundError:
-        return [f"{where}: missing; this result does not need it"]
+        return [f"{where}: missing; only results that need it are refused"]
     except (UsageError, OSError, ValueError) as error:
-        return [f"{where}: cannot be read ({error}); this result does not need it"]
-    return [] if intact else [f"{where}: changed since the run was saved; this result does not need it"]
+        return [f"{where}: cannot be read ({error}); only results that need it are refused"]
+    return [] if intact else [f"{where}: changed since the run was saved; only results that need it are refused"]
 
 
 def _without_checkpoint(folder: RunFolder) -> SealedRun:

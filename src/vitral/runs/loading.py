@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.machine import require_memory
 from vitral.data.tokenizers import Tokenizer
@@ -54,6 +55,7 @@ class LoadedRun:
         return self.checkpoint.step
 
 
+@checked(first=True)
 def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | None = None) -> LoadedRun:
     """Load the "best" or the "last" checkpoint of a run.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.guarded import GuardedFolder
+from vitral.core.guarded import GuardedFolder, NotOurs
 
 NAME = "metrics.jsonl"
 MOST_LINE = 1 << 24
@@ -56,11 +56,14 @@ class MetricsLog:
     def complaint(self, seal: Seal) -> str | None:
         """How the log differs from its seal; None if it does not."""
         digest, left = hashlib.sha256(), int(seal["bytes"])
-        for piece in self._pieces():
-            digest.update(piece[:left])
-            left -= min(left, len(piece))
-            if not left:
-                break
+        try:
+            for piece in self._pieces():
+                digest.update(piece[:left])
+                left -= min(left, len(piece))
+                if not left:
+                    break
+        except NotOurs as error:
+            return str(error).removeprefix(f"{self._folder.path / NAME}: ")
         if left:
             return f"{left:,} bytes of its {seal['lines']:,} sealed lines are missing"
         return None if digest.hexdigest() == seal["sha256"] else f"its first {seal['lines']:,} lines were changed"

@@ -50,6 +50,10 @@ class Interval:
     confidence: float = 1 - LEVEL
 
 
+def _read_nothing(run: Any) -> None:
+    """The `read` of a quantity that was pickled."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """A number of every run: how to read it, name it and judge it.
@@ -63,10 +67,18 @@ class Quantity:
     """
 
     name: str
-    read: Read = field(repr=False)
+    read: Read = field(repr=False, compare=False)
     unit: str = ""
     better: Direction = "neither"
     digits: int = 3
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without `read`, often a function without a name: a pickled claim has its numbers and reads no run again."""
+        return vars(self) | {"read": _read_nothing}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Quantity":
+        """Itself: nothing in it changes."""
+        return self
 
     @property
     def label(self) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from vitral.core.checked import checked
 from vitral.core.config import Config, differences, merge
 from vitral.core.errors import UsageError
 from vitral.data.config import CorpusConfig
@@ -70,6 +71,7 @@ class Budget(Config):
         return seeds
 
 
+@checked(first=True)
 class Study(Config):
     """A question, and the arms that answer it.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.data import Dataset, prepare
@@ -105,6 +106,7 @@ class Job:
         return self.folder.kind("config.toml") is not None
 
 
+@checked(first=True)
 def run_study(
     study: Study,
     base: RunConfig,

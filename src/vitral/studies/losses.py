@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from vitral.core.checked import checked
 from vitral.evaluation import rank_among_baselines
 from vitral.figures.text import capital, nats, signed
 from vitral.studies.claims import (
@@ -55,6 +56,7 @@ class LossClaims:
         return next((claim for claim in self.contrasts if claim.comparison.arm == arm), None)
 
 
+@checked(first=True)
 def loss_claims(result: StudyResult) -> LossClaims:
     """Judge the losses of a study."""
     return LossClaims(_rank(result), _floors(result), judge(loss_comparisons(result)), tuple(_notes(result)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.evaluation import NgramBaselines
@@ -89,6 +90,7 @@ class ArmResult:
         return self.config["model"]["attention"] == "none"
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class StudyResult:
     """A whole study.

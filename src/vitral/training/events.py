@@ -18,16 +18,20 @@ the mean over the batches since the previous evaluation, with dropout.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vitral.core.checked import checked
+
 Event = Mapping[str, Any]
 Callback = Callable[[Event], object]
 """Receives every event. A line of text that it returns is noted in metrics.jsonl, for example that it can no longer
 print. An exception stops training; everything trained so far is saved before the exception is raised again."""
 
 
+@checked
 def silent(event: Event) -> None:
     """Ignore the event."""
 
 
+@checked(first=True)
 def all_of(*callbacks: Callback) -> Callback:
     """One callback that calls several, and returns the lines of text that they return."""
 

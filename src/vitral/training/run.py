@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.machine import cores
@@ -31,6 +32,7 @@ from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
+@checked(first=True)
 def train(
     config: RunConfig,
     out: Path,
@@ -130,6 +132,7 @@ def _parent(source: LoadedRun | None) -> Parent | None:
     return Parent(run=source.sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
 
 
+@checked(first=True)
 def resume(
     path: Path,
     *,
@@ -316,6 +319,7 @@ def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Refuse a finished run; a run killed after its last checkpoint is resumed, to finish it properly."""
     done = checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]
     if done and any(event["finished"] for event in trainer.folder.metrics("end")):
+        trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
         raise UsageError(
             f"{where}: finished at step {checkpoint.step}; to train further, use vitral train --init-from {where}"

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.explain.checks.diagnosis import WORDS, Diagnoser, Mismatch, SlipMatch, within
 from vitral.explain.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
@@ -30,6 +31,7 @@ MASKED_ENOUGH = -1e4
 """Masked scores at most this low stand for −∞, as −1e9 does."""
 
 
+@checked(first=True)
 def check(example: Example) -> CheckReport:
     """Compare every claimed cell with the true number and with the results of the author's own numbers."""
     return CheckReport(example, tuple(_Checker(example).run()))

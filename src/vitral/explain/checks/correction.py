@@ -4,11 +4,13 @@ import json
 import math
 from dataclasses import replace
 
+from vitral.core.checked import checked
 from vitral.explain.checks.checker import check
 from vitral.explain.checks.report import CellFinding, CheckReport, printed_word, rounded
 from vitral.explain.examples.places import Place, places
 
 
+@checked(first=True)
 def corrected(report: CheckReport) -> str:
     """The example's text with every claimed number that is not right replaced by the true one, rounded to its decimals.
 
@@ -17,15 +19,15 @@ def corrected(report: CheckReport) -> str:
     """
     text, found = report.example.text, places(report.example.text)
     changes: dict[Place, str] = {}
-    while any(checked.findings for checked in report.quantities):
+    while any(quantity.findings for quantity in report.quantities):
         claims = []
-        for checked in report.quantities:
-            values = checked.claim.values.clone()
-            for finding in checked.findings:
-                place = found[checked.claim.path(finding.index)]
+        for quantity in report.quantities:
+            values = quantity.claim.values.clone()
+            for finding in quantity.findings:
+                place = found[quantity.claim.path(finding.index)]
                 changes[place] = _literal(report, finding, text[place.start : place.end])
                 values[finding.index] = round(finding.expected, report.example.decimals)
-            claims.append(replace(checked.claim, values=values))
+            claims.append(replace(quantity.claim, values=values))
         report = check(replace(report.example, claims=tuple(claims)))
     for place, literal in sorted(changes.items(), key=lambda change: change[0].start, reverse=True):
         text = text[: place.start] + literal + text[place.end :]

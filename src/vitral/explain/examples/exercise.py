@@ -2,7 +2,9 @@
 
 import random
 from dataclasses import dataclass
+from typing import Annotated
 
+from vitral.core.checked import Count, Natural, Within, checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 
@@ -12,6 +14,7 @@ ENTRIES = (-1, 0, 0, 0, 1, 1)
 """Matrix entries are drawn from these; small, so that products can be computed mentally."""
 
 
+@checked(first=True)
 @dataclass(frozen=True)
 class Exercise:
     """The sizes of an exercise.
@@ -26,13 +29,13 @@ class Exercise:
         decimals: digits after the point.
     """
 
-    positions: int = 3
-    d_model: int = 4
-    num_heads: int = 1
+    positions: Count = 3
+    d_model: Count = 4
+    num_heads: Count = 1
     mask: str = "causal"
     scale: str = "sqrt"
-    seed: int = 1
-    decimals: int = 2
+    seed: Natural = 1
+    decimals: Annotated[int, Within(0, 12)] = 2
 
     def __post_init__(self) -> None:
         """Check the sizes.
@@ -54,6 +57,7 @@ class Exercise:
             )
 
 
+@checked(first=True)
 def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
     """The exercise as the text of a worked example.
 

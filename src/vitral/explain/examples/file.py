@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vitral.attention.masks import Mask
+from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.explain.examples.example import AuthorClaim, Example
@@ -46,6 +47,7 @@ Values = dict[str, Tensor]
 Keys = tuple[str, ...]
 
 
+@checked(first=True)
 def load_example(path: Path, find_model: FindModel) -> Example:
     """Read a worked example from a file.
 
@@ -71,6 +73,7 @@ def load_example(path: Path, find_model: FindModel) -> Example:
     return parse_example(text, find_model, path)
 
 
+@checked(first=True)
 def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
     """Read a worked example from its text; see `load_example`."""
     where = str(path or "example")

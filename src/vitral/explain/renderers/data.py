@@ -3,13 +3,15 @@
 import math
 from typing import Any
 
+from vitral.core.checked import Digits, checked
 from vitral.explain.formulas import latex, text
 from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Panel, Step
 from vitral.explain.walkthrough import Walkthrough
 
 
-def to_plain(walkthrough: Walkthrough, *, digits: int = 3) -> dict[str, Any]:
+@checked(first=True)
+def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
     """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
 
     Args:

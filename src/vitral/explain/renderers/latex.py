@@ -1,5 +1,6 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
+from vitral.core.checked import Digits, checked
 from vitral.explain.formulas import escape, latex
 from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Panel, Step
@@ -25,7 +26,8 @@ PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 """
 
 
-def to_latex(walkthrough: Walkthrough, *, digits: int = 3) -> str:
+@checked(first=True)
+def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
     """A complete document.
 
     Args:

@@ -1,5 +1,6 @@
 """A walkthrough as a self-contained page, as Markdown, or as sections of another page."""
 
+from vitral.core.checked import Digits, checked
 from vitral.explain.formulas import mathml, text
 from vitral.explain.phrasebook import Phrases, phrases
 from vitral.explain.steps import Arithmetic, Panel, Step
@@ -12,7 +13,8 @@ from vitral.figures.sections import Beside, CellTable, Details, Formula, Heading
 LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 
 
-def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
+@checked(first=True)
+def to_page(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
     """A self-contained HTML document: steps can be folded, choosing a cell shows its arithmetic."""
     say = phrases(walkthrough.language)
     lead, *intro = opening(walkthrough, say, "choose")
@@ -22,7 +24,8 @@ def to_page(walkthrough: Walkthrough, *, digits: int = 3) -> str:
     return page(walkthrough.title, sections, language=language, **words)
 
 
-def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
+@checked(first=True)
+def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
     """A Markdown document; the arithmetic of each table's chosen cell is below it."""
     say = phrases(walkthrough.language)
     lead, *intro = opening(walkthrough, say)
@@ -36,7 +39,8 @@ def to_markdown(walkthrough: Walkthrough, *, digits: int = 3) -> str:
     return markdown(walkthrough.title, sections, lead=lead)
 
 
-def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
+@checked(first=True)
+def to_sections(walkthrough: Walkthrough, *, digits: Digits = 3) -> list[Section]:
     """Sections of another page; each step can be folded."""
     say = phrases(walkthrough.language)
     return [

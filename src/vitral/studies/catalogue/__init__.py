@@ -3,6 +3,7 @@
 from functools import cache
 from importlib.resources import files
 
+from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.studies.design import Study
@@ -25,11 +26,13 @@ FIRST = (
 """The order of lists; further files of this folder follow by name."""
 
 
+@checked(first=True)
 def study_names() -> dict[str, str]:
     """Every named study with its question."""
     return {name: study_named(name).question for name in _names()}
 
 
+@checked(first=True)
 @cache
 def study_named(name: str) -> Study:
     """The study of that name.

@@ -1,0 +1,379 @@
+"""Checked calls: a public function called with wrong values raises one line of ours, whatever goes wrong inside it.
+
+`@checked` costs nothing where a call succeeds. Where it fails, the arguments are compared with the annotations, and the
+first that does not fit is named. `@checked(first=True)` compares before the call, for functions that are not called in
+a loop: they never compute with a value of another kind, and `Annotated` limits such as `Count` are kept.
+"""
+
+# pyright: standard
+# Anything may be given here; that is what is checked.
+
+import inspect
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, wraps
+from itertools import islice
+from numbers import Integral, Real
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from jaxtyping import jaxtyped
+
+from vitral.core.config import nearest, shown
+from vitral.core.errors import StorageError, UsageError, VitralError
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+MOST_ELEMENTS = 1000
+"""Elements of a list that are compared with its annotation."""
+FOREIGN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+"""Exceptions that become ours; others, such as a failed assertion, are not about values."""
+
+
+class Within(NamedTuple):
+    """A limit in an annotation: a finite number from `least` to `most`."""
+
+    least: float = -sys.float_info.max
+    most: float = sys.float_info.max
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value keeps the limit; what is not a number has none."""
+        return not isinstance(value, Real) or bool(self.least <= cast("float", value) <= self.most)
+
+    def __str__(self) -> str:
+        """The limit in words, to follow the kind of number."""
+        if self == Within():
+            return "that is finite"
+        return f"of at least {self.least}" if self.most > 2**53 else f"from {self.least} to {self.most}"
+
+
+Count = Annotated[int, Within(1, 2**63 - 1)]
+"""A whole number of at least 1."""
+Natural = Annotated[int, Within(0, 2**63 - 1)]
+"""A whole number of at least 0, such as a seed."""
+Finite = Annotated[float, Within()]
+"""A number that is neither NaN nor infinite."""
+Share = Annotated[float, Within(0, 1)]
+"""A number from 0 to 1."""
+Digits = Annotated[int, Within(0, 17)]
+"""Digits after the decimal point."""
+
+
+@overload
+def checked(target: T) -> T: ...
+@overload
+def checked(*, first: bool | Collection[str]) -> Callable[[T], T]: ...
+def checked(target: Any = None, *, first: bool | Collection[str] = False) -> Any:
+    """Turn the exceptions of a public function, or of a class and its public methods, into errors of ours.
+
+    Errors of ours pass, and so do exceptions raised in the caller's own code (a callback, a tap). The error names the
+    function and the argument that does not fit its annotation; otherwise it repeats the first line of the original
+    exception, which is its cause.
+
+    Args:
+        target: a function, or a class; the `forward` of a class is left alone (see `CheckedModule`).
+        first: whether to compare the arguments with the annotations before each call; of a class, the names of the
+            methods to do it for, or True for all.
+    """
+    if target is None:
+        return lambda target: _checked(target, first)
+    return _checked(target, first)
+
+
+def _checked(target: Any, first: bool | Collection[str]) -> Any:
+    if not isinstance(target, type):
+        return _call(target, bool(first))
+    for name, member in list(vars(target).items()):
+        inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        public = name == "__init__" or not name.startswith("_")
+        left_out = name == "forward" or getattr(inner, "__isabstractmethod__", False) or hasattr(inner, "__checked__")
+        if not public or left_out or not isinstance(inner, types.FunctionType):
+            continue
+        call = _call(inner, first if isinstance(first, bool) else name in first)
+        setattr(target, name, type(member)(call) if isinstance(member, classmethod | staticmethod) else call)
+    return target
+
+
+def _call(function: Callable[..., Any], first: bool) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if first:
+                _require_fitting(function, args, kwargs)
+            return function(*args, **kwargs)
+        except VitralError:
+            raise
+        except Exception as error:
+            ours = translated(error, function, args, kwargs)
+            if ours is error:
+                raise
+            raise ours from ours.__cause__
+
+    @wraps(function)
+    def call_and_iterate(*args: Any, **kwargs: Any) -> Any:
+        result = call(*args, **kwargs)
+        return _pieces(result, function, args, kwargs) if isinstance(result, Iterator) else result
+
+    declared = get_origin(getattr(function, "__annotations__", {}).get("return"))
+    chosen = call_and_iterate if isinstance(declared, type) and issubclass(declared, Iterator) else call
+    chosen.__checked__ = first  # pyright: ignore[reportAttributeAccessIssue]
+    return chosen
+
+
+def _pieces(
+    iterator: Iterator[Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[Any]:
+    try:
+        yield from iterator
+    except VitralError:
+        raise
+    except Exception as error:
+        ours = translated(error, function, args, kwargs)
+        if ours is error:
+            raise
+        raise ours from ours.__cause__
+
+
+def translated(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Exception:
+    """The error of ours for an exception of this call; the exception itself if the caller's own code raised it."""
+    refused = type(error).__name__ == "TypeCheckError"  # of a type checker that the caller runs us under
+    if not (refused or isinstance(error, FOREIGN)) or _is_of_the_caller(error, function):
+        return error
+    name = called(function)
+    if isinstance(error, MemoryError):
+        return _because(error, UsageError(f"{name}: these values need more memory than there is"))
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return _because(error, StorageError(f"{name}: {where}{error.strerror or error}"))
+    with suppress(Exception):  # what was given may fail wherever it is touched
+        complaint = _complaint(function, args, kwargs)
+        if complaint is not None:
+            return UsageError(f"{name}: {complaint}")
+    first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    bare = not first_line or isinstance(error, KeyError)
+    message = f"{type(error).__name__} {first_line}".rstrip() if bare else first_line
+    return _because(error, UsageError(f"{name}: {message}"))
+
+
+def _because(cause: Exception, error: VitralError) -> VitralError:
+    error.__cause__ = cause
+    return error
+
+
+def called(function: Callable[..., Any]) -> str:
+    """The name under which a user calls a function: that of the class for its constructor."""
+    return function.__qualname__.removesuffix(".__init__").removesuffix(".forward")
+
+
+_LIBRARIES = tuple(os.path.join(path, "") for path in {*sysconfig.get_paths().values(), sys.base_prefix, sys.prefix})
+
+
+def _is_of_the_caller(error: Exception, function: Callable[..., Any]) -> bool:
+    """Whether the exception was raised in code that is neither ours, the function's own, nor that of a library."""
+    own = {"vitral", function.__module__.partition(".")[0]}
+    step = error.__traceback__
+    while step is not None:
+        module = step.tb_frame.f_globals
+        name = str(module.get("__name__", "")).partition(".")[0]
+        file = str(module.get("__file__", ""))
+        if name not in own and name not in sys.stdlib_module_names and not file.startswith(_LIBRARIES):
+            return True
+        step = step.tb_next
+    return False
+
+
+def _require_fitting(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    complaint = _complaint(function, args, kwargs)
+    if complaint is not None:
+        raise UsageError(f"{called(function)}: {complaint}")
+
+
+def _complaint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """The first argument that does not fit its annotation, in words."""
+    signature, hints = _signature(function)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        return _unknown_keyword(signature, kwargs) or str(error)
+    with jaxtyped("context"):
+        for name, value in given.items():
+            hint, kind = hints.get(name, Any), signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                hint = tuple[hint, ...]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                hint = Mapping[str, hint]
+            if not fits(value, hint):
+                return _difference(name, value, hint, given)
+    return None
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Its signature, and its annotations without strings."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError:  # a name that only a type checker imports
+        hints = {name: hint for name, hint in function.__annotations__.items() if not isinstance(hint, str)}
+    return inspect.signature(function), hints
+
+
+def _unknown_keyword(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str | None:
+    parameters = signature.parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    unknown = next((name for name in kwargs if name not in parameters), None)
+    if unknown is None:
+        return None
+    known = [name for name in parameters if name != "self"]
+    return f"unknown argument {shown(unknown)}{f', {nearest(unknown, known)}' if known else '; it takes none'}"
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the annotated kind; NumPy's numbers are numbers, texts are paths, lists are tuples.
+
+    True and False are no numbers, and a text is no list of texts. What an annotation leaves open fits.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one) for one in args)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in args)
+    if origin is Annotated:
+        return fits(value, args[0]) and all(limit.holds(value) for limit in args[1:] if isinstance(limit, Within))
+    if origin is not None:
+        return _fits_generic(value, origin, args)
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    if hint is Path:
+        return isinstance(value, str | os.PathLike)
+    if hint is Any or not isinstance(hint, type):
+        return True
+    only_for_type_checkers = getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False)
+    return only_for_type_checkers or isinstance(value, hint)
+
+
+def _fits_generic(value: Any, origin: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a value is such a container, and its elements are of their kind."""
+    if not isinstance(origin, type):
+        return True
+    if issubclass(origin, Callable):
+        return callable(value)
+    if issubclass(origin, Mapping):
+        kinds = args if len(args) == 2 else (Any, Any)
+        return isinstance(value, Mapping) and all(
+            fits(key, kinds[0]) and fits(one, kinds[1])
+            for key, one in islice(cast("Mapping[Any, Any]", value).items(), MOST_ELEMENTS)
+        )
+    if not issubclass(origin, Iterable):
+        return isinstance(value, origin)
+    if _is_array(value):
+        return len(value.shape) > 0
+    if isinstance(value, str | bytes):
+        return False
+    if not isinstance(value, (tuple, list) if issubclass(origin, tuple | list) else origin):
+        return False
+    return isinstance(value, Iterator) or _elements_fit(value, origin, args)
+
+
+def _elements_fit(value: Any, origin: type, args: tuple[Any, ...]) -> bool:
+    if issubclass(origin, tuple) and args[-1:] != (Ellipsis,):
+        return len(value) == len(args) and all(map(fits, value, args))
+    return not args or all(fits(one, args[0]) for one in islice(value, MOST_ELEMENTS))
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
+
+
+def _is_shape(hint: Any) -> bool:
+    return hasattr(hint, "dim_str")
+
+
+def _difference(name: str, value: Any, hint: Any, given: Mapping[str, Any]) -> str:
+    """What was expected and what was given; with the other arrays where only the shapes together do not fit."""
+    line = f"{name}: expected {_kind(hint)}, got {_given(value)}"
+    with jaxtyped("context"):
+        fits_alone = _is_array(value) and fits(value, hint)
+    others = [f"{other} {_given(array)}" for other, array in given.items() if other != name and _is_array(array)]
+    return f"{line} beside {', '.join(others)}" if fits_alone and others else line
+
+
+_KINDS = {
+    None: "None",
+    type(None): "None",
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bytes: "bytes",
+    Path: "a path",
+}
+
+
+def _kind(hint: Any) -> str:
+    """An annotation in words.
+
+    >>> _kind(int | None), _kind(Annotated[int, Within(1)])
+    ('a whole number or None', 'a whole number of at least 1')
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_kind(one) for one in args))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, args))}"
+    if origin is Annotated:
+        return " ".join([_kind(args[0]), *(str(limit) for limit in args[1:] if isinstance(limit, Within))])
+    if _is_shape(hint):
+        size = "" if hint.dim_str == "..." else f" [{hint.dim_str}]"
+        return f"{hint.dtype.__name__.lower()}{size or ' array'} ({hint.array_type.__name__})"
+    if origin is not None:
+        return _kind_of_container(origin, args)
+    if hint in _KINDS:
+        return _KINDS[hint]
+    return _with_article(hint.__name__) if isinstance(hint, type) else str(hint)
+
+
+def _kind_of_container(origin: Any, args: tuple[Any, ...]) -> str:
+    if not isinstance(origin, type):
+        return str(origin)
+    if issubclass(origin, Callable):
+        return "a function"
+    if issubclass(origin, Mapping):
+        return "a table"
+    if issubclass(origin, tuple) and args[-1:] != (Ellipsis,):
+        return f"({', '.join(map(_kind, args))})"
+    return "a list" if not args or args[0] is Any else f"a list (each {_kind(args[0])})"
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _given(value: Any) -> str:
+    """A value for a message: an array by dtype and shape, another object by its class."""
+    if _is_array(value):
+        return f"{str(value.dtype).rpartition('.')[2]} [{', '.join(map(str, value.shape))}] ({type(value).__name__})"
+    plain = value is None or isinstance(value, bool | Real | str | bytes | Path | list | tuple | dict | set)
+    return shown(value) if plain else _with_article(type(value).__name__)

@@ -1,0 +1,217 @@
+"""Checked calls: exceptions of other kinds become one line that names the function and the argument."""
+
+import importlib
+import inspect
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitral.core.checked import Count, Finite, Natural, Share, Within, checked, fits
+from vitral.core.errors import StorageError, TrainingStopped, UsageError, VitralError
+from vitral.core.modules import CheckedModule
+
+ROOMS = ["attention", "model", "data", "evaluation", "decoding", "inspection", "explain", "studies", "lab"]
+
+
+@checked
+def product(rows: Float[Tensor, "time width"], columns: Float[Tensor, "width out"], *, times: int = 1) -> Tensor:
+    """A product."""
+    return times * (rows @ columns)
+
+
+@checked(first=True)
+def halves(numbers: Sequence[int], share: Share = 0.5) -> list[float]:
+    return [number * share for number in numbers]
+
+
+@checked(first=True)
+class Counter:
+    def __init__(self, start: Natural = 0) -> None:
+        self.start = start
+
+    def up(self, by: Count) -> int:
+        return self.start + by
+
+    @classmethod
+    def at(cls, start: Natural) -> "Counter":
+        return cls(start)
+
+    @staticmethod
+    def names(known: Mapping[str, int]) -> list[str]:
+        return sorted(known)
+
+
+def refused(call: Callable[[], Any]) -> str:
+    with pytest.raises(UsageError) as error:
+        call()
+    assert str(error.value).isprintable()
+    return str(error.value)
+
+
+def test_the_line_names_function_and_argument() -> None:
+    rows = torch.zeros(2, 3)
+    for call, words in (
+        (lambda: product(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(3, 1)), ("product: rows:", "int64 [2, 3]")),
+        (lambda: product(rows, torch.zeros(4, 1)), ("product: columns:", "[4, 1]", "rows float32 [2, 3]")),
+        (lambda: product(rows, rows.T, times=None), ("product: times:", "None")),  # pyright: ignore
+        (lambda: product(rows, rows.T, tims=2), ("product:", "'tims'", "'times'")),  # pyright: ignore
+        (lambda: product(rows), ("product:", "columns")),  # pyright: ignore
+        (lambda: halves("12"), ("halves: numbers:", "'12'")),  # pyright: ignore
+        (lambda: halves([1], 1.5), ("halves: share:", "1.5")),
+        (lambda: halves([1], float("nan")), ("halves: share:", "nan")),
+        (lambda: halves([True]), ("halves: numbers:",)),
+        (lambda: Counter(-1), ("Counter: start:", "-1")),
+        (lambda: Counter(1).up(0), ("Counter.up: by:", "0")),
+        (lambda: Counter.at(1.5), ("Counter.at: start:", "1.5")),  # pyright: ignore
+        (lambda: Counter.names({1: 2}), ("Counter.names: known:",)),  # pyright: ignore
+    ):
+        line = refused(call)
+        assert all(word in line for word in words), line
+
+
+def test_what_is_right_passes_unchanged() -> None:
+    assert product(torch.eye(2), torch.eye(2), times=2).trace() == 4
+    assert halves(range(3)) == [0, 0.5, 1]
+    assert halves(np.array([4])) == [2]  # pyright: ignore
+    assert Counter.at(np.int64(3)).up(1) == 4  # pyright: ignore
+    assert product.__doc__ == "A product."
+    assert list(inspect.signature(product).parameters) == ["rows", "columns", "times"]
+    assert pickle.loads(pickle.dumps(product)) is product
+
+
+def test_other_exceptions_become_the_first_line_of_their_message() -> None:
+    @checked
+    def fails(error: Any) -> None:
+        np.zeros(2).reshape(error) if isinstance(error, int) else torch.cat([torch.zeros(2, 2), torch.zeros(3)])
+
+    line = refused(lambda: fails(7))
+    assert line.startswith("test_other_exceptions")
+    assert "reshape" in line
+    with pytest.raises(UsageError) as error:
+        fails("x")
+    assert isinstance(error.value.__cause__, RuntimeError)
+
+
+def test_errors_of_ours_pass() -> None:
+    ours = TrainingStopped("a number is not finite")
+
+    @checked
+    def stops() -> None:
+        raise ours
+
+    with pytest.raises(TrainingStopped) as error:
+        stops()
+    assert error.value is ours
+
+
+def test_a_missing_file_is_an_error_of_storage(tmp_path: Path) -> None:
+    opened = checked(Path.read_text)
+    with pytest.raises(StorageError, match="nowhere"):
+        opened(tmp_path / "nowhere")
+
+
+def test_an_exception_of_the_callers_own_code_is_theirs() -> None:
+    caller: dict[str, Any] = {"__name__": "somebody"}
+    exec("def callback():\n    raise ValueError('mine')\n", caller)
+
+    @checked
+    def calls(callback: Callable[[], float]) -> float:
+        return callback()
+
+    with pytest.raises(ValueError, match=r"^mine$") as error:
+        calls(caller["callback"])
+    assert not isinstance(error.value, VitralError)
+    with pytest.raises(KeyboardInterrupt):
+        calls(lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+
+
+def test_errors_while_iterating_become_ours() -> None:
+    @checked
+    def pieces(sizes: Sequence[int]) -> Iterator[Tensor]:
+        for size in sizes:
+            yield torch.zeros(4).reshape(size, -1)
+
+    iterator = pieces([2, 3])
+    assert next(iterator).shape == (2, 2)
+    with pytest.raises(UsageError):
+        next(iterator)
+
+
+def test_a_module_refuses_wrong_input_and_is_compiled_whole() -> None:
+    class Double(CheckedModule):
+        def forward(self, x: Float[Tensor, "batch width"]) -> Tensor:
+            return 2 * torch.cat([x, torch.zeros(1, 3)])
+
+    module = Double()
+    assert "Double: x: " in refused(lambda: module(torch.zeros(3)))
+    assert "Double" in refused(lambda: module())
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(1, 3)), module(torch.ones(1, 3)))
+
+
+FITTING: list[tuple[Any, Any]] = [
+    (1, int),
+    (np.int32(1), int),
+    (1, float),
+    (np.float32(1), float),
+    (None, int | None),
+    ("a", Literal["a", "b"]),
+    ("x", Path),
+    (Path(), str | Path),
+    ([1, 2], Sequence[int]),
+    (np.zeros(3), Sequence[float]),
+    ([1, 2], tuple[int, ...]),
+    ([("a", 1.0)], Sequence[tuple[str, float]]),
+    ({"a": 1}, Mapping[str, Any]),
+    (len, Callable[[str], int]),
+    (torch.zeros(1, 2), Float[Tensor, "a b"]),
+    (object(), Any),
+    (3, Annotated[int, Within(1, 3)]),
+    (-1e300, Finite),
+]
+UNFIT: list[tuple[Any, Any]] = [
+    (True, int),
+    (1.0, int),
+    (True, float),
+    ("1", float),
+    (None, int),
+    ("c", Literal["a", "b"]),
+    (1, str | Path),
+    ("ab", Sequence[str]),
+    ([1, None], Sequence[int]),
+    (np.array(1), Sequence[int]),
+    ({1, 2}, tuple[int, ...]),
+    ([("a", 1.0, 2)], Sequence[tuple[str, float]]),
+    ({1: 1}, Mapping[str, Any]),
+    (3, Callable[[str], int]),
+    (torch.zeros(2), Float[Tensor, "a b"]),
+    (torch.zeros(2, 2), Int[Tensor, "a b"]),
+    (4, Annotated[int, Within(1, 3)]),
+    (float("inf"), Finite),
+    (10**400, Finite | Natural),
+]
+
+
+@pytest.mark.parametrize(("value", "hint"), FITTING)
+def test_fits(value: Any, hint: Any) -> None:
+    assert fits(value, hint)
+
+
+@pytest.mark.parametrize(("value", "hint"), UNFIT)
+def test_does_not_fit(value: Any, hint: Any) -> None:
+    assert not fits(value, hint)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_function_is_checked(room: str) -> None:
+    module = importlib.import_module(f"vitral.{room}")
+    public = [getattr(module, name) for name in module.__all__]
+    unchecked = [one.__name__ for one in public if inspect.isfunction(one) and not hasattr(one, "__checked__")]
+    assert not unchecked

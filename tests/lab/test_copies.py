@@ -1,0 +1,174 @@
+"""Our objects survive pickle and deep copies, and behave the same afterwards."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import vitral
+from tests.helpers.variants import VARIANTS, made
+from vitral import attention, data, decoding, evaluation, explain, inspection, runs, studies
+from vitral.core.errors import StorageError, TrainingStopped, UsageError
+from vitral.data import UnseenCharacter
+from vitral.lab import Generation, plan_study
+
+Copy = Callable[[Any], Any]
+
+
+def _pickled(one: Any) -> Any:
+    return pickle.loads(pickle.dumps(one))
+
+
+@pytest.fixture(scope="module", params=[_pickled, copy.deepcopy], ids=["pickle", "deepcopy"])
+def copied(request: pytest.FixtureRequest) -> Copy:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
+    folder = tmp_path_factory.mktemp("copies")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VITRAL_CACHE", str(folder / "cache"))
+        model = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 13}
+        return vitral.train("sample", folder / "run", model=model, training={"steps": 2, "batch_size": 3})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(run: vitral.Run) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VITRAL_CACHE", str(run.path.parent / "cache"))
+        yield
+
+
+def test_a_run_generates_the_same_text(run: vitral.Run, copied: Copy) -> None:
+    again = copied(run)
+    assert again.generate("The", max_tokens=30, seed=4) == run.generate("The", max_tokens=30, seed=4)
+    assert again.evaluate("test") == run.evaluate("test")
+    assert (again.path, again.step, again.config) == (run.path, run.step, run.config)
+    assert again.metrics() == run.metrics()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_model_gives_the_same_logits(variant: str, copied: Copy) -> None:
+    model, tokens = made(variant), torch.tensor([[1, 2, 3, 4, 5]])
+    again = copied(model)
+    assert torch.equal(again(tokens), model(tokens))
+    assert again.config == model.config
+    assert {name: value.requires_grad for name, value in again.named_parameters()} == {
+        name: value.requires_grad for name, value in model.named_parameters()
+    }
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("x: expected a number, got 'y'"),
+        StorageError("/x: cannot be written"),
+        TrainingStopped("the loss is not finite"),
+        UnseenCharacter("é", 7, "the alphabet"),
+        UsageError("two\nlines " * 500),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_keeps_type_message_and_exit_code(error: UsageError, copied: Copy) -> None:
+    again = copied(error)
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.args == error.args
+    assert again.exit_code == error.exit_code
+    assert vars(again) == vars(error)
+
+
+def test_a_dataset_holds_its_tokens(run: vitral.Run, copied: Copy) -> None:
+    """A pickled dataset is as large as its tokens: it does not point to a file that may be gone."""
+    dataset = run.dataset()
+    again = copied(dataset)
+    assert again.describe() == dataset.describe()
+    size = sum(split.tokens.nbytes + split.segments.nbytes for split in dataset.splits.values())
+    assert size < len(pickle.dumps(dataset)) < 1.2 * size + 20_000
+    for name, split in dataset.splits.items():
+        assert np.array_equal(again.splits[name].tokens, split.tokens)
+        assert np.array_equal(again.splits[name].segments, split.segments)
+    batches = data.Batches(dataset.splits["train"], context_length=5, batch_size=2, seed=3)
+    for one, other in zip(batches.batch(4), copied(batches).batch(4), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [data.CharTokenizer("\nabc"), data.ByteTokenizer(), data.BPETokenizer(((116, 104), (256, 101)))]
+)
+@pytest.mark.parametrize("used", [False, True])
+def test_a_tokenizer_gives_the_same_ids(tokenizer: data.Tokenizer, used: bool, copied: Copy) -> None:
+    if used:  # with what it keeps after its first use
+        tokenizer.encode("abc")
+    again = copied(tokenizer)
+    assert again == tokenizer
+    assert again.encode("abc").tolist() == tokenizer.encode("abc").tolist()
+    assert [again.label(token) for token in range(4)] == [tokenizer.label(token) for token in range(4)]
+
+
+def test_a_long_text_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: Copy) -> None:
+    monkeypatch.setattr("vitral.data.texts.LONG", 10)
+    path = tmp_path / "long.txt"
+    path.write_bytes(b"one\r\ntwo and three\n" * 9)
+    text = data.load_corpus(data.CorpusConfig(source=str(path), tokenizer=data.ByteConfig())).text
+    assert isinstance(text, data.LongText)
+    again = copied(text)
+    assert again[2:90] == text[2:90]
+    assert len(pickle.dumps(again)) < 1000
+
+
+def test_walkthroughs_print_the_same(run: vitral.Run, copied: Copy) -> None:
+    example = vitral.exercise()
+    view = explain.RunView(block=True, ending=True)
+    for walk in (run.explain("The", view), explain.walk_example(example, explain.Choice(query=1), "pt")):
+        again = copied(walk)
+        for writer in (explain.to_text, explain.to_page, explain.to_latex):
+            assert writer(again) == writer(walk)
+    assert explain.corrected(copied(explain.check(example))) == explain.corrected(explain.check(example))
+    assert explain.to_text(explain.walk_example(copied(example))) == explain.to_text(explain.walk_example(example))
+
+
+def test_taps_and_masks_do_the_same(run: vitral.Run, copied: Copy) -> None:
+    tokens = run.encode("The")
+    editor = inspection.replace_activations(["embed"])
+    assert torch.equal(run.model(tokens, tap=copied(editor)), run.model(tokens, tap=editor))
+    mask = (attention.Causal() & attention.Window(size=2)) | attention.Explicit(torch.eye(5, dtype=torch.bool))
+    assert torch.equal(copied(mask).allowed(5, 5), mask.allowed(5, 5))
+
+
+def test_plain_objects_are_equal(run: vitral.Run, copied: Copy) -> None:
+    for one in (
+        Generation(seed=3, stop=("x",)),
+        decoding.Sampling(top_k=3),
+        run.model.config,
+        vitral.configure("fast"),
+        vitral.presets()["fast"],
+        vitral.count("fast", vocabulary=50),
+        vitral.survey("sample"),
+        run.measure(),
+        run.samples(["The"], max_tokens=3),
+        studies.study_named("no-attention"),
+        plan_study("no-attention", "fast", budget="quick"),
+        evaluation.Masking(0.5, 0),
+        explain.Exercise(),
+    ):
+        again = copied(one)
+        assert type(again) is type(one)
+        assert again == one
+
+
+def test_a_checkpoint_and_its_folder(run: vitral.Run, copied: Copy) -> None:
+    folder = copied(run.folder)
+    assert folder.path == run.folder.path
+    checkpoint = run.folder.load("last", warn=pytest.fail)
+    again = copied(checkpoint)
+    assert isinstance(again, runs.Checkpoint)
+    assert again.step == checkpoint.step
+    loaded = copied(runs.load_run(run.path))
+    assert torch.equal(loaded.model(run.encode("The")), run.model(run.encode("The")))
