@@ -83,7 +83,12 @@ def test_a_run_folder_has_all_its_files(trained: Path) -> None:
     documents = {"run.json", "environment.json", "corpus.json", "tokenizer.json", "ngrams.json"}
     wanted = documents | {"config.toml", "metrics.jsonl"}
     assert names == wanted | {"steps", "best", "last", "samples", "report", ".lock"}
-    assert {path.name for path in (trained / "report").iterdir()} == {"run.html", "losses.svg", "losses.png"}
+    assert {path.name for path in (trained / "report").iterdir()} == {
+        "run.html",
+        "losses.svg",
+        "losses.png",
+        "MANIFEST.json",
+    }
     events = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {"step", "evaluation", "sample", "end"} == {event["event"] for event in events}
 

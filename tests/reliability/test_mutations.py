@@ -181,6 +181,48 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "        lengths or lengths.append(0)\n",
         f"{NUMBERS} -k no_window",
     ),
+    "the run and step of a measure": (
+        "studies/measures.py",
+        'if found.get("of") != of:',
+        "if False:",
+        "tests/studies/test_study_seals.py",
+    ),
+    "the hash of a measure": (
+        "studies/measures.py",
+        "    found = unsealed_json(raw)\n    if",
+        "    found = json_object(raw)\n    if",
+        "tests/studies/test_study_seals.py",
+    ),
+    "the hash of a study's record": (
+        "studies/record.py",
+        "found = unsealed_json(raw)",
+        "found.pop(SEAL)",
+        "tests/studies/test_study_seals.py",
+    ),
+    "the configuration of a study's run": (
+        "studies/results.py",
+        'if one not in (None, "auto") and key != "corpus.source":',
+        "if False:",
+        "tests/studies/test_study_seals.py",
+    ),
+    "the last step of a run that is measured": (
+        "studies/results.py",
+        "if loaded.step != steps:",
+        "if False:",
+        "tests/studies/test_study_seals.py",
+    ),
+    "the sweep before a study asks for checkpoints": (
+        "studies/execution.py",
+        "    _sweep(folder, begun)\n",
+        "",
+        "tests/studies/test_study_seals.py",
+    ),
+    "pages that are written beside and renamed": (
+        "reports/folder.py",
+        "            self.folder.write(name, content)\n",
+        "            (self.folder.path / name).write_bytes(content)\n",
+        "tests/reliability/test_study_links.py",
+    ),
 }
 
 

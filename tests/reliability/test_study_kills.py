@@ -10,6 +10,7 @@ import pytest
 
 from tests.reliability.conftest import Tally, measured, scaled
 from tests.reliability.test_kills import ended_within, forked
+from vitral.lab.study_health import examine_study
 from vitral.reports.study import write_report
 from vitral.runs import RunFolder
 from vitral.studies import Study, run_study
@@ -75,4 +76,6 @@ def test_killed_at_random_instants(config: RunConfig, tmp_path: Path, tally: Tal
                 assert os.WEXITSTATUS(status) == 0, f"seed {seed}, study {studies}, after {kills} kills"
                 break
         assert numbers(out) == straight, f"seed {seed}, study {studies}"
+        assert [str(path) for path in out.rglob("*.tmp")] == []
+        assert examine_study(out).healthy
     tally("kills of a study", kills)

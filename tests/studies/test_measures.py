@@ -73,7 +73,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tiny: RunConfig, tmp_p
     runs = [(arm, seed) for arm in ("pre", "post") for seed in (5, 7)]
     assert counting.asked == [*runs, 5]
     kept = json.loads((tmp_path / "measures" / "size" / "post-seed-7.json").read_text(encoding="utf-8"))
-    assert kept == first.measured["size"]["post"][7]
+    assert kept["data"] == first.measured["size"]["post"][7]
     counting.asked.clear()
     assert run_study(STUDY, tiny, tmp_path, seeds=[5, 7], budget="quick").measured == first.measured
     assert counting.asked == []

@@ -24,7 +24,7 @@ def files(trained: StudyResult) -> dict[str, bytes]:
 
 def test_all_files_are_there_and_figures_in_both_kinds(files: dict[str, bytes]) -> None:
     assert set(files) == {
-        "study.html", "study.md", "study.csv",
+        "study.html", "study.md", "study.csv", "MANIFEST.json",
         "figures/curves.svg", "figures/curves.png", "figures/intervals.svg", "figures/intervals.png",
     }  # fmt: skip
 

@@ -110,8 +110,7 @@ def test_an_interrupted_study_goes_on_to_the_same_numbers(tiny: RunConfig, tmp_p
         run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], callback=Log(("step", 2, step)))
     log = Log()
     cut = run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], callback=log)
-    # Before the first checkpoint (at step 3) there is nothing to resume.
-    assert log.states == [("pre", 2, "found"), ("post", 2, "resume" if step > 3 else "train")]
+    assert log.states == [("pre", 2, "found"), ("post", 2, "resume")]
     assert [arm.losses for arm in cut.arms] == [arm.losses for arm in whole.arms]
     assert [arm.runs[0].curve for arm in cut.arms] == [arm.runs[0].curve for arm in whole.arms]
 
@@ -189,7 +188,7 @@ def test_a_study_recorded_without_threads_is_the_same_study(tiny: RunConfig, tmp
     out = tmp_path / "study"
     run_study(PAIR, tiny, out, seeds=(5,))
     record = json.loads((out / "study.json").read_text(encoding="utf-8"))
-    del record["base"]["training"]["threads"]
+    del record["base"]["training"]["threads"], record["sha256"]
     (out / "study.json").write_text(json.dumps(record), encoding="utf-8")
     assert len(run_study(PAIR, tiny, out, seeds=(5, 7)).arms[0].runs) == 2
 
@@ -199,7 +198,7 @@ def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tm
     with pytest.raises(UsageError, match="not a study's folder"):
         run_study(PAIR, tiny, tmp_path)
     (tmp_path / "study.json").write_text("[1]", encoding="utf-8")
-    with pytest.raises(UsageError, match="missing or damaged"):
+    with pytest.raises(UsageError, match="is damaged"):
         run_study(PAIR, tiny, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "study.json"]
 

@@ -1,13 +1,12 @@
 """The probe `attention-sinks`: what is measured of a run, and the numbers and judgements of its view."""
 
 import json
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from vitral.data import prepare
 from vitral.figures.sections import Details, Table
 from vitral.model import ModelConfig, Transformer
-from vitral.runs import LoadedRun, RunFolder
 from vitral.studies import study_named
 from vitral.studies.claims import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
@@ -30,7 +29,7 @@ def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
     dataset = prepare(tiny.corpus)
     model = Transformer(ModelConfig.parse(tiny.model.plain() | {"num_layers": 2}), dataset.tokenizer.vocab_size).eval()
     plain = {"training": {"objective": "next-token", "allow_leak": False}}
-    run = LoadedRun(RunFolder(Path("no-folder-is-read")), model, dataset.tokenizer, plain, 0)
+    run: Any = SimpleNamespace(model=model, tokenizer=dataset.tokenizer, config=plain, step=0)
     found = ATTENTION_SINKS.measure(Trained("base", 1, run, dataset, "quick"))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]

@@ -10,7 +10,7 @@ import stat
 import threading
 import zlib
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,44 @@ def replace_durably(path: Path, content: bytes) -> None:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+def create_durably(path: Path, content: bytes) -> None:
+    """Write a new file, whole or not at all.
+
+    Raises:
+        FileExistsError: something stands at `path`; it stays as it is.
+        StorageError: it cannot be written.
+    """
+    with suppress(OSError):
+        for left in path.parent.iterdir():
+            if left.name.startswith(f".{path.name}.") and is_left_behind(left.name):
+                left.unlink(missing_ok=True)
+    if os.path.lexists(path):
+        raise FileExistsError(path)
+    beside = path.with_name(temporary_name(path.name))
+    with storage(path):
+        try:
+            write_durably(beside, content)
+            exists = not _take_name(beside, path)
+            sync_folder(path.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+    if exists:
+        raise FileExistsError(path)
+
+
+def _take_name(beside: Path, path: Path) -> bool:
+    """Give a file the name `path` too, unless something has it; return whether it was free."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            return False
+        os.rename(beside, path)
+    return True
 
 
 def temporary_name(name: str) -> str:

@@ -15,7 +15,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from vitral.core.checked import checked
-from vitral.core.errors import StorageError
+from vitral.core.files import replace_durably, storage
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
@@ -108,6 +108,11 @@ def _rendered(figure: Figure, kind: str, metadata: dict[str, str | None]) -> byt
     return buffer.getvalue()
 
 
+def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
+    """The files of a figure by file name: `name.svg` and `name.png`."""
+    return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure)}
+
+
 @checked
 def save(figure: Figure, folder: Path, name: str) -> Saved:
     """Write `folder/name.svg` and `folder/name.png`, making the folder.
@@ -115,11 +120,8 @@ def save(figure: Figure, folder: Path, name: str) -> Saved:
     Raises:
         StorageError: writing to disk failed.
     """
-    saved = Saved(folder / f"{name}.svg", folder / f"{name}.png")
-    try:
+    with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        saved.svg.write_bytes(svg_bytes(figure))
-        saved.png.write_bytes(png_bytes(figure))
-    except OSError as error:
-        raise StorageError(f"{folder}: the figure {name} cannot be written ({error.strerror})") from None
-    return saved
+    for file, content in figure_files(figure, name).items():
+        replace_durably(folder / file, content)
+    return Saved(folder / f"{name}.svg", folder / f"{name}.png")

@@ -1,23 +1,31 @@
 """The demonstration: train, study and explain a small model of the bundled play, and write one page about it."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vitral.core.config import assignment
+from vitral.core.errors import UsageError
+from vitral.core.files import is_left_behind
+from vitral.core.guarded import GuardedFolder
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.explain import Choice, RunView, Walkthrough
 from vitral.lab.configuration import configure
 from vitral.lab.run import Run
 from vitral.model import cost, parameter_table
-from vitral.reports.demonstration import DemonstrationResult, write_demonstration
+from vitral.reports.demonstration import FIGURES, PAGE, DemonstrationResult, write_demonstration
+from vitral.reports.folder import MANIFEST
 from vitral.reports.model import ModelCount
 from vitral.reports.text import Survey, survey_dataset
 from vitral.runs import refuse_existing
+from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study, study_named
+from vitral.studies.results import run_path
 from vitral.training import Callback, RunConfig
 
 PRESET = "demo"
+STUDY = "study"
 SENTENCE = "The light"
 LAYER, HEAD = 0, 0
 
@@ -44,11 +52,11 @@ class Demonstration:
 
     def train(self, callback: Callback) -> StudyResult:
         """Train all arms."""
-        return run_study(self.study, self.config, self.out / "study", callback=callback, dataset=self.dataset)
+        return run_study(self.study, self.config, self.out / STUDY, callback=callback, dataset=self.dataset)
 
     def trained(self) -> Run:
         """The full model of the first seed."""
-        return Run(self.out / "study" / "arms" / self.study.arms[0].name / f"seed-{self.study.seeds[0]}")
+        return Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0]))
 
     def walkthrough(self) -> Walkthrough:
         """The attention computation that is shown."""
@@ -68,13 +76,20 @@ class Demonstration:
         return write_demonstration(result, self.out)
 
 
-def plan_demonstration(out: Path, settings: Sequence[str] = ()) -> Demonstration:
+def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) -> Demonstration:
     """Read and survey the play; nothing is trained yet.
 
+    Args:
+        out: a new folder, or that of a demonstration with the same settings that was stopped: it is continued. If None,
+            `runs/demo`, `runs/demo-2` and so on: the first that is new or, without settings, not finished.
+        settings: changes of the configuration, as `KEY=VALUE`.
+
     Raises:
-        UsageError: `out` exists, or a setting is invalid.
+        UsageError: `out` contains something else, or a setting is invalid.
     """
-    refuse_existing(out)
+    out = _usual_folder(continued=not settings) if out is None else out
+    if not _has_begun(out):
+        refuse_existing(out)
     config = configure(PRESET, overrides=[assignment(setting) for setting in settings])
     corpus = load_corpus(config.corpus)
     dataset = prepare(config.corpus, corpus=corpus)
@@ -84,3 +99,33 @@ def plan_demonstration(out: Path, settings: Sequence[str] = ()) -> Demonstration
     count = ModelCount(PRESET, vocab_size, config.model, batch_size, rows, costs)
     whole = study_named("no-attention")
     return Demonstration(out, config, dataset, surveyed, count, whole.model_copy(update={"arms": whole.arms[:2]}))
+
+
+def _has_begun(out: Path) -> bool:
+    """Whether a folder contains a demonstration, finished or not, and nothing else."""
+    folder = GuardedFolder(out)
+    known = {STUDY, FIGURES, PAGE, MANIFEST}
+    try:
+        names = {name for name in folder.names() if not is_left_behind(name)}
+    except NotADirectoryError:
+        return False
+    return STUDY in names and names <= known and folder.kind(STUDY) == "folder"
+
+
+def _usual_folder(*, continued: bool) -> Path:
+    """The first of `runs/demo`, `runs/demo-2` and so on that is new or, with `continued`, stopped before its end."""
+    for number in itertools.count(1):
+        out = Path("runs") / (PRESET if number == 1 else f"{PRESET}-{number}")
+        if not out.exists() or (continued and _was_stopped(out)):
+            return out
+    raise AssertionError
+
+
+def _was_stopped(out: Path) -> bool:
+    if not _has_begun(out) or GuardedFolder(out).kind(MANIFEST) is not None:
+        return False
+    try:
+        with only_writer(out / STUDY):
+            return True
+    except UsageError:  # it is running
+        return False

@@ -4,7 +4,8 @@ from importlib import resources
 from pathlib import Path
 
 from vitral.core.config import nearest
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import UsageError
+from vitral.core.files import create_durably
 from vitral.explain import CheckReport, Example, Exercise, corrected, exercise_text, load_example, parse_example
 from vitral.lab.configuration import configure, presets
 from vitral.model import ModelConfig
@@ -80,17 +81,14 @@ def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
 
 
 def write_new(target: Path, text: str) -> Path:
-    """Write a new file; an existing one is never overwritten.
+    """Write a new file, whole or not at all; an existing one is never overwritten.
 
     Raises:
         UsageError: the file exists.
         StorageError: writing to disk failed.
     """
     try:
-        with target.open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        create_durably(target, text.encode())
     except FileExistsError:
         raise UsageError(f"{target}: exists already and was not overwritten; choose another name") from None
-    except OSError as error:
-        raise StorageError(f"{target}: cannot be written ({error.strerror})") from None
     return target

@@ -11,7 +11,7 @@ from typing import Any
 import tomli_w
 
 from vitral.core.checked import checked
-from vitral.core.files import replace_durably, storage
+from vitral.core.guarded import GuardedFolder
 from vitral.decoding import Sampling, generate
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
@@ -27,13 +27,15 @@ from vitral.figures.sections import (
     Table,
 )
 from vitral.figures.text import NONE, SPACE, big, nats, p_text
-from vitral.reports.study_figures import references, study_figures, written
-from vitral.runs import RunFolder, load_run
+from vitral.reports.folder import ReportFolder
+from vitral.reports.study_figures import added, references, study_figures
+from vitral.runs import RunFolder
 from vitral.studies.claims import Claim, Interval, Judged, Note, judge
 from vitral.studies.losses import LossClaims, baseline_arm, difference_text, headline, loss_claims, mean_loss
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View, is_causal_lm
 from vitral.studies.probes import probe_named
-from vitral.studies.results import ArmResult, RunResult, StudyResult
+from vitral.studies.record import REPORT
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last
 
 METHOD = (
     "Every arm was trained once from each seed. {batches} and began from the same initial numbers wherever their "
@@ -44,6 +46,7 @@ METHOD = (
     "in the same way and exploratory. Intervals of single means are 95% Student t intervals. A contrast that is "
     "undecided is compatible with every difference in its interval."
 )
+HTML, MARKDOWN, TABLE = "study.html", "study.md", "study.csv"
 MOST_NAMED = 6
 MOST_SENTENCES = 8
 SAME_BATCHES = "Arms of one seed saw the same batches in the same order,"
@@ -122,20 +125,24 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
         StorageError: the disk did not take them.
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
-    folder = result.folder / "report"
     losses, views = loss_claims(result), probe_views(result)
-    sections = study_sections(result, losses, command=command, views=views)
+    report = study_report(result)
+    sections = study_sections(result, losses, report, command=command, views=views)
     title, lead = result.study.title, result.study.question
     footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
-    with storage(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    report.add(HTML, page(title, sections, lead=lead, footer=footer))
+    report.add(MARKDOWN, markdown(title, sections, lead=lead, footer=footer))
+    report.add(TABLE, _csv(result))
+    report.write()
     everything = (*losses.all, *(one for view in views for one in view.all))
     sentences = (*losses.all, *(one for view in views for one in view.listed))
-    report = StudyPage(folder / "study.html", folder / "study.md", folder / "study.csv", everything, sentences)
-    replace_durably(report.html, page(title, sections, lead=lead, footer=footer).encode())
-    replace_durably(report.markdown, markdown(title, sections, lead=lead, footer=footer).encode())
-    replace_durably(report.table, _csv(result).encode())
-    return report
+    html, text, table = (result.folder / REPORT / name for name in (HTML, MARKDOWN, TABLE))
+    return StudyPage(html, text, table, everything, sentences)
+
+
+def study_report(result: StudyResult) -> ReportFolder:
+    """The report folder inside the study's, to be filled."""
+    return ReportFolder(GuardedFolder(result.folder).within(REPORT), figures="figures")
 
 
 def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
@@ -175,21 +182,25 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def study_sections(
-    result: StudyResult, losses: LossClaims, *, command: str = "", views: Sequence[JudgedView] = ()
+    result: StudyResult,
+    losses: LossClaims,
+    report: ReportFolder,
+    *,
+    command: str = "",
+    views: Sequence[JudgedView] = (),
 ) -> list[Section]:
-    """The report's sections, for a page of its own or inside another; writes the figures into the study's folder.
+    """The report's sections, for a page of its own or inside another.
 
     Args:
         result: the measured study.
         losses: the judged losses.
+        report: receives the figures.
         command: the command that ran it; empty if there was none.
         views: of its probes.
 
     Raises:
-        StorageError: the disk did not take the figures.
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
-    report = result.folder / "report"
     return [
         *_question(result),
         *_verdict(losses, views),
@@ -223,8 +234,8 @@ def _verdict(losses: LossClaims, views: Sequence[JudgedView]) -> list[Section]:
     return sections
 
 
-def _probe_sections(judged: JudgedView, report: Path) -> list[Section]:
-    sections = [written(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
+def _probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
+    sections = [added(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
     if judged.claims:
         table = claims_table(judged.claims)
         sections.append(Details(f"Every comparison of this probe ({len(table.rows)})", (table,)))
@@ -298,7 +309,7 @@ def _sample(arm: ArmResult) -> str | None:
     finished = [run for run in arm.runs if run.seed in arm.losses]
     if not finished or not is_causal_lm(arm.config):
         return None
-    run, sampling = load_run(finished[0].path, "last"), Sampling(temperature=TEMPERATURE)
+    run, sampling = load_last(finished[0], arm), Sampling(temperature=TEMPERATURE)
     # Every non-empty token decodes to at least one character, so CHARACTERS tokens suffice.
     sample = generate(run.model, run.tokenizer, [""], max_tokens=CHARACTERS, sampling=sampling, seed=SAMPLE_SEED)[0]
     return sample.text[:CHARACTERS]

@@ -1,20 +1,18 @@
 """The figures of a study: losses while training and at the end, with the n-gram baselines."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.figures.intervals import IntervalRow, interval_dots
 from vitral.figures.lines import Line, band, loss_plot
 from vitral.figures.margin import Reference
-from vitral.figures.sections import Figure, Section
-from vitral.figures.style import save
+from vitral.figures.sections import Section
 from vitral.figures.text import nats
+from vitral.reports.folder import ReportFolder
 from vitral.studies.losses import baseline_arm, mean_loss
 from vitral.studies.probe import Plot
 from vitral.studies.results import ArmResult, StudyResult
 
-FOLDER = "figures"
 MOST_CURVES = 8
 """More cannot be told apart."""
 OFTEN = 4
@@ -33,12 +31,8 @@ def references(result: StudyResult, lines: NgramBaselines) -> list[Reference]:
     return [Reference(baseline_name(order), loss * factor) for order, loss in sorted(lines.orders.items())]
 
 
-def study_figures(result: StudyResult, report: Path) -> list[Section]:
-    """Draw and write the curves and the losses at the end; an arm that finished from no seed is not in the last figure.
-
-    Raises:
-        StorageError: the disk did not take them.
-    """
+def study_figures(result: StudyResult, report: ReportFolder) -> list[Section]:
+    """Draw the curves and the losses at the end; an arm that finished from no seed is not in the last figure."""
     curves = (_curves(result, arms, number, report) for number, arms in enumerate(_groups(result), start=1))
     return [drawn for drawn in (*curves, _intervals(result, report)) if drawn is not None]
 
@@ -65,7 +59,7 @@ def _groups(result: StudyResult) -> list[list[ArmResult]]:
     return cut
 
 
-def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: Path) -> Section | None:
+def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report: ReportFolder) -> Section | None:
     tested = min((len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses), default=0)
     often = tested >= OFTEN
     curves = [_curve(arm, tested=often) for arm in arms]
@@ -78,7 +72,7 @@ def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report:
     caption = f"{kind} loss by optimizer step, {_over(result)}{f', {TESTED}' if often else f'. {TRAINED}'}"
     ends = "; ".join(f"{curve.label} ends at {nats(curve.y[-1] or 0.0)}" for curve in curves if curve.x)
     name = "curves" if number == 1 else f"curves-{number}"
-    return written(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
+    return added(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
 
 
 def _curve(arm: ArmResult, *, tested: bool) -> Line:
@@ -100,7 +94,7 @@ def _near(lines: Sequence[Reference], curves: Sequence[Line]) -> list[Reference]
     return [reference for reference in lines if low - room <= reference.value <= high + room]
 
 
-def _intervals(result: StudyResult, report: Path) -> Section | None:
+def _intervals(result: StudyResult, report: ReportFolder) -> Section | None:
     rows, told = [], []
     for arm in result.arms:
         mean = mean_loss(arm)
@@ -119,18 +113,12 @@ def _intervals(result: StudyResult, report: Path) -> Section | None:
         "its 95% t interval"
         f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: n-gram baselines."
     )
-    return written(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
+    return added(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
 
 
-def written(plot: Plot, report: Path) -> Section:
-    """A figure saved into the report's folder, as a section of the report.
-
-    Raises:
-        StorageError: the disk did not take it.
-    """
-    saved = save(plot.figure, report / FOLDER, plot.name)
-    svg = saved.svg.read_text(encoding="utf-8")
-    return Figure(svg, plot.caption, plot.alt, path=f"{FOLDER}/{saved.svg.name}")
+def added(plot: Plot, report: ReportFolder) -> Section:
+    """A figure, added to the report, as one of its sections."""
+    return report.figure(plot.figure, plot.name, plot.caption, plot.alt)
 
 
 def _over(result: StudyResult) -> str:

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.files import replace_durably, storage
+from vitral.core.guarded import GuardedFolder
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.figures.bars import alphabet_bars
 from vitral.figures.html import page
-from vitral.figures.sections import Figure, Heading, Listing, Paragraph, Section, Table
-from vitral.figures.style import save
+from vitral.figures.sections import Heading, Listing, Paragraph, Section, Table
+from vitral.reports.folder import ReportFolder
+
+PAGE = "corpus.html"
 
 
 @checked(first=True)
@@ -37,12 +39,10 @@ class Survey:
         Raises:
             StorageError: writing to disk failed.
         """
-        with storage(out):
-            out.mkdir(parents=True, exist_ok=True)
-        target = out / "corpus.html"
-        title = f"The text: {self.report.name}"
-        replace_durably(target, page(title, survey_sections(self, out)).encode())
-        return target
+        report = ReportFolder(GuardedFolder(out))
+        report.add(PAGE, page(f"The text: {self.report.name}", survey_sections(self, report)))
+        report.write(manifest=False)  # the folder is the user's own
+        return out / PAGE
 
 
 @checked(first=True)
@@ -77,18 +77,17 @@ def ngram_rows(baselines: NgramBaselines) -> list[tuple[str, str]]:
     return [*rows, ("bigram entropy of the test text", f"{baselines.test_bigram_entropy:.3f}")]
 
 
-def survey_sections(survey: Survey, folder: Path) -> list[Section]:
-    """The survey as sections of a page; its figure is written into `folder`."""
+def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
+    """The survey as sections of a page; its figure is added to `folder`."""
     report = survey.report
     counts = [(entry.label, entry.count) for entry in report.alphabet]
-    saved = save(alphabet_bars(counts, title=f"Characters of {report.name}", rare=10), folder, "alphabet")
     most_frequent = max(report.alphabet, key=lambda entry: entry.count)
-    figure = Figure(
-        saved.svg.read_text(encoding="utf-8"),
+    figure = folder.figure(
+        alphabet_bars(counts, title=f"Characters of {report.name}", rare=10),
+        "alphabet",
         "How often each character occurs, on a logarithmic axis.",
         f"{len(counts)} characters; the most frequent is {most_frequent.label} with {most_frequent.count:,} "
         "occurrences.",
-        saved.svg.name,
     )
     problems: Section = Listing(tuple(report.problems)) if report.problems else Paragraph("No problems were found.")
     notes: list[Section] = [Paragraph("On reading: " + " ".join(report.notes))] if report.notes else []

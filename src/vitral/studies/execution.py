@@ -4,9 +4,8 @@ Seeds are the outer loop, so a study that is interrupted has whole sets of arms 
 again, an unfinished one is resumed, and a run that met a number that is not finite is a result like any other.
 """
 
-import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.errors import TrainingStopped, UsageError
-from vitral.core.files import as_json, replace_durably, storage
+from vitral.core.guarded import GuardedFolder
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
@@ -23,21 +22,19 @@ from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
-from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, first_difference, resolve
+from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, resolve
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
-from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, run_path
+from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, write_record
+from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, require_config, run_name
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.objectives import masking_of
 from vitral.training.plans import resolve_plan
 from vitral.training.run import build_model
 
-RECORD = "study.json"
-FORMAT = 2
-BEGINNINGS = (LOCK, f".{RECORD}.")
-"""Files a study may leave if killed before study.json exists."""
 BYTES_PER_PARAMETER = 12
 """In a float32 checkpoint: the weight and the optimizer's two averages."""
+RUN_FOLDERS = ("", "steps", "samples", "report")
 MOST_CHECKPOINTS = 3
 SPARE_BYTES = 2**26
 """Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
@@ -82,17 +79,31 @@ class Job:
     Attributes:
         arm: the arm.
         seed: the seed.
-        path: its run folder.
+        folder: its run folder.
     """
 
     arm: ResolvedArm
     seed: int
-    path: Path
+    folder: GuardedFolder
+
+    @property
+    def path(self) -> Path:
+        """Its run folder."""
+        return self.folder.path
+
+    @property
+    def config(self) -> RunConfig:
+        """Its whole configuration."""
+        return RunConfig.parse(self.arm.config.plain() | {"seed": self.seed})
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run folder."""
-        return (self.path / "config.toml").is_file()
+        """Whether there is a run.
+
+        Raises:
+            UsageError: a link leads to it.
+        """
+        return self.folder.kind("config.toml") is not None
 
 
 @checked(first=True)
@@ -121,8 +132,8 @@ def run_study(
         dataset: the prepared corpus of the base, if it is prepared already.
 
     Raises:
-        UsageError: the design does not fit the configuration, the text is too short, the disk has too little room, or
-            `out` contains something else; the message says which.
+        UsageError: the design does not fit the configuration, the text is too short, the disk has too little room,
+            `out` contains something else, or a run in it is of another configuration; the message says which.
         StorageError: the disk did not take a run.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
@@ -130,23 +141,30 @@ def run_study(
     check_seeds(seeds)
     for probe in study.probes:
         probe_named(probe)
+    folder = GuardedFolder(out)
+
+    def note(line: str) -> None:
+        callback({"event": "note", "text": line})
+
+    found = read_record(folder, note)
     texts = Texts(dataset)
     dataset = texts.of(base.corpus)
-    base = _with_plan(base, out, dataset)
+    base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
     _require_text(study, arms, texts)
     shared = _without_seed(base.plain())
-    jobs = [Job(arm, seed, run_path(out, arm.arm.name, seed)) for seed in seeds for arm in arms]
+    jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
     _require_room(out, jobs)
     fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
-    with storage(out):
-        out.mkdir(parents=True, exist_ok=True)
+    folder.make()
     with only_writer(out):
-        first_seeds = _record(out, study, shared, seeds, fingerprints, budget)
+        record = {"format": FORMAT, "study": study.plain(), "base": shared, "texts": fingerprints}
+        record |= {} if budget is None else {"budget": budget}
+        first_seeds = _begin(folder, jobs, {**record, "seeds": list(seeds)}, found, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
         for job, told in _with_progress(jobs, callback):
             runs[job.arm.arm.name].append(_run(job, texts, told))
-        any_run = enter(jobs[0].path, lambda line: callback({"event": "note", "text": line}))
+        any_run = enter(jobs[0].path, note)
         result = StudyResult(
             study=study,
             base=shared,
@@ -241,22 +259,17 @@ def _require_room(out: Path, jobs: Sequence[Job]) -> None:
 
 def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
     """One arm from one seed: found finished, resumed, or trained."""
-    path = job.path
-    if job.begun:
+    path, config, begun = job.path, job.config, job.begun
+    if begun:
         found = read_run(path, job.seed, job.arm)
         if found.ended:
             callback({"event": "run", "state": "found"})
             return found
-    begun = bool(list_checkpoints(RunFolder(path).steps))
     callback({"event": "run", "state": "resume" if begun else "train"})
     with suppress(TrainingStopped):  # the run says why in its metrics
         if begun:
             resume(path, callback=callback)
         else:
-            if path.exists():
-                with storage(path):
-                    shutil.rmtree(path)
-            config = RunConfig.parse(job.arm.config.plain() | {"seed": job.seed})
             dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
             train(config, path, callback=callback, dataset=dataset, baselines=baselines)
     result = read_run(path, job.seed, job.arm)
@@ -284,9 +297,59 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
     )
 
 
-def _with_plan(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
+def _lost_record(folder: GuardedFolder, study: Study) -> Mapping[str, Any] | None:
+    """What the first run of the base arm tells of a record that is lost: its plan; None if nothing has begun."""
+    arm = study.arms[0].name
+    for name in folder.names(f"{ARMS}/{arm}"):
+        run = folder.within(f"{ARMS}/{arm}/{name}")
+        if folder.kind(f"{ARMS}/{arm}/{name}") == "folder" and run.kind("config.toml") == "file":
+            return {"base": enter(run.path, lambda line: None).config.plain()}
+    return None
+
+
+def _begin(
+    folder: GuardedFolder,
+    jobs: Sequence[Job],
+    record: Mapping[str, Any],
+    found: Mapping[str, Any] | None,
+    note: Callable[[str], None],
+) -> tuple[int, ...]:
+    """Sweep the folder, write the record, compare every run with its arm; returns the seeds the study began with.
+
+    Raises:
+        UsageError: the folder is another study's, or a run is not its arm's.
+    """
+    begun = [job for job in jobs if job.begun]
+    _sweep(folder, begun)
+    there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
+    first_seeds = found["first_seeds"] if found is not None else there or record["seeds"]
+    write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
+    for job in begun:
+        require_config(job.path, job.config, note)
+    return tuple(first_seeds)
+
+
+def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:
+    """Remove what ended processes left, and restore checkpoints that were being replaced.
+
+    Raises:
+        UsageError: a link or a device stands where a folder of the study is expected; or somebody trains one of its
+            runs.
+    """
+    for name in ("", ARMS, MEASURES, REPORT, f"{REPORT}/figures"):
+        folder.sweep(name)
+    for name in folder.names(MEASURES):
+        if folder.kind(f"{MEASURES}/{name}") != "file":
+            folder.sweep(f"{MEASURES}/{name}")
+    for job in jobs:
+        left = [name for inside in RUN_FOLDERS for name in job.folder.names(inside)]
+        if any(name.startswith(".") and name != LOCK for name in left):
+            with only_writer(job.path):
+                RunFolder.open(job.path).sweep()
+
+
+def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:
     """The configuration with its execution plan, which all arms and seeds share: the recorded one once there is one."""
-    found = _read_record(out)
     if found is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
         return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
@@ -299,58 +362,3 @@ def _with_plan(base: RunConfig, out: Path, dataset: Dataset) -> RunConfig:
         keys += ["minutes", "steps", "evaluate_every", "schedule"]
     changes = {key: getattr(begun, key) for key in keys}
     return base.model_copy(update={"training": base.training.model_copy(update=changes)})
-
-
-def _record(
-    out: Path,
-    study: Study,
-    base: Mapping[str, Any],
-    seeds: tuple[int, ...],
-    fingerprints: Mapping[str, str],
-    budget: BudgetName | None,
-) -> tuple[int, ...]:
-    """Write study.json, or compare a new call with the recorded one; returns the seeds the study began with.
-
-    Raises:
-        UsageError: the folder is another study's, or not a study's, or has seeds that are not asked for now.
-    """
-    given = {"format": FORMAT, "study": study.plain(), "base": dict(base), "texts": dict(fingerprints)}
-    given |= {} if budget is None else {"budget": budget}
-    found = _read_record(out)
-    if found is not None:
-        difference = first_difference(_essence(found), _essence(given))
-        if difference:
-            raise UsageError(f"{out}: contains another study: {difference}; choose another --out")
-        left_out = [seed for seed in found["seeds"] if seed not in seeds]
-        if left_out:
-            kept = ", ".join(map(str, left_out))
-            raise UsageError(f"{out}: has runs of seeds not asked for here ({kept}); results cannot be left out")
-    first_seeds = tuple(found["first_seeds"]) if found is not None else seeds
-    record = {**given, "seeds": list(seeds), "first_seeds": list(first_seeds)}
-    if found != record:
-        replace_durably(out / RECORD, as_json(record))
-    return first_seeds
-
-
-def _essence(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes."""
-    keys = ("changes", "match", "against", "compared")
-    arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
-    design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
-    design["unit"] = record["study"].get("unit")
-    return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}
-
-
-def _read_record(out: Path) -> dict[str, Any] | None:
-    """The study.json of a folder; None if there is none yet."""
-    if not out.exists() or (out.is_dir() and all(path.name.startswith(BEGINNINGS) for path in out.iterdir())):
-        return None
-    try:
-        found = json.loads((out / RECORD).read_text(encoding="utf-8"))
-        Study.parse(found["study"])
-        check_seeds([*found["seeds"]])
-        check_seeds([*found["first_seeds"]])
-    except (OSError, ValueError, TypeError, KeyError):
-        complaint = f"exists and is not a study's folder ({RECORD} is missing or damaged); choose another --out"
-        raise UsageError(f"{out}: {complaint}") from None
-    return found

@@ -1,30 +1,47 @@
-"""The measurements of a study's probes: each is made once and kept as JSON beside the runs."""
+"""The measurements of a study's probes: each is made once and kept as JSON beside the runs.
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+A file has the data, the run and step it is of, and its own hash:
+
+    {"format": 2, "of": {"run": identity, "step": 600}, "data": {...}, "sha256": ...}
+
+"of" is null for a measurement of the study itself. A file that is damaged, or of another run or step, or of an earlier
+format, is reported in one line and measured again.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from vitral.core.errors import UsageError
-from vitral.core.files import as_json, replace_durably, storage
+from vitral.core.files import as_json
+from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
 from vitral.evaluation import evaluate_split
-from vitral.runs import load_run
+from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, RunProbe, Setting, Trained
 from vitral.studies.probes import probe_named
-from vitral.studies.results import ArmResult, RunResult, StudyResult
+from vitral.studies.record import MEASURES
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
 
-FOLDER = "measures"
+FORMAT = 2
+MOST_BYTES = 1 << 26
+"""Maximum size of a file."""
 WHY = "why"
+_OF_RUN = re.compile(rf"{MEASURES}/[^/]+/([^/]+)-seed-(\d{{1,20}})\.json")
 USUAL: BudgetName = "standard"
 """The budget of probes in a study of one size."""
 FINAL_TOKENS = 5_000_000
 """Most tokens of the test split on which final losses are measured."""
+
+
+Loaded = TypeVar("Loaded")
 
 
 def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
@@ -47,8 +64,8 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
             measured[name], unmeasured[name] = _of_runs(probe, result, datasets, callback)
             continue
         setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
-        path = result.folder / FOLDER / f"{name}.json"
-        found = _once(path, partial(probe.measure, setting), callback, name, "the study")
+        kept = Kept(GuardedFolder(result.folder), f"{MEASURES}/{name}.json", None, callback)
+        found = kept.once(name, "the study", lambda setting=setting: setting, probe.measure)
         measured[name], unmeasured[name] = (None, (found[WHY],)) if WHY in found else (found, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
 
@@ -73,13 +90,13 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
     if run.test_loss is None:
         return run
 
-    def look() -> Plain:
-        loaded = load_run(run.path, "last")
+    def look(loaded: LoadedRun) -> Plain:
         masking = masking_of(TrainingConfig.parse(arm.config["training"]).objective, dataset.tokenizer)
         return evaluate_split(loaded.model, final_split(dataset), dataset.tokenizer, masking=masking).plain()
 
     name = f"{arm.arm.name}-seed-{run.seed}"
-    found = _once(folder / FOLDER / "test-loss" / f"{name}.json", look, callback, "test-loss", name)
+    kept = Kept(GuardedFolder(folder), f"{MEASURES}/test-loss/{name}.json", _of(run, arm), callback)
+    found = kept.once("test-loss", name, lambda: load_last(run, arm), look)
     if WHY in found:
         return replace(run, test_loss=None, stopped=f"its loss on the whole test split: {found[WHY]}")
     return replace(run, test_loss=found["loss"])
@@ -102,12 +119,13 @@ def _of_runs(
                 continue
             name = arm.arm.name
 
-            def look(name: str = name, run: RunResult = run) -> Plain:
-                loaded, budget = load_run(run.path, "last"), result.budget or USUAL
-                return probe.measure(Trained(name, run.seed, loaded, datasets[name], budget))
+            def trained(arm: ArmResult = arm, run: RunResult = run) -> Trained:
+                name, budget = arm.arm.name, result.budget or USUAL
+                return Trained(name, run.seed, load_last(run, arm), datasets[name], budget)
 
-            path = result.folder / FOLDER / probe.name / f"{name}-seed-{run.seed}.json"
-            one = _once(path, look, callback, probe.name, f"{name}, seed {run.seed}")
+            file = f"{MEASURES}/{probe.name}/{name}-seed-{run.seed}.json"
+            kept = Kept(GuardedFolder(result.folder), file, _of(run, arm), callback)
+            one = kept.once(probe.name, f"{name}, seed {run.seed}", trained, probe.measure)
             if WHY in one:
                 why[f"{arm.arm.title}: {one[WHY]}"] = None
             else:
@@ -115,25 +133,128 @@ def _of_runs(
     return found, tuple(why)
 
 
-def _once(path: Path, look: Callable[[], Plain], callback: Callback, name: str, subject: str) -> Plain:
-    """The content of this file, or a measurement made now and kept there; read back, so that both are the same numbers.
+def _of(run: RunResult, arm: ArmResult) -> Plain:
+    """The run and step that a measurement is of."""
+    return {"run": run.identity, "step": arm.config["training"]["steps"]}
 
-    A failure is kept too, as {"why": the reason}, so that it is not tried again. A damaged file is measured again.
+
+@dataclass(frozen=True)
+class Kept:
+    """The file of one measurement.
+
+    Attributes:
+        folder: the study's folder.
+        name: of the file inside it.
+        of: the run and step measured; None for the study itself.
+        callback: receives a note about a file that is measured again.
     """
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        kept = None
-    if isinstance(kept, dict):
-        return kept
-    callback({"event": "probe", "name": name, "subject": subject})
-    try:
-        content = as_json(look())
-    except UsageError as error:
-        content = as_json({WHY: str(error)})
-    except ValueError as error:  # JSON has no word for infinity
-        content = as_json({WHY: f"it is not finite ({error})"})
-    with storage(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    replace_durably(path, content)
-    return json.loads(content)
+
+    folder: GuardedFolder
+    name: str
+    of: Plain | None
+    callback: Callback
+
+    def once(self, probe: str, subject: str, load: Callable[[], Loaded], look: Callable[[Loaded], Plain]) -> Plain:
+        """What is kept, or a measurement made now and kept; read back, so that both are the same numbers.
+
+        A failure is kept too, as {"why": the reason}, so that it is not tried again.
+
+        Args:
+            probe: name of the measurement.
+            subject: what is measured, for the event.
+            load: loads it.
+            look: measures it.
+
+        Raises:
+            UsageError: it cannot be loaded, or a link or a device stands in the way.
+            StorageError: the disk did not take the measurement.
+        """
+        kept = self._read()
+        if kept is not None:
+            return kept
+        self.callback({"event": "probe", "name": probe, "subject": subject})
+        loaded = load()
+        try:
+            data = look(loaded)
+            as_json(data)
+        except UsageError as error:
+            data = {WHY: str(error)}
+        except ValueError as error:  # JSON has no word for infinity
+            data = {WHY: f"it is not finite ({error})"}
+        self.folder.make(self.name.rpartition("/")[0])
+        content = sealed_json({"format": FORMAT, "of": self.of, "data": data})
+        self.folder.write(self.name, content)
+        return unsealed_json(content)["data"]
+
+    def _read(self) -> Plain | None:
+        """The kept data; None where there is none that can be used, which is said."""
+        try:
+            return data_of(self.folder.read(self.name, MOST_BYTES), self.of)
+        except FileNotFoundError:
+            return None
+        except NotOurs:
+            raise
+        except (ValueError, OSError) as error:
+            why = getattr(error, "strerror", None) or error
+            text = f"{self.folder.path / self.name}: measured again, because {why}"
+            self.callback({"event": "note", "text": text})
+            return None
+
+
+class Unsealed(ValueError):
+    """A measurement without a hash, as an earlier Vitral kept it."""
+
+
+def data_of(raw: bytes, of: Plain | None) -> Plain:
+    """The data in the file of a measurement.
+
+    Args:
+        raw: the bytes of the file.
+        of: the run and step it must be of.
+
+    Raises:
+        Unsealed: it has no hash.
+        ValueError: it is damaged, of another format, or of something else.
+    """
+    if SEAL not in json_object(raw):
+        raise Unsealed("it has no hash, as those of an earlier Vitral")
+    found = unsealed_json(raw)
+    if found.get("format") != FORMAT or not isinstance(found.get("data"), dict):
+        raise ValueError(f"it is of format {found.get('format')!a:.40}, this Vitral writes {FORMAT}")
+    if found.get("of") != of:
+        raise ValueError("it is of another run or step")
+    return found["data"]
+
+
+def check_measures(folder: GuardedFolder) -> tuple[int, int, list[str]]:
+    """The measurements in a study's folder: how many are intact, how many have no hash, one line about each other.
+
+    Raises:
+        UsageError: a link or a device stands where a folder of the study is expected.
+    """
+    intact, unsealed, complaints = 0, 0, list[str]()
+    for name in _measurements(folder):
+        try:
+            data_of(folder.read(name, MOST_BYTES), _of_file(folder, name))
+            intact += 1
+        except Unsealed:
+            unsealed += 1
+        except (ValueError, OSError) as error:
+            complaints.append(f"{name!a:.120}: {getattr(error, 'strerror', None) or error}")
+    return intact, unsealed, complaints
+
+
+def _measurements(folder: GuardedFolder) -> Iterator[str]:
+    for name in folder.names(MEASURES):
+        path = f"{MEASURES}/{name}"
+        inside = [f"{path}/{one}" for one in folder.names(path)] if folder.kind(path) != "file" else [path]
+        yield from (one for one in inside if one.endswith(".json"))
+
+
+def _of_file(folder: GuardedFolder, name: str) -> Plain | None:
+    """The run and step that the file of a measurement should be of."""
+    found = _OF_RUN.fullmatch(name)
+    if found is None:
+        return None
+    run = enter(folder.within(run_name(found[1], int(found[2]))).path, lambda line: None)
+    return {"run": run.identity.run, "step": run.config.training.steps}

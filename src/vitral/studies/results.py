@@ -1,15 +1,19 @@
 """The results of a study, as plain data read back from its run folders."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
+from vitral.core.config import differences
+from vitral.core.errors import UsageError
 from vitral.evaluation import NgramBaselines
-from vitral.runs import RunFolder
+from vitral.runs import LoadedRun, enter, load_run
+from vitral.runs.config import RunConfig, comparable
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
+from vitral.studies.record import ARMS
 
 CURVE_POINTS = 20
 
@@ -30,6 +34,7 @@ class RunResult:
         seconds: spent in training steps, evaluations not counted.
         stopped: reason why there is no result, or None.
         training_curve: (step, mean loss of the batches logged since the previous point).
+        identity: of the run, the hash of its configuration, text and tokenizer.
     """
 
     seed: int
@@ -41,6 +46,7 @@ class RunResult:
     seconds: float
     stopped: str | None = None
     training_curve: tuple[tuple[int, float], ...] = ()
+    identity: str = ""
 
     @property
     def ended(self) -> bool:
@@ -128,14 +134,61 @@ class StudyResult:
         return self.baselines.orders[order] * self.arms[0].factor
 
 
+def run_name(arm: str, seed: int) -> str:
+    """The run folder of an arm and a seed, relative to the study's folder."""
+    return f"{ARMS}/{arm}/seed-{seed}"
+
+
 def run_path(out: Path, arm: str, seed: int) -> Path:
     """The run folder of an arm and a seed in a study's folder."""
-    return out / "arms" / arm / f"seed-{seed}"
+    return out / run_name(arm, seed)
+
+
+def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object]) -> None:
+    """Refuse a run of another configuration than its arm's.
+
+    Keys that the study leaves open (not set, or "auto") may have any value: the run has filled them in.
+
+    Args:
+        path: the run's folder.
+        wanted: the arm's configuration with the run's seed.
+        warn: receives a line for each damage of the run that does not enter its results.
+
+    Raises:
+        UsageError: the configurations differ; names the first key.
+    """
+    run = enter(path, warn).config
+    for key, one, other in differences(comparable(wanted), comparable(run)):
+        if one not in (None, "auto") and key != "corpus.source":
+            raise UsageError(
+                f"{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the study; put "
+                "the right run there, or move this one away"
+            )
+
+
+def load_last(run: RunResult, arm: ArmResult) -> LoadedRun:
+    """The weights after the last step of a finished run.
+
+    Raises:
+        UsageError: they cannot be loaded.
+    """
+    loaded, steps = load_run(run.path, "last"), arm.config["training"]["steps"]
+    if loaded.step != steps:
+        raise UsageError(
+            f"{run.path}: the checkpoint of its last step ({steps:,}) is missing or damaged; train it again from step "
+            f"{loaded.step:,} with vitral resume {run.path}"
+        )
+    return loaded
 
 
 def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
-    """The result of a run, from the metrics in its folder."""
-    metrics = RunFolder.open(path).metrics()
+    """The result of a run, from the metrics in its folder.
+
+    Raises:
+        UsageError: it is damaged; names the file.
+    """
+    sealed = enter(path, lambda line: None)
+    metrics = sealed.folder.metrics()
     evaluations = [event for event in metrics if event["event"] == "evaluation"]
     curve = tuple((event["step"], event["test_loss"]) for event in evaluations if event.get("test_loss") is not None)
     last = evaluations[-1] if evaluations else {}
@@ -155,6 +208,7 @@ def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
         seconds=_seconds(metrics, resolved),
         stopped=stopped,
         training_curve=_training_curve(metrics, resolved.config.training.steps),
+        identity=sealed.identity.run,
     )
 
 

@@ -1,0 +1,119 @@
+"""The health of a study: its record, its runs, its measurements and its report. Nothing is written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vitral.core.errors import VitralError
+from vitral.core.files import is_left_behind
+from vitral.core.guarded import GuardedFolder
+from vitral.lab.health import Diagnosis, HealthCheck
+from vitral.lab.run_health import examine_run
+from vitral.reports.folder import MANIFEST, check_report
+from vitral.studies.measures import check_measures
+from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, read_record
+from vitral.studies.results import run_name
+
+AGAIN = "the same vitral study command"
+
+
+def is_study(path: Path) -> bool:
+    """Whether a folder is, or was, that of a study."""
+    folder = GuardedFolder(path)
+    try:
+        return folder.kind(RECORD) is not None or (folder.kind("config.toml") is None and folder.kind(ARMS) == "folder")
+    except (VitralError, OSError):
+        return False
+
+
+def examine_study(path: Path) -> Diagnosis:
+    """Whether a study is whole: its record, every run, the hashes of its measurements and of its report.
+
+    The first run has one logged step computed again; the others only have their files verified.
+    """
+    folder = GuardedFolder(path)
+    findings: list[HealthCheck] = []
+    for examine in (_record, _runs, _measures, _report, _leftovers):
+        try:
+            findings += examine(folder)
+        except (VitralError, OSError) as error:
+            findings.append(HealthCheck("wrong", "folder", str(error)))
+    return Diagnosis(tuple(findings))
+
+
+def _record(folder: GuardedFolder) -> Iterator[HealthCheck]:
+    notes: list[str] = []
+    try:
+        found = read_record(folder, notes.append)
+    except VitralError as error:
+        yield HealthCheck("wrong", RECORD, str(error))
+        return
+    if found is None:
+        yield HealthCheck("wrong", RECORD, f"missing; {AGAIN} writes it again")
+    elif notes:
+        yield HealthCheck("unknown", RECORD, notes[0])
+    else:
+        yield HealthCheck("ok", RECORD, f"{found['study']['name']}: agrees with its hash")
+
+
+def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:
+    there = [
+        f"{ARMS}/{arm}/{run}"
+        for arm in folder.names(ARMS)
+        for run in folder.names(f"{ARMS}/{arm}")
+        if not run.startswith(".")
+    ]
+    for number, name in enumerate(there):
+        folder.names(name)  # refuses a link
+        try:
+            found = examine_run(folder.within(name).path, replay=number == 0).findings
+        except VitralError as error:
+            found = (HealthCheck("wrong", "run", str(error)),)
+        bad = [one for one in found if one.mark == "wrong"]
+        for one in bad:
+            yield HealthCheck("wrong", name, f"{one.what}: {one.found}")
+        if not bad:
+            again = next((f"; {one.what}: {one.found}" for one in found if one.what == "recomputed step"), "")
+            yield HealthCheck("ok", name, f"{len(found)} checks, nothing wrong{again}")
+    missing = sorted(_designed(folder) - set(there))
+    if missing:
+        yield HealthCheck("unknown", "runs", f"{len(missing)} not begun, the first {missing[0]}; {AGAIN} trains them")
+
+
+def _designed(folder: GuardedFolder) -> set[str]:
+    """The runs the record asks for; none if it is damaged."""
+    try:
+        found = read_record(folder, lambda line: None)
+    except VitralError:
+        return set()
+    if found is None:
+        return set()
+    return {run_name(arm["name"], seed) for arm in found["study"]["arms"] for seed in found["seeds"]}
+
+
+def _measures(folder: GuardedFolder) -> Iterator[HealthCheck]:
+    intact, unsealed, complaints = check_measures(folder)
+    for complaint in complaints:
+        yield HealthCheck("wrong", MEASURES, f"{complaint}; {AGAIN} measures it again")
+    if unsealed:
+        found = f"{unsealed} without a hash, of an earlier Vitral; {AGAIN} measures them again"
+        yield HealthCheck("unknown", MEASURES, found)
+    if intact:
+        yield HealthCheck("ok", MEASURES, f"{intact} agree with their hashes")
+
+
+def _report(folder: GuardedFolder) -> Iterator[HealthCheck]:
+    complaints = check_report(folder.within(REPORT))
+    mark = "wrong" if folder.kind(f"{REPORT}/{MANIFEST}") else "unknown"
+    for complaint in complaints:
+        yield HealthCheck(mark, REPORT, f"{complaint}; {AGAIN} writes it again")
+    if not complaints:
+        there = bool(folder.names(REPORT))
+        yield HealthCheck(
+            "ok" if there else "unknown", REPORT, "agrees with its manifest" if there else "not written yet"
+        )
+
+
+def _leftovers(folder: GuardedFolder) -> Iterator[HealthCheck]:
+    left = [name for name in folder.names() if is_left_behind(name)]
+    if left:
+        yield HealthCheck("unknown", "leftovers", f"{len(left)} of an ended process; {AGAIN} removes them")

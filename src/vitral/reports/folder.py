@@ -1,0 +1,120 @@
+"""A folder of pages and figures: all made first, then written together, and listed with their hashes.
+
+Each file is written beside its place and renamed, the manifest last. A process that is killed while it draws leaves the
+former report; one that is killed while it writes leaves whole files, old and new, and the same command writes the rest.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from vitral.core.errors import UsageError
+from vitral.core.files import is_left_behind
+from vitral.core.guarded import GuardedFolder
+from vitral.core.seals import listing, sealed_json, unsealed_json
+from vitral.figures.sections import Figure
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+MANIFEST = "MANIFEST.json"
+FORMAT = 1
+MOST_MANIFEST = 1 << 22
+"""Maximum bytes of a manifest; more than ten thousand files."""
+MOST_FILE = 1 << 28
+"""Maximum bytes of a page or a figure."""
+
+
+class ReportFolder:
+    """A report that is being made.
+
+    Attributes:
+        folder: where it will be written.
+    """
+
+    def __init__(self, folder: GuardedFolder, figures: str = "") -> None:
+        """Start an empty report; `figures` is the folder inside it for figures, itself if empty."""
+        self.folder = folder
+        self._figures = f"{figures}/" if figures else ""
+        self._files: dict[str, bytes] = {}
+
+    def figure(self, drawn: "matplotlib.figure.Figure", name: str, caption: str, alt: str) -> Figure:
+        """Add a figure as SVG and PNG, and return it as a section of a page.
+
+        Args:
+            drawn: the figure.
+            name: of its files, without ending.
+            caption: the sentence below it.
+            alt: its content in words.
+        """
+        from vitral.figures.style import figure_files  # matplotlib is slow to import, and tables need none
+
+        files = figure_files(drawn, name)
+        self._files |= {f"{self._figures}{file}": content for file, content in files.items()}
+        return Figure(files[f"{name}.svg"].decode(), caption, alt, path=f"{self._figures}{name}.svg")
+
+    def add(self, name: str, text: str) -> None:
+        """Add a page or a table."""
+        self._files[name] = text.encode()
+
+    def write(self, *, manifest: bool = True) -> None:
+        """Write every file, and with `manifest` the list of their hashes; other files in the folder stay.
+
+        Raises:
+            UsageError: a link or something else that is no file of ours stands in the way.
+            StorageError: writing to disk failed; the files there are whole, old or new.
+        """
+        names = [*self._files, *([MANIFEST] if manifest else [])]
+        for inside in sorted({name.rpartition("/")[0] for name in names}):
+            self.folder.make(inside)
+        self._sweep(names)
+        for name in names:
+            if self.folder.kind(name) not in ("file", None):
+                raise UsageError(f"{self.folder.path / name}: is not a regular file; move it away")
+        for name, content in self._files.items():
+            self.folder.write(name, content)
+        if manifest:
+            self.folder.write(MANIFEST, sealed_json({"format": FORMAT, "files": listing(self._files)}))
+
+    def _sweep(self, names: list[str]) -> None:
+        """Remove what ended processes left of these files, and nothing else: the folder may be the user's own."""
+        for name in names:
+            inside, slash, last = name.rpartition("/")
+            for left in self.folder.names(inside):
+                if left.startswith(f".{last}.") and is_left_behind(left):
+                    self.folder.remove(f"{inside}{slash}{left}")
+
+
+def check_report(folder: GuardedFolder) -> list[str]:
+    """Complaints about a report folder, one line each: files that are missing or were changed since they were written.
+
+    A folder that does not exist, or is empty, has no report and no complaint.
+    """
+    try:
+        if not folder.names():
+            return []
+        if folder.kind(MANIFEST) is None:
+            return [f"{MANIFEST} is missing: the report was not finished, or is of an earlier Vitral; write it again"]
+        listed = _listed(folder.read(MANIFEST, MOST_MANIFEST))
+    except (UsageError, ValueError, OSError) as error:
+        return [f"{MANIFEST}: {_reason(error)}"]
+    return [complaint for name, facts in listed.items() if (complaint := _complaint(folder, name, facts))]
+
+
+def _listed(raw: bytes) -> dict[str, Any]:
+    manifest = unsealed_json(raw)
+    if manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
+        raise ValueError(f"it is of format {manifest.get('format')!a:.40}, this Vitral reads {FORMAT}")
+    return manifest["files"]
+
+
+def _complaint(folder: GuardedFolder, name: str, facts: Any) -> str:
+    try:
+        if folder.kind(name) is None:
+            return f"{name!a:.80}: is missing"
+        content = folder.read(name, MOST_FILE)
+    except (UsageError, ValueError, OSError) as error:
+        return f"{name!a:.80}: {_reason(error)}"
+    return "" if listing({name: content})[name] == facts else f"{name!a:.80}: was changed since it was written"
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,117 @@
+"""study.json: the design, configuration, texts and seeds of a study's folder, sealed with their own hash."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
+from vitral.runs.lock import LOCK
+from vitral.studies.design import Study, check_seeds, first_difference
+
+RECORD = "study.json"
+FORMAT = 2
+MOST_RECORD = 1 << 26
+"""Maximum bytes of study.json; a study of a thousand arms is smaller."""
+ARMS, MEASURES, REPORT = "arms", "measures", "report"
+KEYS = {"format", "study", "base", "texts", "budget", "seeds", "first_seeds"}
+
+Note = Callable[[str], None]
+Found = dict[str, Any]
+
+
+def read_record(folder: GuardedFolder, note: Note) -> Found | None:
+    """The record of a study; None in a folder without one: new, or with nothing but what a study writes.
+
+    Args:
+        folder: the study's folder.
+        note: receives one line if the record is of an earlier Vitral and has no seal, or if it is lost.
+
+    Raises:
+        UsageError: the folder contains something else, or the record is damaged; the line says how to go on.
+    """
+    where = folder.path
+    try:
+        names = set(folder.names())
+    except NotADirectoryError:
+        raise UsageError(f"{where}: is a file; choose another --out") from None
+    if RECORD not in names:
+        known = {LOCK, ARMS, MEASURES, REPORT} if ARMS in names else {LOCK}
+        others = sorted(name for name in names if name not in known and not _beside(name))
+        if others:
+            raise UsageError(
+                f"{where}: exists and is not a study's folder ({RECORD} is missing, and {others[0]!a:.60} is not of a "
+                "study); choose another --out"
+            )
+        if ARMS in names:
+            note(f"{where}/{RECORD} is missing; it is written again, and every run there is compared with this study")
+        return None
+    try:
+        raw = folder.read(RECORD, MOST_RECORD)
+        found = json_object(raw)
+        if SEAL in found:
+            found = unsealed_json(raw)
+        elif set(found) <= KEYS:
+            note(f"{where}/{RECORD} is of an earlier Vitral and has no hash, so that damage to it cannot be noticed")
+        else:
+            raise ValueError("it has a key that no study has")
+        _check(found)
+    except NotOurs:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"{where}/{RECORD} is damaged ({ascii(reason)[1:-1][:120]}); take it from a copy, or remove it: the same "
+            "command writes it again and compares every run with this study; or choose another --out"
+        ) from None
+    return found
+
+
+def _beside(name: str) -> bool:
+    """Whether a file is a record that was being written."""
+    return name.startswith(f".{RECORD}.")
+
+
+def _check(found: Found) -> None:
+    """Refuse a record whose parts have other types than a study writes."""
+    Study.parse(found["study"])
+    for seeds in (found["seeds"], found["first_seeds"]):
+        check_seeds([*seeds])
+    if not isinstance(found["base"], dict) or not isinstance(found.get("texts", {}), dict):
+        raise ValueError("its base or its texts are not tables")
+
+
+def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] | None) -> None:
+    """Write the record of a call, after comparing it with the one that is there.
+
+    Args:
+        folder: the study's folder.
+        given: the record of this call.
+        found: the recorded one.
+
+    Raises:
+        UsageError: the folder is another study's, or has seeds that are not asked for now.
+        StorageError: it cannot be written.
+    """
+    if found is not None:
+        difference = first_difference(_essence(found), _essence(given))
+        if difference:
+            raise UsageError(f"{folder.path}: contains another study: {difference}; choose another --out")
+        left_out = [seed for seed in found["seeds"] if seed not in given["seeds"]]
+        if left_out:
+            kept = ", ".join(map(str, left_out))
+            raise UsageError(
+                f"{folder.path}: has runs of seeds not asked for here ({kept}); results cannot be left out"
+            )
+    content = sealed_json(given)
+    if found is None or folder.read(RECORD, MOST_RECORD) != content:
+        folder.write(RECORD, content)
+
+
+def _essence(record: Mapping[str, Any]) -> Found:
+    """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes."""
+    keys = ("changes", "match", "against", "compared")
+    arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
+    design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
+    design["unit"] = record["study"].get("unit")
+    return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}
