@@ -21,13 +21,13 @@ import pytest
 from tests.reliability.conftest import FULL, STEPS, Tally, last_bytes, scaled
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json, sha256
+from vitral.core.seals import sealed_json
 from vitral.lab.run import Run
 from vitral.lab.run_health import examine_run
 from vitral.reports.run import write_run_report
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import FILES, FORMAT, MANIFEST
 from vitral.runs.config import comparable
-from vitral.runs.identity import sealed_json
 from vitral.training import RunConfig, resume, train
 
 SECONDS = 5

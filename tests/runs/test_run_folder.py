@@ -84,7 +84,6 @@ class TestMaking:
     def test_samples_and_report_have_their_places(self, folder: RunFolder) -> None:
         folder.write_sample(30, "to be\u2028or not")
         assert (folder.path / "samples" / "step-00000030.txt").read_bytes() == "to be\u2028or not\n".encode()
-        assert folder.report.is_dir()
 
 
 class TestMetrics:

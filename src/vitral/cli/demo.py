@@ -9,12 +9,12 @@ from vitral.cli.options import SetOption
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to create, or to go on with.  [default: in runs/]")] = None,
     settings: SetOption = None,
 ) -> None:
     """Take a short tour: a text, a model, a study, an explanation.
 
-    Takes about three minutes on 2 cores and writes one page.
+    Takes about three minutes on 2 cores and writes one page. Called again after it was stopped, it goes on.
     """
     from vitral.cli.corpus import print_survey
     from vitral.cli.count import print_count
@@ -22,12 +22,11 @@ def demo(
     from vitral.cli.screen import say
     from vitral.cli.streams import output_is_optional
     from vitral.explain import to_text
-    from vitral.lab import free_folder
     from vitral.lab.demonstration import plan_demonstration
     from vitral.studies import loss_claims
 
     output_is_optional()
-    planned = plan_demonstration(out or free_folder("demo"), settings or [])
+    planned = plan_demonstration(out, settings or [])
     say("1. The text\n")
     print_survey(planned.survey)
     say("\n2. The model\n")

@@ -12,7 +12,8 @@ MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·"}
 
 def doctor(
     run: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Folder of a run.  [default: check this machine]")
+        Path | None,
+        typer.Argument(metavar="RUN|STUDY", help="Folder of a run or a study.  [default: check this machine]"),
     ] = None,
     repair: Annotated[
         bool,
@@ -20,7 +21,7 @@ def doctor(
     ] = False,
     format: FormatOption = Format.text,
 ) -> None:
-    """Check this machine, or a run for damage.
+    """Check this machine, or a run or a study for damage.
 
     Exit code 1 if something is wrong.
     """
@@ -28,15 +29,17 @@ def doctor(
     from vitral.core.errors import UsageError
     from vitral.lab.health import examine_machine
     from vitral.lab.run_health import examine_run, repair_run
+    from vitral.lab.study_health import examine_study, is_study
 
     if repair and run is None:
         raise UsageError("--repair: needs a RUN")
-    for line in repair_run(run) if repair and run is not None else ():
-        say(line)
-    diagnosis = examine_machine() if run is None else examine_run(run)
+    repaired = repair_run(run) if repair and run is not None else ()
+    diagnosis = examine_machine() if run is None else examine_study(run) if is_study(run) else examine_run(run)
     if format is Format.json:
-        print_json(diagnosis.plain())
+        print_json({**diagnosis.plain(), **({"repaired": repaired} if repair else {})})
     else:
+        for line in repaired:
+            say(line)
         width = max(len(check.what) for check in diagnosis.findings)
         for check in diagnosis.findings:
             say(f"{MARKS[check.mark]} {check.what:{width}}  {check.found}")

@@ -10,6 +10,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.lab.health import Diagnosis, HealthCheck
+from vitral.reports.folder import check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.environment import describe_environment
@@ -50,6 +51,7 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     events = _events(folder, findings)
     checkpoints, whole = _checkpoints(folder, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
+    findings += [HealthCheck("wrong", "report", line) for line in check_report(folder.files.within("report"))]
     if not whole:
         findings.append(HealthCheck("wrong", "checkpoints", "none is complete"))
         return Diagnosis(tuple(findings))

@@ -5,13 +5,14 @@ from pathlib import Path
 import tomli_w
 
 from vitral.core.checked import checked
+from vitral.core.guarded import GuardedFolder
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.figures.html import page
 from vitral.figures.lines import Line, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Callout, Details, Heading, Paragraph, Preformatted, Section, Table
 from vitral.model import parameter_table
-from vitral.reports.folder import ReportFolder
+from vitral.reports.folder import ReportFolder, check_report
 from vitral.reports.model import parameter_section
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
@@ -43,6 +44,19 @@ def write_run_report(path: Path) -> Path:
     report.add(PAGE, page(f"Run {path.name}", sections, footer="Made by Vitral."))
     report.write()
     return path / "report" / PAGE
+
+
+@checked(first=True)
+def require_run_report(path: Path) -> None:
+    """Write the page of a run again unless it is there as it was written.
+
+    Raises:
+        UsageError: not a run, or a link or a device stands in the way.
+        StorageError: writing to disk failed.
+    """
+    folder = GuardedFolder(path).within("report")
+    if folder.kind(PAGE) is None or check_report(folder):
+        write_run_report(path)
 
 
 def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: ReportFolder) -> list[Section]:

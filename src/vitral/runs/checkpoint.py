@@ -31,6 +31,7 @@ from torch import Tensor
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, sha256, storage
 from vitral.core.guarded import GuardedFolder
+from vitral.core.seals import listing, sealed_json
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""
@@ -294,9 +295,7 @@ def _tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 def _manifest(content: Mapping[str, bytes]) -> bytes:
     """Sizes and hashes of the files, and the hash of this list."""
-    files = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in content.items()}
-    listed = {"format": FORMAT, "files": files}
-    return as_json({**listed, "sha256": sha256(as_json(listed))})
+    return sealed_json({"format": FORMAT, "files": listing(content)})
 
 
 def _require_room(folder: GuardedFolder, needed: int) -> None:

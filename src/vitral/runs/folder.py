@@ -29,9 +29,9 @@ from vitral.core.config import parse_toml
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
 from vitral.core.guarded import GuardedFolder
+from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, Shapes
-from vitral.runs.identity import sealed_json, unsealed_json
 from vitral.runs.metrics_log import MetricsLog
 
 DUE = {"evaluation", "sample"}
@@ -141,17 +141,6 @@ class RunFolder:
         """The door to the folder of checkpoints."""
         return self.files.within("steps")
 
-    @property
-    def report(self) -> Path:
-        """The folder of figures and pages, created on first use.
-
-        Raises:
-            UsageError: it is a link.
-            StorageError: it cannot be created.
-        """
-        self.files.make("report")
-        return self.path / "report"
-
     def newest(self) -> Checkpoint | None:
         """The newest intact checkpoint, without its tensors; None if there is none."""
         for folder in reversed(checkpoints.list_checkpoints(self.guarded_steps)):
@@ -203,12 +192,9 @@ class RunFolder:
         if expected is not None and sha256(raw) != expected:
             raise UsageError(f"{path}: changed since the run was saved; restore it from a copy")
         try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError) as error:
+            return json_object(raw)
+        except ValueError as error:
             raise UsageError(f"{path}: cannot be read ({ascii(str(error))[1:-1]})") from None
-        if not isinstance(document, dict):
-            raise UsageError(f"{path}: cannot be read (not a JSON object)")
-        return document
 
     def ngrams(self, sealed: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The n-gram baselines as plain data; None if they are not counted, or not sealed yet.

@@ -131,25 +131,3 @@ def new_identity(
 def document_hash(document: Mapping[str, Any]) -> str:
     """The SHA-256 of a JSON file of a run with this content."""
     return sha256(as_json(dict(document)))
-
-
-def sealed_json(content: Mapping[str, Any]) -> bytes:
-    """Plain data as JSON with its own hash, under the key "sha256"."""
-    return as_json({**content, "sha256": document_hash(content)})
-
-
-def unsealed_json(raw: bytes) -> dict[str, Any]:
-    """The plain data of `sealed_json`.
-
-    Raises:
-        ValueError: it does not match its hash, or is not JSON.
-    """
-    try:
-        found = json.loads(raw)
-        content = {key: value for key, value in found.items() if key != "sha256"}
-        intact = raw == sealed_json(content)
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        intact, content = False, {}
-    if not intact:
-        raise ValueError("it does not match its own SHA-256")
-    return content

@@ -33,6 +33,10 @@ from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_a
 
 
 @checked(first=True)
+class FinishedRun(UsageError):
+    """A run that is asked to go on, and has finished."""
+
+
 def train(
     config: RunConfig,
     out: Path,
@@ -321,7 +325,7 @@ def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
     if done and any(event["finished"] for event in trainer.folder.metrics("end")):
         trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
-        raise UsageError(
+        raise FinishedRun(
             f"{where}: finished at step {checkpoint.step}; to train further, use vitral train --init-from {where}"
         )
 
