@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitral.core.errors import StorageError
+from vitral.core.errors import VitralError
 from vitral.figures.text import p_clause, p_text
 from vitral.reports import study as study_page
 from vitral.reports.study import write_report
@@ -87,7 +87,7 @@ def test_runs_that_all_stopped_still_make_a_report(made) -> None:
 
 def test_a_report_that_cannot_be_written_says_so(made, tmp_path: Path) -> None:
     (tmp_path / "report").write_text("in the way", encoding="utf-8")
-    with pytest.raises(StorageError):
+    with pytest.raises(VitralError):
         write_report(made({"full": [None], "no-attention": [None]}))
 
 

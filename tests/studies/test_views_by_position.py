@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -163,5 +164,6 @@ def test_the_measure_is_plain_and_can_be_viewed(trained: Trained) -> None:
 def test_a_run_that_does_not_predict_next_tokens_is_refused(trained: Trained, change: dict[str, Any]) -> None:
     config = dict(trained.run.config)
     config["training"] = config["training"] | change
+    run: Any = SimpleNamespace(model=trained.run.model, tokenizer=trained.run.tokenizer, config=config)
     with pytest.raises(UsageError, match="base is not trained to predict the next token"):
-        by_position.measure(replace(trained, run=replace(trained.run, config=config)))
+        by_position.measure(replace(trained, run=run))
