@@ -32,11 +32,11 @@ from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
-@checked(first=True)
 class FinishedRun(UsageError):
     """A run that is asked to go on, and has finished."""
 
 
+@checked(first=True)
 def train(
     config: RunConfig,
     out: Path,
@@ -66,7 +66,8 @@ def train(
     refuse_existing(out)
     with only_training():
         source = None if init_from is None else load_run(init_from)
-        dataset = dataset or prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
+        if dataset is None:
+            dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
         if source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
             raise UsageError(
                 f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
