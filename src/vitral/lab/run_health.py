@@ -12,7 +12,7 @@ from vitral.core.files import storage
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.reports.folder import check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state, step_name
+from vitral.runs.checkpoint import DAMAGED, FORMAT, STEP, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import CONFIG
 from vitral.runs.loading import needed_shapes
@@ -44,12 +44,13 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
         return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
-    findings = [_as_finding(path, line) for line in complaints if line not in sealed.notes] or [
+    files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
+    findings = [one for one in files if not STEP.fullmatch(one.what)] or [
         HealthCheck("ok", "files", "configuration, tokenizer, text record and log are as they were sealed")
     ]
     findings += [HealthCheck("unknown", "format", line.removeprefix(f"{path}: ")) for line in sealed.notes]
     events = _events(folder, findings)
-    checkpoints, whole = _checkpoints(folder, shapes)
+    checkpoints, whole = _checkpoints(sealed, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
     findings += [HealthCheck("wrong", "report", line) for line in check_report(folder.files.within("report"))]
     if not whole:
@@ -77,14 +78,16 @@ def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, An
     return events
 
 
-def _checkpoints(folder: RunFolder, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
-    findings, whole = [], []
+def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
+    folder, findings, whole = sealed.folder, [], []
     for one in list_checkpoints(folder.guarded_steps):
         try:
             checkpoint = load_checkpoint(folder.guarded_steps.within(one.name), shapes=shapes)
             bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
             if bad:
                 raise UsageError(f"{bad[0]} contains numbers that are not finite")
+            if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
+                raise UsageError("it is of another run; remove it")
             whole.append(checkpoint)
             findings.append(HealthCheck("ok", one.name, "files, hashes, shapes and numbers are correct"))
         except (UsageError, StorageError) as error:

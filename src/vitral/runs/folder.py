@@ -318,6 +318,7 @@ class RunFolder:
         *,
         with_optimizer: bool = True,
         shapes: Shapes | None = None,
+        newest: Checkpoint | None = None,
         warn: Callable[[str], object],
     ) -> Checkpoint:
         """The "best" or "last" checkpoint; if it is damaged, an earlier one, with a warning.
@@ -328,6 +329,8 @@ class RunFolder:
             which: "best" or "last".
             with_optimizer: whether to load the optimizer's tensors.
             shapes: the shapes of the model's tensors (see `load_checkpoint`).
+            newest: the newest checkpoint whose state is intact, if the caller has looked for it and has warned of
+                later ones; they are skipped.
             warn: called with one line for each checkpoint that is skipped.
 
         Raises:
@@ -335,10 +338,13 @@ class RunFolder:
         """
         steps, wanted = self.guarded_steps, {"with_optimizer": with_optimizer, "shapes": shapes}
         names = [folder.name for folder in reversed(checkpoints.list_checkpoints(steps))]
-        newest = self.newest() if which == "best" else None
+        if newest is not None:
+            names = [name for name in names if name <= checkpoints.step_name(newest.step)]
+        elif which == "best":
+            newest = self.newest()
         best = None if newest is None else newest.state.get("best_step")
         told: set[str] = set()
-        if isinstance(best, int) and newest is not None and best != newest.step:
+        if which == "best" and isinstance(best, int) and newest is not None and best != newest.step:
             name = checkpoints.step_name(best)
             try:
                 return checkpoints.load_checkpoint(steps.within(name), **wanted)
