@@ -1,0 +1,253 @@
+"""One file of a run or a study is damaged: no command gives another result without a line that says so.
+
+Every trial damages one file (or replaces a checkpoint), asks the gate for everything it gives, asks `vitral doctor`,
+runs one command drawn at random, and restores the file.
+"""
+
+import contextlib
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reliability.conftest import Tally, scaled
+from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
+from vitral import cli
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.files import sha256
+from vitral.lab.run_health import examine_run
+from vitral.reports.run import write_run_report
+from vitral.runs import RunFolder, enter, load_run
+from vitral.runs.checkpoint import OPTIMIZER, WEIGHTS
+from vitral.runs.config import comparable
+from vitral.training import Event, RunConfig, resume, train
+
+TRIALS = scaled(850, 17_000)
+STOP = 10
+SHOWN = 400
+"""Failures shown at the end."""
+TIMES = {"seconds", "stepped", "tokens_per_second"}
+
+
+def stopped(config: RunConfig, path: Path) -> None:
+    """A run that is stopped before its end, with samples and a report."""
+
+    def stop(event: Event) -> None:
+        if event["event"] == "step" and event["step"] == STOP:
+            raise RuntimeError("stop here")
+
+    with contextlib.suppress(RuntimeError):
+        train(config, path, callback=stop)
+    write_run_report(path)
+
+
+class Judged:
+    """A run, what it answers while it is whole, and the damaged answers so far.
+
+    Attributes:
+        tree: the run's files.
+        other: another run of the same shape, whose files fit in name and size.
+    """
+
+    def __init__(self, tree: Tree, other: Tree, work: Path) -> None:
+        """Ask the whole run everything once."""
+        self.tree, self.other, self.work = tree, other, work
+        self.path = tree.root
+        self.commands: dict[str, Callable[[], Any]] = {
+            "generate": self._cli("generate", "--prompt", "the", "--max-tokens", "20"),
+            "generate the last": self._cli("generate", "--max-tokens", "20", "--checkpoint", "last"),
+            "evaluate": self._cli("evaluate", "--no-copying"),
+            "explain": self._cli("explain", "--text", "the cat"),
+            "inspect": self._cli("inspect", "--text", "the cat", "--format", "json"),
+            "doctor": self._cli("doctor", "--format", "json"),
+            "resume": self._resume,
+            "report": self._report,
+        }
+        self.chances = [10, 5, 10, 5, 5, 10, 4, 2]
+        self.right = {name: ask() for name, ask in self.questions().items()}
+        self.done = {name: heard(command) for name, command in self.commands.items()}
+        self.config = RunConfig.parse(RunFolder.open(self.path).config)
+        tree.restore()
+
+    def _cli(self, command: str, *arguments: str) -> Callable[[], Any]:
+        return lambda: cli.run([command, str(self.path), *arguments])
+
+    def questions(self, notes: list[str] | None = None) -> dict[str, Callable[[], Any]]:
+        """Everything the gate gives, each as plain data."""
+        warn = ([] if notes is None else notes).append
+        folder = RunFolder(self.path)
+
+        def gate() -> Any:
+            run = enter(self.path, warn)
+            return {
+                "run": run.identity.run,
+                "config": comparable(run.config),
+                "tokenizer": run.tokenizer.plain(),
+                "step": run.newest.step if run.newest else None,
+            }
+
+        def weights(which: str) -> Any:
+            loaded = load_run(self.path, which, warn)
+            tensors = loaded.model.state_dict()
+            return loaded.step, {name: sha256(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
+
+        return {
+            "enter": gate,
+            "best": lambda: weights("best"),
+            "last": lambda: weights("last"),
+            "corpus": lambda: folder.document("corpus"),
+            "ngrams": folder.ngrams,
+            "metrics": folder.metrics,
+        }
+
+    def _resume(self) -> Any:
+        copy = self.work / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.path, copy)
+
+        def tell(event: Event) -> None:
+            if event["event"] == "note":
+                print(f"vitral: {event['text']}", file=sys.stderr)
+
+        folder = resume(copy, callback=tell)
+        last = folder.steps / f"step-{self.config.training.steps:08d}" if hasattr(self, "config") else None
+        last = last or sorted(folder.steps.glob("step-*"))[-1]
+        numbers = [
+            {key: value for key, value in event.items() if key not in TIMES}
+            for event in folder.metrics()
+            if event["event"] in ("step", "evaluation")
+        ]
+        return sha256((last / WEIGHTS).read_bytes()), sha256((last / OPTIMIZER).read_bytes()), numbers
+
+    def _report(self) -> str:
+        return write_run_report(self.path).read_text(encoding="utf-8")
+
+    def judge(self, name: str, draw: random.Random) -> list[str]:
+        """Everything that is wrong with the answers now, while the file `name` is damaged."""
+        faults: list[str] = []
+        notes: list[str] = []
+        for what, ask in self.questions(notes).items():
+            try:
+                found, _, said = heard(ask)
+            except Exception as error:
+                faults.append(f"{what}: {type(error).__name__}: {error}")
+                continue
+            faults += self._compared(what, found, self.right[what], [*notes, *said.splitlines()])
+        now = self.tree.content()
+        faults += self._examined(name, now)
+        faults += self._command(name, draw)
+        return faults
+
+    def _examined(self, name: str, now: dict[str, bytes]) -> list[str]:
+        try:
+            diagnosis = examine_run(self.path, replay=False)
+        except UsageError as error:
+            return [] if is_one_line(str(error)) else [f"doctor: {error!r}"]
+        except Exception as error:
+            return [f"doctor: {type(error).__name__}: {error}"]
+        faults = [f"doctor: {one.found!r}" for one in diagnosis.findings if not is_one_line(one.found)]
+        if diagnosis.healthy and not self._may_be_well(name, now):
+            faults.append("doctor: all is well")
+        return faults
+
+    def _may_be_well(self, name: str, now: dict[str, bytes]) -> bool:
+        """Whether the damage changes nothing that is sealed, or only removes what can be made again."""
+        if now == self.tree.whole:
+            return True
+        if name == "config.toml":
+            try:
+                return comparable(RunConfig.parse(RunFolder.open(self.path).config)) == comparable(self.config)
+            except VitralError:
+                return False
+        if name == "metrics.jsonl":  # nothing seals what comes after the last checkpoint
+            return now.get(name, b"").startswith(self.tree.whole[name])
+        if name in ("best", "last"):
+            return name not in now or now[name].strip() == self.tree.whole[name].strip()
+        return name.startswith(("report/", "samples/")) and name not in now
+
+    def _command(self, name: str, draw: random.Random) -> list[str]:
+        (command,) = draw.choices(list(self.commands), self.chances)
+        try:
+            found, out, said = heard(self.commands[command])
+        except Exception as error:
+            return [f"{command}: {type(error).__name__}: {error}"]
+        right, right_out, _ = self.done[command]
+        faults = [f"{command}: printed {line!r}" for line in said.splitlines() if not is_one_line(line)]
+        if command == "doctor" and found in (0, 1):
+            return faults  # its words differ with what it finds
+        if command == "resume" and name == "config.toml" and isinstance(found, tuple):
+            found, right = found[:2], right[:2]  # free keys: other lines are logged
+        if command == "report" and name == "config.toml" and isinstance(found, str):
+            found, right = found.split("The whole configuration")[0], right.split("The whole configuration")[0]
+        if isinstance(found, int) and found != right:
+            found = UsageError(said.splitlines()[-1] if said else "")
+        faults += self._compared(command, (found, out), (right, right_out), said.splitlines())
+        return faults
+
+    @staticmethod
+    def _compared(what: str, found: Any, right: Any, lines: list[str]) -> list[str]:
+        error = found[0] if isinstance(found, tuple) and found and isinstance(found[0], Exception) else found
+        if isinstance(error, Exception):
+            return [] if is_one_line(str(error)) else [f"{what}: {str(error)!r}"]
+        faults = [f"{what}: {line!r}" for line in lines if not is_one_line(line)]
+        if found != right and not lines:
+            faults.append(f"{what}: silent")
+        return faults
+
+
+@pytest.fixture(scope="module")
+def judged(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """A run that stopped after ten steps of twelve, and another of the same shape."""
+    base = tmp_path_factory.mktemp("gate")
+    plain = config.plain()
+    plain["training"] |= {"evaluate_every": 3, "checkpoint_every": 2, "sample_every": 4, "keep_checkpoints": 3}
+    for name, seed in (("run", 1), ("other", 2)):
+        stopped(RunConfig.parse({**plain, "seed": seed}), base / name)
+    return Judged(Tree(base / "run"), Tree(base / "other"), base)
+
+
+def damaged(judged: Judged, draw: random.Random) -> tuple[str, str]:
+    """Damage one file, or one checkpoint; return its name and what was done."""
+    whole, other = judged.tree.whole, judged.other.whole
+    steps = sorted({name.rpartition("/")[0] for name in whole if name.startswith("steps/")})
+    if draw.random() < 0.04:
+        to, source = draw.choice(steps), draw.choice(["another run", "another step"])
+        of = draw.choice(steps)
+        taken = other if source == "another run" else whole
+        of = to if source == "another run" and draw.random() < 0.8 else of
+        judged.tree.write({name: taken.get(name.replace(to, of)) for name in whole if name.startswith(f"{to}/")})
+        return to, f"replaced by {of} of {source}"
+    name = draw.choice([*whole, *[name for name in whole if "/" not in name]])
+    how = draw.choice([*DAMAGES, "that of another run", "that of another file"])
+    if how == "that of another run":
+        raw = other.get(name)
+    elif how == "that of another file":
+        raw = whole[draw.choice([one for one in whole if Path(one).name == Path(name).name or one.endswith(".json")])]
+    else:
+        raw = DAMAGES[how](whole[name], draw)
+    judged.tree.write({name: raw})
+    return name, how
+
+
+def test_no_damage_of_a_run_is_silent(judged: Judged, tally: Tally) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    failures: list[str] = []
+    for trial in range(TRIALS):
+        draw = random.Random(f"{seed} {trial}")
+        name, how = damaged(judged, draw)
+        damage = judged.tree.content()
+        faults = judged.judge(name, draw)
+        after = judged.tree.content()
+        written = {one for one in after.keys() | damage.keys() if after.get(one) != damage.get(one)}
+        if not all(one.startswith("report/") for one in written):
+            faults.append(f"wrote {sorted(written)}")
+        failures += [f"seed {seed}, trial {trial}: {how}: {name}: {fault}" for fault in faults]
+        judged.tree.restore()
+    assert not failures, f"{len(failures)} faults\n" + "\n".join(failures[:SHOWN])
+    assert judged.tree.content() == judged.tree.whole
+    tally("edits and flips of a run's files, none silent", TRIALS)
