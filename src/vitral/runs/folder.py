@@ -40,6 +40,8 @@ ENDS = {"end", "stopped"}
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
 MOST_CONFIG = 1 << 20
+MOST_BORN = 1 << 22
+"""Maximum bytes of run.json: the configuration and some hashes."""
 CONFIG, RUN = "config.toml", "run.json"
 DOCUMENTS = ("run", "environment", "corpus", "tokenizer", "ngrams")
 _OURS = re.compile(
@@ -170,7 +172,7 @@ class RunFolder:
         if self.files.kind(RUN) is None:
             return None
         try:
-            return unsealed_json(self._read(RUN, MOST_DOCUMENT))
+            return unsealed_json(self._read(RUN, MOST_BORN))
         except UsageError:
             raise
         except ValueError as error:
