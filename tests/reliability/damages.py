@@ -5,7 +5,6 @@ import io
 import json
 import os
 import random
-import shutil
 import stat
 import tomllib
 from collections.abc import Callable
@@ -61,26 +60,18 @@ class Tree:
 
     def restore(self) -> None:
         """Make the folder as it was; a file that is as it was stays untouched."""
-        for name in sorted(self.folders):
-            path = self.root / name
-            if path.is_symlink() or not path.is_dir():
-                if path.is_symlink() or path.exists():
-                    path.unlink()
-                path.mkdir()
         now = self.content()
-        for name in now.keys() - self.whole.keys():
-            (self.root / name).unlink()
-        for name, raw in self.whole.items():
-            if now.get(name) != raw:
-                path = self.root / name
-                if path.is_symlink() or (path.exists() and not path.is_dir()):
-                    path.unlink()
-                elif path.is_dir():
-                    shutil.rmtree(path)
-                path.write_bytes(raw)
+        for name, raw in now.items():
+            if self.whole.get(name) != raw:
+                (self.root / name).unlink()
         for path in sorted(self.root.rglob("*"), reverse=True):
             if path.is_dir() and str(path.relative_to(self.root)) not in self.folders:
                 path.rmdir()
+        for name in sorted(self.folders):
+            (self.root / name).mkdir(exist_ok=True)
+        for name, raw in self.whole.items():
+            if now.get(name) != raw:
+                (self.root / name).write_bytes(raw)
 
 
 Damage = Callable[[bytes, random.Random], bytes | None]

@@ -21,9 +21,10 @@ from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.lab.run_health import examine_run
 from vitral.reports.run import write_run_report
-from vitral.runs import RunFolder, enter, load_run
+from vitral.runs import RunFolder, enter
 from vitral.runs.checkpoint import OPTIMIZER, WEIGHTS
 from vitral.runs.config import comparable
+from vitral.runs.loading import load_checkpoint_of
 from vitral.training import Event, RunConfig, resume, train
 
 TRIALS = scaled(850, 17_000)
@@ -91,8 +92,9 @@ class Judged:
             }
 
         def weights(which: str) -> Any:
-            loaded = load_run(self.path, which, warn)
-            tensors = loaded.model.state_dict()
+            run = enter(self.path, lambda line: None)
+            loaded = load_checkpoint_of(run, which, with_optimizer=which == "last", warn=warn)
+            tensors = {**loaded.model, **loaded.optimizer}
             return loaded.step, {name: sha256(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
 
         return {
