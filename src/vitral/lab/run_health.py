@@ -10,7 +10,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.lab.health import Diagnosis, HealthCheck
-from vitral.reports.folder import check_report
+from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import DAMAGED, FORMAT, STEP, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.environment import describe_environment
@@ -52,7 +52,7 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     events = _events(folder, findings)
     checkpoints, whole = _checkpoints(sealed, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
-    findings += [HealthCheck("wrong", "report", line) for line in check_report(folder.files.within("report"))]
+    findings += _report(folder)
     if not whole:
         findings.append(HealthCheck("wrong", "checkpoints", "none is complete"))
         return Diagnosis(tuple(findings))
@@ -141,6 +141,14 @@ def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthChec
     if wrong:
         return [HealthCheck("wrong", "samples", f"{', '.join(wrong[:3])}: differ from the log, which is right")]
     return [HealthCheck("ok", "samples", f"{len(texts)} as in the log")] if texts else []
+
+
+def _report(folder: RunFolder) -> list[HealthCheck]:
+    """The pages and figures, compared with their manifest."""
+    report = folder.files.within("report")
+    complaints, is_listed = check_report(report), report.kind(MANIFEST) is not None
+    found = [HealthCheck("wrong" if is_listed else "unknown", "report", complaint) for complaint in complaints]
+    return found or ([HealthCheck("ok", "report", "agrees with its manifest")] if is_listed else [])
 
 
 def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, Any]]) -> HealthCheck:
