@@ -5,6 +5,8 @@ runs one command drawn at random, and restores the file.
 """
 
 import contextlib
+import csv
+import json
 import random
 import shutil
 import sys
@@ -16,18 +18,25 @@ import pytest
 
 from tests.reliability.conftest import Tally, scaled
 from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
+from tests.reliability.test_study_links import STUDY, numbers, work
 from vitral import cli
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.lab.run_health import examine_run
+from vitral.lab.study_health import examine_study
 from vitral.reports.run import write_run_report
-from vitral.runs import RunFolder, enter
-from vitral.runs.checkpoint import OPTIMIZER, WEIGHTS
+from vitral.reports.study import write_report
+from vitral.runs import RunFolder, SealedRun, enter
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.runs.loading import load_checkpoint_of
+from vitral.studies import run_study
 from vitral.training import Event, RunConfig, resume, train
 
 TRIALS = scaled(850, 17_000)
+STUDY_TRIALS = scaled(150, 3000)
+AGAIN = 0.08
+"""Share of the trials of a study in which its command is given again."""
 STOP = 10
 SHOWN = 400
 """Failures shown at the end."""
@@ -68,7 +77,7 @@ class Judged:
             "resume": self._resume,
             "report": self._report,
         }
-        self.chances = [10, 5, 10, 5, 5, 10, 4, 2]
+        self.chances = [20, 10, 20, 10, 10, 10, 5, 3]
         self.right = {name: ask() for name, ask in self.questions().items()}
         self.done = {name: heard(command) for name, command in self.commands.items()}
         self.config = RunConfig.parse(RunFolder.open(self.path).config)
@@ -80,10 +89,10 @@ class Judged:
     def questions(self, notes: list[str] | None = None) -> dict[str, Callable[[], Any]]:
         """Everything the gate gives, each as plain data."""
         warn = ([] if notes is None else notes).append
-        folder = RunFolder(self.path)
+        folder, entered = RunFolder(self.path), list[SealedRun]()
 
         def gate() -> Any:
-            run = enter(self.path, warn)
+            entered.append(run := enter(self.path, warn))
             return {
                 "run": run.identity.run,
                 "config": comparable(run.config),
@@ -92,7 +101,7 @@ class Judged:
             }
 
         def weights(which: str) -> Any:
-            run = enter(self.path, lambda line: None)
+            run = entered[0] if entered else enter(self.path, warn)
             loaded = load_checkpoint_of(run, which, with_optimizer=which == "last", warn=warn)
             tensors = {**loaded.model, **loaded.optimizer}
             return loaded.step, {name: sha256(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
@@ -152,24 +161,13 @@ class Judged:
         except Exception as error:
             return [f"doctor: {type(error).__name__}: {error}"]
         faults = [f"doctor: {one.found!r}" for one in diagnosis.findings if not is_one_line(one.found)]
-        if diagnosis.healthy and not self._may_be_well(name, now):
+        if (
+            diagnosis.healthy
+            and now != self.tree.whole
+            and not _may_be_well(self.path, name, now.get(name), self.tree.whole.get(name))
+        ):
             faults.append("doctor: all is well")
         return faults
-
-    def _may_be_well(self, name: str, now: dict[str, bytes]) -> bool:
-        """Whether the damage changes nothing that is sealed, or only removes what can be made again."""
-        if now == self.tree.whole:
-            return True
-        if name == "config.toml":
-            try:
-                return comparable(RunConfig.parse(RunFolder.open(self.path).config)) == comparable(self.config)
-            except VitralError:
-                return False
-        if name == "metrics.jsonl":  # nothing seals what comes after the last checkpoint
-            return now.get(name, b"").startswith(self.tree.whole[name])
-        if name in ("best", "last"):
-            return name not in now or now[name].strip() == self.tree.whole[name].strip()
-        return name.startswith(("report/", "samples/")) and name not in now
 
     def _command(self, name: str, draw: random.Random) -> list[str]:
         (command,) = draw.choices(list(self.commands), self.chances)
@@ -201,6 +199,26 @@ class Judged:
         return faults
 
 
+def _may_be_well(run: Path, name: str, now: bytes | None, right: bytes | None) -> bool:
+    """Whether other bytes change nothing that is sealed, or only miss what can be made again."""
+    if right is None:  # a whole checkpoint was replaced
+        return False
+    if now == right:
+        return True
+    if name == "config.toml":
+        sealed = next(iter((run / "steps").iterdir())) / STATE
+        try:
+            written = comparable(RunConfig.parse(RunFolder.open(run).config))
+        except VitralError:
+            return False
+        return written == comparable(RunConfig.parse(json.loads(sealed.read_bytes())["config"]))
+    if name == "metrics.jsonl":  # nothing seals what comes after the last checkpoint
+        return now is not None and now.startswith(right)
+    if name in ("best", "last"):
+        return now is None or now.strip() == right.strip()
+    return now is None and (name.startswith("samples/") or name == "report/MANIFEST.json")
+
+
 @pytest.fixture(scope="module")
 def judged(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """A run that stopped after ten steps of twelve, and another of the same shape."""
@@ -212,16 +230,16 @@ def judged(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Judge
     return Judged(Tree(base / "run"), Tree(base / "other"), base)
 
 
-def damaged(judged: Judged, draw: random.Random) -> tuple[str, str]:
+def damaged(tree: Tree, others: Tree, draw: random.Random) -> tuple[str, str]:
     """Damage one file, or one checkpoint; return its name and what was done."""
-    whole, other = judged.tree.whole, judged.other.whole
-    steps = sorted({name.rpartition("/")[0] for name in whole if name.startswith("steps/")})
+    whole, other = tree.whole, others.whole
+    steps = sorted({name.rpartition("/")[0] for name in whole if "steps/" in name})
     if draw.random() < 0.04:
         to, source = draw.choice(steps), draw.choice(["another run", "another step"])
         of = draw.choice(steps)
         taken = other if source == "another run" else whole
         of = to if source == "another run" and draw.random() < 0.8 else of
-        judged.tree.write({name: taken.get(name.replace(to, of)) for name in whole if name.startswith(f"{to}/")})
+        tree.write({name: taken.get(name.replace(to, of)) for name in whole if name.startswith(f"{to}/")})
         return to, f"replaced by {of} of {source}"
     name = draw.choice([*whole, *[name for name in whole if "/" not in name]])
     how = draw.choice([*DAMAGES, "that of another run", "that of another file"])
@@ -231,7 +249,7 @@ def damaged(judged: Judged, draw: random.Random) -> tuple[str, str]:
         raw = whole[draw.choice([one for one in whole if Path(one).name == Path(name).name or one.endswith(".json")])]
     else:
         raw = DAMAGES[how](whole[name], draw)
-    judged.tree.write({name: raw})
+    tree.write({name: raw})
     return name, how
 
 
@@ -241,7 +259,7 @@ def test_no_damage_of_a_run_is_silent(judged: Judged, tally: Tally) -> None:
     failures: list[str] = []
     for trial in range(TRIALS):
         draw = random.Random(f"{seed} {trial}")
-        name, how = damaged(judged, draw)
+        name, how = damaged(judged.tree, judged.other, draw)
         damage = judged.tree.content()
         faults = judged.judge(name, draw)
         after = judged.tree.content()
@@ -253,3 +271,85 @@ def test_no_damage_of_a_run_is_silent(judged: Judged, tally: Tally) -> None:
     assert not failures, f"{len(failures)} faults\n" + "\n".join(failures[:SHOWN])
     assert judged.tree.content() == judged.tree.whole
     tally("edits and flips of a run's files, none silent", TRIALS)
+
+
+class JudgedStudy:
+    """A study, what it says while it is whole, and the same command given again."""
+
+    def __init__(self, config: RunConfig, base: Path) -> None:
+        """Make the study, and another of the same shape whose files fit in name."""
+        self.config, self.path = config, base / "study"
+        work(config, self.path)
+        work(
+            RunConfig.parse({**config.plain(), "seed": 9, "training": config.training.plain() | {"steps": 11}}),
+            base / "o",
+        )
+        self.tree, self.other = Tree(self.path), Tree(base / "o")
+        self.right = self._numbers()
+        self.tree.restore()
+
+    def _numbers(self) -> dict[str, object]:
+        table = csv.DictReader((self.path / "report" / "study.csv").read_text(encoding="utf-8").splitlines())
+        rows = [{key: value for key, value in row.items() if key != "seconds"} for row in table]
+        return {**numbers(self.path), "table": rows}
+
+    def judge(self, name: str, *, again: bool) -> list[str]:
+        """Everything that is wrong with the answers now, while the file `name` is damaged."""
+        try:
+            diagnosis = examine_study(self.path)
+        except Exception as error:
+            return [f"doctor: {type(error).__name__}: {error}"]
+        faults = [f"doctor: {one.found!r}" for one in diagnosis.findings if not is_one_line(one.found)]
+        if diagnosis.healthy and not self._may_be_well(name):
+            faults.append("doctor: all is well")
+        return faults + (self._again() if again else [])
+
+    def _may_be_well(self, name: str) -> bool:
+        now = self.tree.content()
+        if now == self.tree.whole:
+            return True
+        if name.startswith("arms/"):
+            arm, seed, inside = name.split("/", 3)[1:]
+            return _may_be_well(self.path / "arms" / arm / seed, inside, now.get(name), self.tree.whole[name])
+        return name not in now and (name.startswith("measures/") or name == "report/MANIFEST.json")
+
+    def _again(self) -> list[str]:
+        lines: list[str] = []
+
+        def tell(event: Event) -> None:
+            if event["event"] == "note":
+                lines.append(event["text"])
+
+        try:
+            done = run_study(STUDY, self.config, self.path, budget="quick", callback=tell)
+            write_report(done)
+        except VitralError as error:
+            return [] if is_one_line(str(error)) else [f"study: {error!r}"]
+        except Exception as error:
+            return [f"study: {type(error).__name__}: {error}"]
+        faults = [f"study: {line!r}" for line in lines if not is_one_line(line)]
+        try:
+            found = self._numbers()
+        except VitralError as error:
+            return faults + ([] if lines else [f"study: silent, and its run is damaged: {error}"])
+        return faults if found == self.right or lines else [*faults, "study: silent"]
+
+
+@pytest.fixture(scope="module")
+def study(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> JudgedStudy:
+    """A study of two arms."""
+    return JudgedStudy(config, tmp_path_factory.mktemp("gate of a study"))
+
+
+def test_no_damage_of_a_study_is_silent(study: JudgedStudy, tally: Tally) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    failures: list[str] = []
+    for trial in range(STUDY_TRIALS):
+        draw = random.Random(f"{seed} {trial}")
+        name, how = damaged(study.tree, study.other, draw)
+        faults = study.judge(name, again=draw.random() < AGAIN)
+        failures += [f"seed {seed}, trial {trial}: {how}: {name}: {fault}" for fault in faults]
+        study.tree.restore()
+    assert not failures, f"{len(failures)} faults\n" + "\n".join(failures[:SHOWN])
+    tally("edits and flips of a study's files, none silent", STUDY_TRIALS)
