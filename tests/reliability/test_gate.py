@@ -286,7 +286,7 @@ class JudgedStudy:
         )
         self.tree, self.other = Tree(self.path), Tree(base / "o")
         self.right = self._numbers()
-        self.tree.restore()
+        self.usual = {(one.mark, one.what) for one in examine_study(self.path).findings}
 
     def _numbers(self) -> dict[str, object]:
         table = csv.DictReader((self.path / "report" / "study.csv").read_text(encoding="utf-8").splitlines())
@@ -300,7 +300,8 @@ class JudgedStudy:
         except Exception as error:
             return [f"doctor: {type(error).__name__}: {error}"]
         faults = [f"doctor: {one.found!r}" for one in diagnosis.findings if not is_one_line(one.found)]
-        if diagnosis.healthy and not self._may_be_well(name):
+        told = {(one.mark, one.what) for one in diagnosis.findings} - self.usual
+        if not any(mark != "ok" for mark, _ in told) and not self._may_be_well(name):
             faults.append("doctor: all is well")
         return faults + (self._again() if again else [])
 
