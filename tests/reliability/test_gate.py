@@ -38,7 +38,7 @@ STUDY_TRIALS = scaled(150, 3000)
 AGAIN = 0.08
 """Share of the trials of a study in which its command is given again."""
 STOP = 10
-SHOWN = 400
+SHOWN = 40
 """Failures shown at the end."""
 TIMES = {"seconds", "stepped", "tokens_per_second"}
 
