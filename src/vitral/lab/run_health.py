@@ -24,6 +24,7 @@ from vitral.training.run import restored
 from vitral.training.trainer import chain_from_anchor
 
 MOST_SAMPLE = 1 << 26
+MOST_POINTER = 1 << 12
 
 
 @checked(first=True)
@@ -117,7 +118,7 @@ def _pointers(folder: RunFolder, sealed: SealedRun) -> list[HealthCheck]:
         if folder.files.kind(pointer) is None or step is None:
             continue
         try:
-            name = folder.files.read(pointer, MOST_SAMPLE).decode("utf-8", "replace").strip()
+            name = folder.files.read(pointer, MOST_POINTER).decode("utf-8", "replace").strip()
         except (UsageError, OSError, ValueError) as error:
             findings.append(HealthCheck("wrong", pointer, str(error)))
             continue

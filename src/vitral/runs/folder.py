@@ -189,7 +189,7 @@ class RunFolder:
             UsageError: the file is missing, damaged or not JSON.
         """
         path, sealed = self.path / f"{name}.json", self.sealed() if sealed is None else sealed
-        raw = self._read(path.name, MOST_DOCUMENT)
+        raw = self._read(path.name, most_bytes(path.name))
         expected = sealed.get("documents", {}).get(path.name)
         if expected is not None and sha256(raw) != expected:
             raise UsageError(f"{path}: changed since the run was saved; restore it from a copy")
@@ -391,6 +391,11 @@ class RunFolder:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else ascii(str(error))[1:-1]
             raise UsageError(f"{self.path / name}: cannot be read ({reason})") from None
+
+
+def most_bytes(document: str) -> int:
+    """Maximum bytes of a JSON file of a run, by its name; versions and a machine need few."""
+    return MOST_BORN if document in (RUN, "environment.json") else MOST_DOCUMENT
 
 
 def log_seal(checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:

@@ -26,7 +26,7 @@ from vitral.core.files import sha256
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state
 from vitral.runs.config import FREE, RunConfig, comparable
-from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal
+from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal, most_bytes
 from vitral.runs.identity import Identity, run_id
 
 Warn = Callable[[str], object]
@@ -211,7 +211,7 @@ def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
 def _hash_complaint(folder: RunFolder, name: str, hashed: str) -> list[str]:
     where = folder.path / name
     try:
-        intact = sha256(folder.files.read(name, MOST_DOCUMENT)) == hashed
+        intact = sha256(folder.files.read(name, most_bytes(name))) == hashed
     except FileNotFoundError:
         return [f"{where}: missing; only results that need it are refused"]
     except (UsageError, OSError, ValueError) as error:
