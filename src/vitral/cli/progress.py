@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from vitral.cli.complaints import complain, show_traceback
 from vitral.cli.screen import console, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
 from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.evaluation import NgramBaselines, rank_among_baselines
 from vitral.figures.text import visible
 from vitral.training import Callback, Event
@@ -23,6 +24,7 @@ from vitral.training import Callback, Event
 SPARKS = "▁▂▃▄▅▆▇█"
 WORK = ("before", "during", "in_all")
 """Keys of a study's events: floating-point operations before and during this run, and in the whole study."""
+TENSORBOARD = "tensorboard"
 PLAIN_EVERY = 10.0
 """Seconds between plain lines of progress."""
 REDRAWN_EVERY = 0.25
@@ -278,16 +280,18 @@ def tensorboard_reporter(folder: Path) -> Callback:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UsageError("--tensorboard: TensorBoard is not installed; pip install 'vitral[track]'") from None
-    writers: list[Any] = []
+    files, opened, writers = GuardedFolder(folder), ExitStack(), list[Any]()
 
     def report(event: Event) -> None:
         if event["event"] == "start":
-            writers.append(SummaryWriter(str(folder / "tensorboard")))
+            files.make(TENSORBOARD)
+            writers.append(SummaryWriter(opened.enter_context(files.lent(TENSORBOARD))))
         if event["event"] in ("step", "evaluation"):
             for name, value in event.items():
                 if name not in ("event", "step") and value is not None:
                     writers[0].add_scalar(f"{event['event']}/{name}", value, event["step"])
         if event["event"] == "end":
             writers[0].close()
+            opened.close()
 
     return Harmless("TensorBoard", report)

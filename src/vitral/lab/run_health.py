@@ -10,9 +10,9 @@ from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.lab.health import Diagnosis, HealthCheck
-from vitral.reports.folder import check_report
+from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state, step_name
+from vitral.runs.checkpoint import DAMAGED, FORMAT, STEP, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import CONFIG
 from vitral.runs.loading import needed_shapes
@@ -24,6 +24,7 @@ from vitral.training.run import restored
 from vitral.training.trainer import chain_from_anchor
 
 MOST_SAMPLE = 1 << 26
+MOST_POINTER = 1 << 12
 
 
 @checked(first=True)
@@ -44,14 +45,15 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
         return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
-    findings = [_as_finding(path, line) for line in complaints if line not in sealed.notes] or [
+    files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
+    findings = [one for one in files if not STEP.fullmatch(one.what)] or [
         HealthCheck("ok", "files", "configuration, tokenizer, text record and log are as they were sealed")
     ]
     findings += [HealthCheck("unknown", "format", line.removeprefix(f"{path}: ")) for line in sealed.notes]
     events = _events(folder, findings)
-    checkpoints, whole = _checkpoints(folder, shapes)
+    checkpoints, whole = _checkpoints(sealed, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
-    findings += [HealthCheck("wrong", "report", line) for line in check_report(folder.files.within("report"))]
+    findings += _report(folder)
     if not whole:
         findings.append(HealthCheck("wrong", "checkpoints", "none is complete"))
         return Diagnosis(tuple(findings))
@@ -77,14 +79,16 @@ def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, An
     return events
 
 
-def _checkpoints(folder: RunFolder, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
-    findings, whole = [], []
+def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
+    folder, findings, whole = sealed.folder, [], []
     for one in list_checkpoints(folder.guarded_steps):
         try:
             checkpoint = load_checkpoint(folder.guarded_steps.within(one.name), shapes=shapes)
             bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
             if bad:
                 raise UsageError(f"{bad[0]} contains numbers that are not finite")
+            if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
+                raise UsageError("it is of another run; remove it")
             whole.append(checkpoint)
             findings.append(HealthCheck("ok", one.name, "files, hashes, shapes and numbers are correct"))
         except (UsageError, StorageError) as error:
@@ -114,7 +118,7 @@ def _pointers(folder: RunFolder, sealed: SealedRun) -> list[HealthCheck]:
         if folder.files.kind(pointer) is None or step is None:
             continue
         try:
-            name = folder.files.read(pointer, MOST_SAMPLE).decode("utf-8", "replace").strip()
+            name = folder.files.read(pointer, MOST_POINTER).decode("utf-8", "replace").strip()
         except (UsageError, OSError, ValueError) as error:
             findings.append(HealthCheck("wrong", pointer, str(error)))
             continue
@@ -138,6 +142,14 @@ def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthChec
     if wrong:
         return [HealthCheck("wrong", "samples", f"{', '.join(wrong[:3])}: differ from the log, which is right")]
     return [HealthCheck("ok", "samples", f"{len(texts)} as in the log")] if texts else []
+
+
+def _report(folder: RunFolder) -> list[HealthCheck]:
+    """The pages and figures, compared with their manifest."""
+    report = folder.files.within("report")
+    complaints, is_listed = check_report(report), report.kind(MANIFEST) is not None
+    found = [HealthCheck("wrong" if is_listed else "unknown", "report", complaint) for complaint in complaints]
+    return found or ([HealthCheck("ok", "report", "agrees with its manifest")] if is_listed else [])
 
 
 def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, Any]]) -> HealthCheck:

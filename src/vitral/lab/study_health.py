@@ -1,6 +1,7 @@
 """The health of a study: its record, its runs, its measurements and its report. Nothing is written."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from vitral.core.errors import VitralError
@@ -9,9 +10,11 @@ from vitral.core.guarded import GuardedFolder
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.lab.run_health import examine_run
 from vitral.reports.folder import MANIFEST, check_report
+from vitral.runs import RunConfig, SealedRun, enter
+from vitral.studies.design import Study, resolve
 from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, read_record
-from vitral.studies.results import run_name
+from vitral.studies.results import require_config, run_name
 
 AGAIN = "the same vitral study command"
 
@@ -32,7 +35,7 @@ def examine_study(path: Path) -> Diagnosis:
     """
     folder = GuardedFolder(path)
     findings: list[HealthCheck] = []
-    for examine in (_record, _runs, _measures, _report, _leftovers):
+    for examine in (_record, _runs, _agreement, _measures, _report, _leftovers):
         try:
             findings += examine(folder)
         except (VitralError, OSError) as error:
@@ -88,6 +91,31 @@ def _designed(folder: GuardedFolder) -> set[str]:
     if found is None:
         return set()
     return {run_name(arm["name"], seed) for arm in found["study"]["arms"] for seed in found["seeds"]}
+
+
+def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
+    """Whether every run is one of the record: the record of another study has a hash of its own too."""
+    try:
+        found = read_record(folder, lambda line: None)
+    except VitralError:
+        found = None  # told already
+    if found is None:
+        return
+    study, runs = Study.parse(found["study"]), dict[str, SealedRun]()
+    for name in sorted(_designed(folder)):
+        with suppress(VitralError):  # told already
+            if folder.kind(name) == "folder":
+                runs[name] = enter(folder.within(name).path, lambda line: None)
+    sizes = {run.tokenizer.vocab_size for run in runs.values()}
+    if len(sizes) != 1:
+        return  # no run, or texts with different tokenizers, which only the command prepares
+    for arm in resolve(study, RunConfig.parse(found["base"], RECORD), sizes.pop()):
+        for seed in found["seeds"]:
+            name = run_name(arm.arm.name, seed)
+            if name in runs:
+                config = RunConfig.parse(arm.config.plain() | {"seed": seed})
+                require_config(runs[name].folder.path, config, lambda line: None)
+    yield HealthCheck("ok", ARMS, f"{len(runs)} runs are those of {RECORD}")
 
 
 def _measures(folder: GuardedFolder) -> Iterator[HealthCheck]:

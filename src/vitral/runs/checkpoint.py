@@ -130,13 +130,15 @@ def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
 
 
 def _write(steps: GuardedFolder, name: str, content: Mapping[str, bytes], *, replace: bool) -> Path:
-    there = steps.kind(name) is not None
+    there = steps.kind(name) == "folder"
     if there and not replace:
         return steps.path / name
     beside, old = f".tmp-{os.getpid()}-{name}", f".old-{name}"
     with storage(steps.path / name):
         try:
             steps.make()
+            if not there and steps.kind(name) is not None:  # a link: without this the checkpoint would be lost
+                set_aside(steps, name)
             _remove(steps, beside)
             _require_room(steps, sum(map(len, content.values())))
             steps.make(beside)
@@ -257,7 +259,8 @@ def sweep(steps: GuardedFolder | Path) -> None:
     guarded = _guarded(steps)
     for old in guarded.names():
         target = old.removeprefix(".old-")
-        if old.startswith(".old-") and STEP.fullmatch(target) and guarded.kind(target) is None:
+        is_kept = old.startswith(".old-") and STEP.fullmatch(target) and guarded.kind(old) == "folder"
+        if is_kept and guarded.kind(target) is None:
             with storage(guarded.path / target):
                 guarded.rename(old, target)
     for leftover in guarded.names():

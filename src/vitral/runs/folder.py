@@ -40,6 +40,8 @@ ENDS = {"end", "stopped"}
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
 MOST_CONFIG = 1 << 20
+MOST_BORN = 1 << 22
+"""Maximum bytes of run.json: the configuration and some hashes."""
 CONFIG, RUN = "config.toml", "run.json"
 DOCUMENTS = ("run", "environment", "corpus", "tokenizer", "ngrams")
 _OURS = re.compile(
@@ -170,7 +172,7 @@ class RunFolder:
         if self.files.kind(RUN) is None:
             return None
         try:
-            return unsealed_json(self._read(RUN, MOST_DOCUMENT))
+            return unsealed_json(self._read(RUN, MOST_BORN))
         except UsageError:
             raise
         except ValueError as error:
@@ -187,7 +189,7 @@ class RunFolder:
             UsageError: the file is missing, damaged or not JSON.
         """
         path, sealed = self.path / f"{name}.json", self.sealed() if sealed is None else sealed
-        raw = self._read(path.name, MOST_DOCUMENT)
+        raw = self._read(path.name, most_bytes(path.name))
         expected = sealed.get("documents", {}).get(path.name)
         if expected is not None and sha256(raw) != expected:
             raise UsageError(f"{path}: changed since the run was saved; restore it from a copy")
@@ -318,6 +320,7 @@ class RunFolder:
         *,
         with_optimizer: bool = True,
         shapes: Shapes | None = None,
+        newest: Checkpoint | None = None,
         warn: Callable[[str], object],
     ) -> Checkpoint:
         """The "best" or "last" checkpoint; if it is damaged, an earlier one, with a warning.
@@ -328,6 +331,8 @@ class RunFolder:
             which: "best" or "last".
             with_optimizer: whether to load the optimizer's tensors.
             shapes: the shapes of the model's tensors (see `load_checkpoint`).
+            newest: the newest checkpoint whose state is intact, if the caller has looked for it and has warned of
+                later ones; they are skipped.
             warn: called with one line for each checkpoint that is skipped.
 
         Raises:
@@ -335,10 +340,13 @@ class RunFolder:
         """
         steps, wanted = self.guarded_steps, {"with_optimizer": with_optimizer, "shapes": shapes}
         names = [folder.name for folder in reversed(checkpoints.list_checkpoints(steps))]
-        newest = self.newest() if which == "best" else None
+        if newest is not None:
+            names = [name for name in names if name <= checkpoints.step_name(newest.step)]
+        elif which == "best":
+            newest = self.newest()
         best = None if newest is None else newest.state.get("best_step")
         told: set[str] = set()
-        if isinstance(best, int) and newest is not None and best != newest.step:
+        if which == "best" and isinstance(best, int) and newest is not None and best != newest.step:
             name = checkpoints.step_name(best)
             try:
                 return checkpoints.load_checkpoint(steps.within(name), **wanted)
@@ -383,6 +391,11 @@ class RunFolder:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else ascii(str(error))[1:-1]
             raise UsageError(f"{self.path / name}: cannot be read ({reason})") from None
+
+
+def most_bytes(document: str) -> int:
+    """Maximum bytes of a JSON file of a run, by its name; versions and a machine need few."""
+    return MOST_BORN if document in (RUN, "environment.json") else MOST_DOCUMENT
 
 
 def log_seal(checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:

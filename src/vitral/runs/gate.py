@@ -26,7 +26,7 @@ from vitral.core.files import sha256
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state
 from vitral.runs.config import FREE, RunConfig, comparable
-from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal
+from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal, most_bytes
 from vitral.runs.identity import Identity, run_id
 
 Warn = Callable[[str], object]
@@ -102,14 +102,14 @@ def enter(path: Path, warn: Warn) -> SealedRun:
         UsageError: it is not a run, or damage would enter every result.
     """
     folder = RunFolder.open(path)
-    newest = _newest(folder, warn)
+    newest, damaged = _newest(folder)
     if newest is None:
         run = _without_checkpoint(folder)
     elif newest.format == 1:
         run = _of_format_1(folder, newest)
     else:
         run = _of_seal(folder, Identity.parse(identity_in(newest.state), f"{path}: step {newest.step}"), newest)
-    for line in (*run.complaints, *run.notes):
+    for line in (*damaged, *run.complaints, *run.notes):
         warn(line)
     return run
 
@@ -119,23 +119,23 @@ def identity_in(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key in Identity.model_fields}
 
 
-def _newest(folder: RunFolder, warn: Warn) -> Checkpoint | None:
-    """The newest checkpoint whose state is intact.
+def _newest(folder: RunFolder) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint whose state is intact, and a complaint about each later one.
 
     Raises:
         UsageError: there are checkpoints, and none is intact.
     """
     steps = folder.guarded_steps
     checkpoints = list_checkpoints(steps)
-    first = ""
+    complaints: list[str] = []
     for one in reversed(checkpoints):
         try:
-            return load_state(steps.within(one.name))
+            return load_state(steps.within(one.name)), [f"{line}; using the one before" for line in complaints]
         except (UsageError, OSError) as error:
-            first = first or str(error)
+            complaints.append(str(error))
     if checkpoints:
-        raise UsageError(f"{folder.path}: no intact checkpoint ({first.removeprefix(f'{folder.path}/')})")
-    return None
+        raise UsageError(f"{folder.path}: no intact checkpoint ({complaints[0].removeprefix(f'{folder.path}/')})")
+    return None, []
 
 
 def _of_seal(folder: RunFolder, identity: Identity, newest: Checkpoint | None) -> SealedRun:
@@ -211,7 +211,7 @@ def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
 def _hash_complaint(folder: RunFolder, name: str, hashed: str) -> list[str]:
     where = folder.path / name
     try:
-        intact = sha256(folder.files.read(name, MOST_DOCUMENT)) == hashed
+        intact = sha256(folder.files.read(name, most_bytes(name))) == hashed
     except FileNotFoundError:
         return [f"{where}: missing; only results that need it are refused"]
     except (UsageError, OSError, ValueError) as error:

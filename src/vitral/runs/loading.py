@@ -89,7 +89,8 @@ def load_checkpoint_of(
     """
     where = str(sealed.folder.path)
     shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, where)
-    checkpoint = sealed.folder.load(which, with_optimizer=with_optimizer, shapes=shapes, warn=warn)
+    wanted = {"with_optimizer": with_optimizer, "shapes": shapes, "newest": sealed.newest}
+    checkpoint = sealed.folder.load(which, **wanted, warn=warn)
     run = checkpoint.state.get("run", sealed.identity.run)
     if run != sealed.identity.run:
         raise UsageError(f"{where}: the checkpoint of step {checkpoint.step} is of another run; remove it")
