@@ -243,3 +243,18 @@ def test_what_a_kill_left_of_a_record_is_no_hindrance(tiny: RunConfig, tmp_path:
 def test_a_study_has_one_writer(tiny: RunConfig, trained: StudyResult) -> None:
     with only_writer(trained.folder), pytest.raises(UsageError, match="is writing to it"):
         run_study(FOUR, tiny, trained.folder, seeds=[5, 7])
+
+
+def test_an_arm_that_does_not_fit_into_memory_is_refused_before_anything_is_trained(
+    tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = [
+        {"name": "small", "title": "small"},
+        {"name": "wide", "title": "wide", "changes": {"model": {"d_model": 60_000}}, "compared": False},
+    ]
+    study = Study.parse({"name": "widths", "title": "Widths", "question": "?", "arms": arms, "seeds": [1]})
+    monkeypatch.setattr("vitral.core.machine.memory_limit", lambda: 10**10)
+    with pytest.raises(UsageError, match="arm wide") as refused:
+        run_study(study, tiny, tmp_path / "study")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "study").exists()

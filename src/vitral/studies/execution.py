@@ -28,6 +28,7 @@ from vitral.studies.probes import probe_named
 from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, write_record
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, require_config, run_name
 from vitral.training import Callback, RunConfig, resume, silent, train
+from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
 from vitral.training.plans import resolve_plan
 from vitral.training.run import build_model
@@ -149,8 +150,12 @@ def run_study(
     found = read_record(folder, note)
     texts = Texts(dataset)
     dataset = texts.of(base.corpus)
+    require_training_memory(base, texts.vocab_size(base.corpus), f"study {study.name}")
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
+    for arm in arms:
+        where = f"study {study.name}, arm {arm.arm.name}"
+        require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
     _require_text(study, arms, texts)
     shared = _without_seed(base.plain())
     jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
