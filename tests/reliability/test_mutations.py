@@ -70,7 +70,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         CHECKPOINT,
         'if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):',
         "if False:",
-        "tests/reliability/test_hostile.py -k history",
+        "tests/runs/test_checkpoints.py -k seal",
     ),
     "the return of a checkpoint that was being replaced": (
         CHECKPOINT,
@@ -142,7 +142,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "a decision before its first step": (
         LOOP,
         "        save(trainer, replace=trainer.saved == step)\n",
-        "",
+        "        pass\n",
         f"{KILLS} -k a_decision_is_on_the_disk",
     ),
     "a callback's failure saves": (

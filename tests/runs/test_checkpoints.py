@@ -5,6 +5,7 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -250,3 +251,14 @@ def test_a_model_of_many_tensors_may_describe_them_at_length(tmp_path: Path) -> 
         load_checkpoint(folder)  # of nobody knows which model
     found = load_checkpoint(folder, shapes=dict.fromkeys(model, (3,)))
     assert torch.equal(found.model["blocks.11002.attn.out_proj.bias"], torch.full((3,), 11002.0))
+
+
+@pytest.mark.parametrize(
+    "seal", [[7], {}, {"bytes": "x", "lines": 1, "sha256": ""}, {"bytes": 1.0, "lines": 1, "sha256": ""}, {"bytes": 1}]
+)
+def test_a_seal_of_another_kind_is_refused_when_it_is_read(seal: Any, tmp_path: Path, checkpoint: Made) -> None:
+    folder = save_checkpoint(tmp_path, checkpoint(3))
+    reseal(GuardedFolder(tmp_path), folder.name, {"metrics": seal})
+    with pytest.raises(UsageError) as refused:
+        load_state(folder)
+    assert "\n" not in str(refused.value)

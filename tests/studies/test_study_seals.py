@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,15 +74,17 @@ def of_old(path: Path) -> bytes:
     return as_json(found.get("data", found))
 
 
-@pytest.mark.parametrize("damage", ["bit", "number", "other run", "old", "cut", "empty"])
+@pytest.mark.parametrize("damage", ["bit", "number", "data", "other run", "old", "cut", "empty"])
 def test_a_measure_that_is_not_the_runs_is_told_and_made_again(
     damage: str, tiny: RunConfig, whole: StudyResult, out: Path
 ) -> None:
     file = out / "measures" / "gradients" / "pre-seed-5.json"
     raw = file.read_bytes()
+    head, data = raw.split(b'"data": ')
     changed = {
         "bit": raw[:100] + bytes([raw[100] ^ 4]) + raw[101:],
         "number": raw.replace(b"1", b"2", 1),
+        "data": head + b'"data": ' + re.sub(rb"[0-8](?=[,\n])", b"9", data, count=1),
         "other run": raw.replace(b'"step": 6', b'"step": 3'),
         "old": of_old(file),
         "cut": raw[:-9],
