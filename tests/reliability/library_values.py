@@ -186,7 +186,13 @@ def world(folder: Path) -> list[Case]:
         Case(
             "train",
             vitral.train,
-            {"start": str(run.path / "config.toml"), "out": folder / "out", "callback": training.silent},
+            # One step: without a start, the default would be two minutes.
+            {
+                "start": str(run.path / "config.toml"),
+                "out": folder / "out",
+                "callback": training.silent,
+                "training": {"steps": 1, "batch_size": 3},
+            },
         ),
         Case("plan_study", plan_study, {"name": "no-attention", "start": "fast", "budget": "quick", "seeds": [1]}),
         Case("free_folder", free_folder, {"name": "x"}),

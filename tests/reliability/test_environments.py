@@ -158,7 +158,7 @@ def test_in(number: int, scene: Path, config: RunConfig, tmp_path: Path, tally: 
         ended_as(
             RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")), RunFolder.open(scene / "RUN")
         )
-        lost = case.shell in (FULL, CLOSED) or case.cut in ("step 1", "parameters")
+        lost = case.shell in (FULL, CLOSED) or case.cut in ("step 1", "parameters", "sample")
         noted = RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")).metrics("note")
         assert bool(noted) == lost or not case.cut, where
     if words[0] == "study":
