@@ -46,8 +46,9 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     except VitralError as error:
         return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
     files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
+    compared = "configuration" if sealed.notes else "configuration, tokenizer, text record and log"
     findings = [one for one in files if not STEP.fullmatch(one.what)] or [
-        HealthCheck("ok", "files", "configuration, tokenizer, text record and log are as they were sealed")
+        HealthCheck("ok", "files", f"{compared}: as sealed")
     ]
     findings += [HealthCheck("unknown", "format", line.removeprefix(f"{path}: ")) for line in sealed.notes]
     events = _events(folder, findings)
