@@ -16,6 +16,7 @@ from tests.studies.conftest import FOUR
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.data.batches import Batches
+from vitral.lab.run_health import examine_run
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study
@@ -258,3 +259,14 @@ def test_an_arm_that_does_not_fit_into_memory_is_refused_before_anything_is_trai
         run_study(study, tiny, tmp_path / "study")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "study").exists()
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_tidied(
+    tiny: RunConfig, trained: StudyResult, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(trained.folder, tmp_path / "s"))
+    run = run_path(out, trained.arms[0].arm.name, trained.seeds[0])
+    (run / "last").write_text("step-00000001\n", encoding="utf-8")
+    (run / "best").unlink()
+    run_study(trained.study, tiny, out, seeds=trained.seeds)
+    assert examine_run(run, replay=False).healthy

@@ -153,9 +153,7 @@ def run_study(
     require_training_memory(base, texts.vocab_size(base.corpus), f"study {study.name}")
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
-    for arm in arms:
-        where = f"study {study.name}, arm {arm.arm.name}"
-        require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
+    _require_memory(study, arms, texts)
     _require_text(study, arms, texts)
     shared = _without_seed(base.plain())
     jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
@@ -216,6 +214,13 @@ def _left(job: Job) -> int:
     return job.arm.flops * (steps - done) // steps
 
 
+def _require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
+    """Refuse, before anything is trained, an arm that does not fit into memory."""
+    for arm in arms:
+        where = f"study {study.name}, arm {arm.arm.name}"
+        require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
+
+
 def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
     """Refuse, before anything is trained, a text that is too short for an arm.
 
@@ -269,6 +274,7 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
         found = read_run(path, job.seed, job.arm)
         if found.ended:
             callback({"event": "run", "state": "found"})
+            _tidy(job)
             return found
     callback({"event": "run", "state": "resume" if begun else "train"})
     with suppress(TrainingStopped):  # the run says why in its metrics
@@ -281,6 +287,15 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
     if not result.ended:
         raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
     return result
+
+
+def _tidy(job: Job) -> None:
+    """Finish the last save of a run, which a kill may have left after the checkpoint and before the rest."""
+    run = RunFolder.open(job.path)
+    newest = run.newest()
+    if newest is not None:
+        with only_writer(job.path):
+            run.tidy(newest, keep=job.config.training.keep_checkpoints)
 
 
 def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
