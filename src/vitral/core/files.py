@@ -44,12 +44,6 @@ def write_durably(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def sync_file(path: Path) -> None:
-    """Flush an existing file to disk."""
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
-
-
 def read_capped(path: Path, most: int) -> bytes:
     """The bytes of a regular file of at most `most` bytes.
 

@@ -43,7 +43,6 @@ MOST_CONFIG = 1 << 20
 MOST_BORN = 1 << 22
 """Maximum bytes of run.json: the configuration and some hashes."""
 CONFIG, RUN = "config.toml", "run.json"
-DOCUMENTS = ("run", "environment", "corpus", "tokenizer", "ngrams")
 _OURS = re.compile(
     r"config\.toml|metrics\.jsonl|best|last|\.lock|(run|environment|corpus|tokenizer|ngrams)\.json|steps"
     r"|steps/(\.tmp-\d{1,10}-)?step-\d{8,9}(/(model\.safetensors|optimizer\.safetensors|(state|history|MANIFEST)\.json))?"
