@@ -108,14 +108,14 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         pinned: keys that the user has chosen, such as "corpus.tokenizer"; their values in `config` stay.
 
     Raises:
-        UsageError: the text is shorter than `LEAST_CHARACTERS`, or cannot be split as the user wants.
+        UsageError: the text is shorter than `LEAST_CHARACTERS`, or cannot be split or tokenized as the user wants.
     """
     size, alphabet = len(corpus.text), _alphabet(corpus)
     choose = _Chooser(_values(config), pinned)
     split, why = _split(size)
-    if "corpus.split" not in pinned and size < LEAST_CHARACTERS:
+    if size < LEAST_CHARACTERS:
         raise UsageError(
-            f"{corpus.name}: a text of {size:,} characters is too short to train and to measure on; give one of at least "
+            f"{corpus.name}: a text of {size:,} characters is too short to train and measure on; give one of at least "
             f"{LEAST_CHARACTERS}"
         )
     choose("corpus.split", split, why, _split_remark)
@@ -124,6 +124,11 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     context, batch = _shape(config.training.minutes)
     time = "as many steps as are given" if config.training.minutes is None else f"{config.training.minutes:g} minutes"
     room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
+    if room < 1:
+        raise UsageError(
+            f"{corpus.name}: one of the splits of this short text is a single token, so there is nothing to predict in "
+            "it; leave out corpus.tokenizer and corpus.split, or give a longer text"
+        )
     if room < context:
         context, why = _fitting(room), f"the shortest split of this short text has {room + 1:,} tokens"
     else:
@@ -203,9 +208,9 @@ def _longest(split: Split) -> int:
 
 
 def _fitting(room: int) -> int:
-    """The largest power of two up to this number, at least 1.
+    """The largest power of two up to this number.
 
-    >>> [_fitting(room) for room in (0, 1, 9, 49, 64)]
-    [1, 1, 8, 32, 64]
+    >>> [_fitting(room) for room in (1, 9, 49, 64)]
+    [1, 8, 32, 64]
     """
-    return 1 << max(room, 1).bit_length() - 1
+    return 1 << room.bit_length() - 1
