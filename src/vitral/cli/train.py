@@ -71,6 +71,7 @@ def train(
 ) -> None:
     """Train a model on a text."""
     from vitral.cli.progress import live_reporter, tensorboard_reporter
+    from vitral.cli.session import time_frame
     from vitral.core.config import assignment
     from vitral.lab import free_folder
     from vitral.lab.configuration import pinned, plan_run
@@ -90,7 +91,7 @@ def train(
     folder = out or free_folder(start or planned.config.corpus.source)
     with live_reporter() as report:
         also = [tensorboard_reporter(folder)] if tensorboard else []
-        planned.train(folder, all_of(report, *also))
+        planned.train(folder, all_of(report, *also), time_frame())
     finish(folder)
 
 

@@ -26,6 +26,7 @@ from vitral.reports.text import Survey, survey_dataset
 from vitral.runs import RunConfig, is_run, load_run
 from vitral.training import Callback, silent
 from vitral.training import resume as resume_run
+from vitral.training.deadline import TimeFrame
 
 __all__ = [
     "Generation",
@@ -85,11 +86,12 @@ def train(
     if "reporter" in overrides:
         renamed("reporter", "callback")
         callback = overrides.pop("reporter")
+    frame = TimeFrame()
     source = None if init_from is None else Path(init_from)
     layers = [overrides, pinned(tokenizer, context)]
     plan = plan_run(start, corpus=corpus, init_from=source, minutes=minutes, overrides=layers)
     folder = Path(out) if out is not None else free_folder(start or plan.config.corpus.source)
-    return Run(plan.train(folder, callback).path)
+    return Run(plan.train(folder, callback, frame).path)
 
 
 @checked(first=True)

@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,26 +12,22 @@ from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
-from vitral.lab.text_plan import TextPlan, plan_text, written_plan
+from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.training import Callback, RunConfig, train
+from vitral.training.deadline import TimeFrame
+from vitral.training.sizes import LADDER
 
 DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
 """Training time where a bare text is given and nothing else."""
 
-GROWTH: tuple[tuple[float, Mapping[str, Any]], ...] = (
-    (0.5, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512, "context_length": 128}),
-    (5.0, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768, "context_length": 128}),
-    (15.0, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024, "context_length": 256}),
-)
-"""(Minutes, model): the model of the preset `fast` from that training time on (measured: docs/speed.md)."""
-GROWN_TRAINING = {
-    "batch_size": 16,
-    "optimizer": {"learning_rate": 0.04, "momentum": 0.85, "rest": {"learning_rate": 0.02}},
-    "schedule": {"warmup_steps": 20},
-}
-"""Training of the larger models of the preset `fast`."""
+SIZE = ("model.d_model", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.d_ff")
+PRECISION = ("training.dtype", "training.compile")
+SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
+"""Keys that training chooses together, by measured speed, where the user has chosen none of them."""
+USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
+"""(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed."""
 _IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
 """The preset `fast` for a bare text: not every processor is faster in bfloat16."""
 
@@ -90,8 +86,8 @@ class RunPlan:
         tokenizer = None if self.init_from is None else load_run(self.init_from).tokenizer
         return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer)
 
-    def train(self, out: Path, callback: Callback) -> RunFolder:
-        """Train the run in a new folder.
+    def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
+        """Train the run in a new folder, in the minutes of its time frame.
 
         Raises:
             UsageError: the configuration cannot be used, or `out` exists.
@@ -103,7 +99,7 @@ class RunPlan:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
         dataset = self.dataset() if self.init_from is None and self.corpus is not None else None
-        return train(self.config, out, callback=callback, dataset=dataset, init_from=self.init_from)
+        return train(self.config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 
 
 @checked(first=True)
@@ -157,17 +153,20 @@ def plan_run(
         is_bare = True
         layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
-    if minutes is not None:
-        grows = (is_bare or start == DEFAULT_PRESET) and isinstance(minutes, int | float)
-        layers += [*(grown(minutes) if grows else []), {"training": {"minutes": minutes}}]
     later = [*_inherited(init_from), *([] if corpus is None else [{"corpus": {"source": corpus}}]), *overrides]
+    pins = _keys(merge(*later))
+    if minutes is not None:
+        layers.append({"training": {"minutes": minutes}})
+        is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+        if is_number and (is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0])):
+            layers += [_sized(minutes, pins), usual_shape(minutes)]
     config = RunConfig.parse(merge(*layers, *later), where)
     if not is_bare:
         return RunPlan(
             config, written_plan(config, f"the preset {start}" if start in known else where), None, init_from
         )
     text = load_corpus(config.corpus)
-    plan = plan_text(text, config, _keys(merge(*later)))
+    plan = plan_text(text, config, pins)
     return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from)
 
 
@@ -201,10 +200,14 @@ def _keys(layer: Mapping[str, Any]) -> set[str]:
     return {f"{table}.{key}" for table, values in layer.items() if isinstance(values, Mapping) for key in values}
 
 
-def grown(minutes: float) -> list[Mapping[str, Any]]:
-    """The layers that enlarge the preset `fast` for a longer training time."""
-    models = [model for least, model in GROWTH if minutes >= least]
-    return [{"model": models[-1]}, {"training": GROWN_TRAINING}] if models else []
+def _sized(minutes: float, chosen: Set[str]) -> dict[str, Any]:
+    """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
+    if not chosen.intersection(SIZED):
+        return {"training": {"plan": "fit"}}
+    usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
+    size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
+    plan = "as-written" if chosen.intersection(PRECISION) else "auto"
+    return {"model": size.model, "training": {**size.training, "plan": plan}}
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:

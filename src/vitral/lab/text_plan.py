@@ -169,6 +169,12 @@ def _shape(minutes: float | None) -> tuple[int, int]:
     return next((context, batch) for least, context, batch in reversed(SHAPES) if (minutes or 0) >= least)
 
 
+def usual_shape(minutes: float) -> dict[str, Any]:
+    """Context length and batch size of a long text for a training time, as a layer of configuration."""
+    context, batch = _shape(minutes)
+    return {"model": {"context_length": context}, "training": {"batch_size": batch}}
+
+
 def _split(size: int) -> tuple[str, str]:
     if size < LEAST_BLOCKS * BLOCK:
         return (
