@@ -132,7 +132,7 @@ def test_what_is_pinned_stays(own_cache: None, essay: str) -> None:
     config = vitral.configure(essay, overrides=[{"corpus": {"tokenizer": "bpe:300"}, "model": {"context_length": 7}}])
     assert config.corpus == CorpusConfig.parse({**config.corpus.plain(), "tokenizer": "bpe:300"}, "corpus")
     assert config.model.context_length == 7
-    counted = vitral.count(essay, tokenizer="byte", context=9, minutes=0.1)
+    counted = vitral.count(essay, tokenizer="byte", context=9, training={"steps": 1})
     assert (counted.vocab_size, counted.config.context_length) == (256, 9)
     preset = vitral.configure("shakespeare", corpus=essay)
     assert (preset.corpus.split, preset.model.context_length) == ("blocks", 50)

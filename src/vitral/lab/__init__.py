@@ -211,7 +211,8 @@ def count(
     """Count parameters, operations and bytes of a model before it is trained, or of a run.
 
     Args:
-        start: a preset, a `.toml` file, a text (the model that `train` would use for it), or a run.
+        start: a preset, a `.toml` file, a text (the model that `train` would use for it here and now, by timing a few
+            steps), or a run.
         corpus: count with this text's vocabulary.
         vocabulary: count with this many tokens. If neither is given, a preset is counted with its own nominal
             vocabulary, a `.toml` file and a text with that of the text, a run with its own.
@@ -231,11 +232,15 @@ def count(
         return ModelCount.of(start, run.sealed.config, run.tokenizer.vocab_size)
     known = presets()
     plan = plan_run(start, corpus=corpus, minutes=minutes, overrides=layers)
+    if plan.corpus is not None:
+        dataset = plan.dataset()
+        fitted = plan.fitted(dataset)
+        advice = (*plan.text.lines, *fitted.notes)
+        return ModelCount.of(start, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice)
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and start in known
         vocabulary = known[start].vocabulary if nominal else plan.dataset().tokenizer.vocab_size
-    advice = () if plan.corpus is None else plan.text.lines
-    return ModelCount.of(start, plan.config, vocabulary, advice)
+    return ModelCount.of(start, plan.config, vocabulary)
 
 
 @checked(first=True)

@@ -11,11 +11,13 @@ from typing import Any
 from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
-from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
+from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.training import Callback, RunConfig, train
 from vitral.training.deadline import TimeFrame
+from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
+from vitral.training.run import build_model
 from vitral.training.sizes import LADDER
 
 DEFAULT_PRESET = "fast"
@@ -85,6 +87,18 @@ class RunPlan:
         """
         tokenizer = None if self.init_from is None else load_run(self.init_from).tokenizer
         return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer)
+
+    def fitted(self, dataset: Dataset) -> ResolvedPlan:
+        """The configuration with the size that training would choose here and now, by timing steps.
+
+        Raises:
+            UsageError: the time allows only a handful of steps.
+        """
+        if self.config.training.plan != FIT:
+            return ResolvedPlan(self.config, ())
+        vocab_size = dataset.tokenizer.vocab_size
+        train, *held_out = (int(dataset.splits[name].tokens.size) for name in SPLITS)
+        return resolve_plan(self.config, lambda config: build_model(config, vocab_size), train, held_out)
 
     def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
         """Train the run in a new folder, in the minutes of its time frame.
@@ -203,7 +217,7 @@ def _keys(layer: Mapping[str, Any]) -> set[str]:
 def _sized(minutes: float, chosen: Set[str]) -> dict[str, Any]:
     """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
     if not chosen.intersection(SIZED):
-        return {"training": {"plan": "fit"}}
+        return {"training": {"plan": FIT}}
     usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
     size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
     plan = "as-written" if chosen.intersection(PRECISION) else "auto"
