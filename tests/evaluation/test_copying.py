@@ -72,7 +72,11 @@ IROHA = "いろはにほへとちりぬるをわかよたれそつねならむ�
         (f"{NINE} and {NINE}", NINE, [NINE, NINE]),
         (f"xx{IROHA[3:34]}yy", IROHA, []),  # 31 characters
         (f"xx{IROHA[3:35]}yy", IROHA, [IROHA[3:35]]),
-        (f"a one two three four {IROHA[:16]} b", f"one two three four {IROHA[:17]}", [f"one two three four {IROHA[:16]}"]),
+        (
+            f"a one two three four {IROHA[:16]} b",
+            f"one two three four {IROHA[:17]}",
+            [f"one two three four {IROHA[:16]}"],
+        ),
         ("", NINE, []),
         (NINE, "", []),
     ],

@@ -85,9 +85,9 @@ Span = tuple[int, int]
 def copied_spans(sample: str, training_text: str) -> tuple[Span, ...]:
     """The passages of a sample in which `COPIED_WORDS` or more words in a row stand verbatim in the training text.
 
-    A word is a run of letters, digits and underscores; what is between the words belongs to the passage. A character of
-    a script without spaces (Chinese, Japanese, Thai, Lao, Tibetan, Burmese, Khmer) is a quarter of a word. Passages that
-    overlap or touch are one.
+    A word is a run of letters, digits and underscores; spaces and punctuation between words belong to the passage. A
+    character of a script without spaces (Chinese, Japanese, Thai, Lao, Tibetan, Burmese, Khmer) is a quarter of a word.
+    Passages that overlap or touch are one.
 
     >>> copied_spans("So one two three four five six seven eight ends", "one two three four five six seven eight nine")
     ((3, 41),)
