@@ -112,6 +112,7 @@ def test_a_run_that_was_stopped_before_its_first_evaluation_shows_its_losses(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "EARLY_AFTER", 0.0)
+    monkeypatch.setattr(views, "EARLY_STEPPING", 0.0)
 
     def stop(event: Event) -> None:
         if event["event"] == "step" and event["step"] == 5:
