@@ -127,6 +127,14 @@ def test_a_decision_changes_the_number_of_steps() -> None:
     assert "10/40" in state.progress()
 
 
+def test_notes_made_between_steps_take_the_place_of_one_another() -> None:
+    state = state_of(step(10), {"event": "note", "step": 10, "text": "plan: 40 steps"})
+    state.take({"event": "note", "step": 20, "text": "plan: 50 steps"})
+    shown = "\n".join(screen(state))
+    assert "plan: 50 steps" in shown
+    assert "plan: 40 steps" not in shown
+
+
 class TestOnAPipe:
     """Plain lines: each sample once and whole, of a study only the beginning of it."""
 
