@@ -119,6 +119,13 @@ def test_the_default_grows_with_the_time_allowed(
     assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
 
 
+def test_a_single_run_is_watched_and_a_study_is_not(run: vitral.Run) -> None:
+    assert run.config["training"]["watch"] is True
+    evaluated = [event["step"] for event in run.metrics("evaluation")]
+    assert [event["step"] for event in run.metrics("sample")] == evaluated
+    assert "watch" not in plan_study("no-attention").base.plain()["training"]
+
+
 def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
     assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 256
     with pytest.raises(UsageError, match="steps is given too"):

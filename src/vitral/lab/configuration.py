@@ -113,7 +113,8 @@ class RunPlan:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
         dataset = self.dataset() if self.init_from is None and self.corpus is not None else None
-        return train(self.config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
+        config = self.config.watched()
+        return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 
 
 @checked(first=True)
@@ -216,11 +217,11 @@ def _keys(layer: Mapping[str, Any]) -> set[str]:
 
 def _sized(minutes: float, chosen: Set[str]) -> dict[str, Any]:
     """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
-    if not chosen.intersection(SIZED):
+    if chosen.isdisjoint(SIZED):
         return {"training": {"plan": FIT}}
     usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
     size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
-    plan = "as-written" if chosen.intersection(PRECISION) else "auto"
+    plan = "auto" if chosen.isdisjoint(PRECISION) else "as-written"
     return {"model": size.model, "training": {**size.training, "plan": plan}}
 
 

@@ -70,8 +70,8 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
-    minutes = config.training.minutes
-    deadline = None if minutes is None else Deadline(minutes, frame or TimeFrame())
+    minutes, frame = config.training.minutes, frame or TimeFrame()
+    deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
         source = None if init_from is None else load_run(init_from)
         if dataset is None:
@@ -98,6 +98,7 @@ def train(
                 **({} if baselines is None else {"ngrams": baselines.plain()}),
             }
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
+            trainer.began = frame.began
             trainer.baselines, trainer.planner = baselines, planner
             if deadline is not None:
                 keep(deadline, trainer, resolved.seconds, may_change_threads=may_change_threads)
@@ -204,7 +205,7 @@ def resume(
             checkpoint = _last_checkpoint(sealed, warn)
         with using_threads(identity_of(sealed, checkpoint).current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
-            trainer.planner = planner
+            trainer.planner, trainer.began = planner, frame.began
             if (minutes := _minutes(sealed)) is not None:
                 history = {} if checkpoint is None else checkpoint.history
                 deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
