@@ -135,8 +135,7 @@ def test_the_report_of_a_run_is_finished_by_the_same_call(straight: RunFolder, t
 def demonstrate(out: Path) -> None:
     """The same command, whatever there is."""
     planned = plan_demonstration(out, SMALL)
-    result = planned.train(lambda event: None)
-    planned.write(result, planned.walkthrough())
+    planned.write(planned.finish(planned.train(lambda event: None)))
 
 
 def numbers(out: Path) -> dict[str, object]:
