@@ -221,7 +221,7 @@ class Mistake(Exception):
 
 
 @pytest.mark.parametrize(
-    ("event", "step"), [("start", 0), ("step", 3), ("step", 7), ("lines", 7), ("evaluation", 14), ("end", 20)]
+    ("event", "step"), [("start", 0), ("step", 3), ("step", 7), ("lines", 1), ("evaluation", 14), ("end", 20)]
 )
 def test_a_callback_that_fails_loses_nothing(
     event: str,

@@ -72,7 +72,7 @@ def train(
         overrides.append({"seed": seed})
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
-    config = configure(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
+    config = configure(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides).watched()
     folder = out or free_folder(start or config.corpus.source)
     with live_reporter() as report:
         also = [tensorboard_reporter(folder)] if tensorboard else []

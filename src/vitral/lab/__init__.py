@@ -78,7 +78,7 @@ def train(
         renamed("reporter", "callback")
         callback = overrides.pop("reporter")
     source = None if init_from is None else Path(init_from)
-    config = configure(start, corpus=corpus, init_from=source, overrides=[overrides])
+    config = configure(start, corpus=corpus, init_from=source, overrides=[overrides]).watched()
     folder = Path(out) if out is not None else free_folder(start or config.corpus.source)
     train_run(config, folder, callback=callback, init_from=source)
     return Run(folder)
