@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,8 +28,10 @@ def demo(
 
     Takes about two minutes on 2 cores and writes one page. Called again after it was stopped, it goes on.
     """
-    from vitral.cli.screen import say
+    from vitral.cli.panel import sample_text
+    from vitral.cli.screen import console, say
     from vitral.cli.streams import output_is_optional
+    from vitral.figures.text import capital
     from vitral.lab.demonstration import plan_demonstration
 
     output_is_optional()
@@ -39,6 +42,9 @@ def demo(
         study = planned.train(report)
     result = planned.finish(study)
     page = planned.write(result)
+    heading, sample = sample_text(asdict(result.sample))
+    say(f"\n{capital(heading)}\n")
+    console().print(sample, soft_wrap=True)
     for line in _ending(result, page):
         say(line)
 
@@ -55,7 +61,7 @@ def _introduction(planned: "Demonstration") -> list[str]:
         f"The text   {corpus_names().get(report.name, report.name)}",
         f"           {report.num_characters:,} characters: {tokens['train']:,} for training, {tokens['validation']:,} "
         f"for validation, {tokens['test']:,} for the test",
-        f"           counted n-grams predict the test text, in nats per character: {counts}",
+        f"           counted n-grams, in nats per character of the test: {counts}",
         f"The model  {count.cost.parameters:,} parameters: {model.num_layers} blocks of width {model.d_model} with "
         f"{model.num_heads} heads",
         f"           reads up to {model.context_length} characters and predicts the next one",
@@ -66,14 +72,10 @@ def _introduction(planned: "Demonstration") -> list[str]:
 
 
 def _ending(result: "DemonstrationResult", page: Path) -> list[str]:
-    """The text that the model wrote, the verdicts, the page, and commands to try."""
+    """The verdicts, the page, and commands to try."""
     from vitral.studies import loss_claims
 
     return [
-        "",
-        f"The text it wrote (after step {result.sample.step:,}, the best on validation)",
-        "",
-        *(f"    {line}" for line in result.sample.text.splitlines()),
         "",
         result.verdict.text,
         *(claim.text for claim in loss_claims(result.study).contrasts),
@@ -103,7 +105,7 @@ class _Lines:
 
     def __init__(self, study: "Study") -> None:
         """Lines about a study, its arms by their titles."""
-        from vitral.cli.progress import TrainingState
+        from vitral.cli.training_state import TrainingState
 
         self.view, self.titles = TrainingState(), {arm.name: arm.title for arm in study.arms}
 
@@ -118,7 +120,7 @@ class _Lines:
             say(f"it writes, after step {event['step']:,}: {text[:SHOWN]}{'…' * (len(text) > SHOWN)}")
         elif kind == "run" and event["state"] == "found":
             say(f"run {event['run']} of {event['runs']} · {self.which(event)}: found finished")
-        elif kind == "end" and event["finished"] and self.view.evaluation:
+        elif kind == "end" and event["finished"] and self.view.evaluation and self.view.lines:
             loss = self.view.evaluation["test_loss"]
             rank = rank_among_baselines(loss, self.view.lines)
             say(f"{self.view.whole()} · {self.which(event)}: test {loss:.3f}, {rank}")

@@ -10,6 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
 from vitral.data import Dataset, load_corpus, prepare
+from vitral.evaluation import copied_spans, training_text
 from vitral.explain import Choice, RunView
 from vitral.lab.configuration import configure
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
@@ -70,7 +71,7 @@ class Demonstration:
             survey=self.survey,
             count=self.count,
             run=run.path,
-            sample=WrittenText(text, run.step, SAMPLE_TEMPERATURE),
+            sample=WrittenText(text, run.step, SAMPLE_TEMPERATURE, copied_spans(text, training_text(self.dataset))),
             sentence=SENTENCE,
             labels=[run.tokenizer.label(int(token)) for token in run.encode(SENTENCE)[0]],
             weights=run.trace(SENTENCE, [name])[name][0].numpy(),

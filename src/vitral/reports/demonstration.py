@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vitral.core.guarded import GuardedFolder
+from vitral.evaluation.copying import COPIED_WORDS
 from vitral.explain import Walkthrough, to_sections
 from vitral.figures.html import page
 from vitral.figures.maps import attention_maps
@@ -42,11 +43,13 @@ class WrittenText:
         text: the characters.
         step: of the checkpoint.
         temperature: of sampling.
+        copied: begin and end of each passage that stands in the training text (`vitral.evaluation.copied_spans`).
     """
 
     text: str
     step: int
     temperature: float
+    copied: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -120,13 +123,18 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
 
 
 def _written(result: DemonstrationResult) -> list[Section]:
-    sample = result.sample
+    sample, caption = result.sample, "the checkpoint with the lowest validation loss"
+    copies = (
+        f"Underlined: {COPIED_WORDS} or more words in a row that stand in the training text."
+        if sample.copied
+        else f"No {COPIED_WORDS} words in a row of it stand in the training text."
+    )
     return [
-        Preformatted(sample.text, f"After step {sample.step:,}, the checkpoint with the lowest validation loss"),
+        Preformatted(sample.text, f"After step {sample.step:,}, {caption}", sample.copied),
         Paragraph(
             f"{len(sample.text):,} characters from an empty prompt at temperature {sample.temperature}: the first "
-            "sample, not the best of several. The model learned spelling, words and layout from the play alone, one "
-            "character at a time."
+            f"sample, not the best of several. {copies} The model learned spelling, words and layout from the training "
+            "text alone, one character at a time."
         ),
     ]
 
@@ -139,7 +147,14 @@ def _on_the_way(run: SealedRun) -> list[Section]:
     """The first sample while training, and one half-way."""
     samples = list({event["step"]: event for event in run.folder.metrics("sample")}.values())
     shown = samples[:1] + samples[(len(samples) - 1) // 2 : -1][: len(samples) > 3]
-    return [Columns(tuple(Preformatted(event["text"], f"After step {event['step']:,}") for event in shown))]
+    return [
+        Columns(
+            tuple(
+                Preformatted(event["text"], f"After step {event['step']:,}", tuple(map(tuple, event.get("copied", ()))))
+                for event in shown
+            )
+        )
+    ]
 
 
 def _drawings_first(sections: Sequence[Section], rest: str) -> list[Section]:
