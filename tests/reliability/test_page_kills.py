@@ -33,6 +33,8 @@ SMALL = (
     "model.context_length=11",
     "training.steps=4",
     "training.evaluate_every=2",
+    "training.sample_every=1",
+    "training.sample_tokens=20",
     "training.batch_size=5",
 )
 DIED = 9
