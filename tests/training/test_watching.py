@@ -25,6 +25,7 @@ LAST = 20
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The early evaluation follows the first step, however fast this machine is."""
     monkeypatch.setattr(views, "EARLY_AFTER", 0.0)
+    monkeypatch.setattr(views, "EARLY_STEPPING", 0.0)
 
 
 def kinds(folder: RunFolder, *kinds: str) -> list[tuple[str, int]]:

@@ -37,7 +37,9 @@ class TrainingPanel:
         state = self._state
         said = [Text(state.headline(), style=LABEL_STYLE), self._bar(width), Text(state.progress())]
         said += [Text(state.measured(), style="bold")]
-        said += [Text(line) for line in filter(None, (state.whole(), *arm_lines(state.arms), state.measuring))]
+        said += [
+            Text(line) for line in filter(None, (state.planned, state.whole(), *arm_lines(state.arms), state.measuring))
+        ]
         told = wrapped(said, console, width)
         room -= len(told)
         header, sample = sample_text(state.sample)

@@ -97,7 +97,7 @@ class _Panel:
 
     def __call__(self, event: Event) -> None:
         self.state.take(event)
-        for line in _lasting(event, self.state):
+        for line in [] if _is_planned(event) else _lasting(event, self.state):
             self.live.console.print(Text(visible(line)))
         if self.state.start or self.state.measuring:
             now = time.monotonic()
@@ -133,6 +133,11 @@ class _Lines:
             say(state.measuring)
         for line in _lasting(event, state):
             say(line)
+
+
+def _is_planned(event: Event) -> bool:
+    """Whether an event is a note made between two steps, which the panel shows until the next."""
+    return event["event"] == "note" and "step" in event
 
 
 def _whole(sample: Event) -> list[str]:

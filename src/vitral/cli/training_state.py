@@ -28,6 +28,7 @@ class TrainingState:
         run: keys of a study: the run, the number of runs, the work.
         arms: test losses of a study's finished runs by arm.
         measuring: the measurement that a study makes now.
+        planned: the last note that was made between two steps, as of a plan that has changed.
     """
 
     def __init__(self) -> None:
@@ -46,15 +47,14 @@ class TrainingState:
         self.early: dict[str, Any] = {}
         self.lines: NgramBaselines | None = None
         self.points: list[tuple[int, float]] = []
+        self.planned = ""
         self.validation: list[tuple[int, float]] = []
 
     def take(self, event: Event) -> None:
         """Remember an event."""
         kind = event["event"]
-        if kind == "start":
-            self._begin(event)
-        elif kind == "run":
-            self._begin({})
+        if kind in ("start", "run"):
+            self._begin(event if kind == "start" else {})
         elif kind == "lines":
             self.lines = NgramBaselines.from_plain(event["ngrams"])
         elif kind in ("step", "early", "sample", "evaluation"):
@@ -63,6 +63,8 @@ class TrainingState:
             self.points.append((event["step"], event["loss"]))
         elif kind == "evaluation":
             self.validation.append((event["step"], event["validation_loss"]))
+        elif kind == "note" and "step" in event:
+            self.planned = event["text"]
         elif kind == "decision" and event.get("steps"):
             self.start["steps"] = event["steps"]
         elif kind == "end" and event["finished"] and "arm" in event and self.evaluation:

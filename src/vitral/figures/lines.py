@@ -56,7 +56,7 @@ class Line:
         high: upper end of a band, or empty for none.
         theory: drawn as a thin line without marks: a prediction, not a measurement.
         joined: whether the marks are joined; False for data to which a curve is fitted.
-        look: in a plot of losses, "plain"; "thin", for noisy data; "dots", with a mark at each point; or "hollow": marks
+        look: in a plot of losses, "plain"; "thin", for noisy data; "dots", a mark at each point; or "hollow": marks
             that are empty and not joined.
     """
 

@@ -12,7 +12,8 @@
                                                             in a row that stands in the training text; absent if that
                                                             text is too long to be searched
     {"event": "note", "text"}                               a warning, for example of a damaged checkpoint
-    {"event": "decision", "step", "steps", "schedule", "threads"}    a change of the configuration from this step on
+    {"event": "decision", "step", "steps", "schedule", "threads", "evaluate_every"}
+                                                            a change of the configuration from this step on
     {"event": "stopped", "step", "reason"}                  training stopped: a number is not finite
     {"event": "end", "step", "finished", "seconds", "stepped"}
 

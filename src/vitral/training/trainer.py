@@ -1,6 +1,7 @@
 """The trainer: one process's work on a run, and the state that a checkpoint saves and a resume restores."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
 from vitral.training.baselines import counted_beside
+from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
 from vitral.training.objectives import masking_of
 from vitral.training.optimizers import Optimizers
@@ -115,6 +117,9 @@ class Trainer:
         ended: whether the last event was that of a finished run.
         looked: whether this session has had its early evaluation, or needs none any more.
         counting: the n-gram baselines that are being counted; None: they are not.
+        clock: of this session; set when its first step begins.
+        began: `time.perf_counter()` when the user began to wait for this session.
+        spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
 
@@ -135,6 +140,9 @@ class Trainer:
     ended: bool = False
     looked: bool = False
     counting: "Future[NgramBaselines] | None" = None
+    clock: Clock = None  # pyright: ignore[reportAssignmentType]
+    began: float = field(default_factory=time.perf_counter)
+    spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
@@ -173,6 +181,15 @@ class Trainer:
     def warn(self, line: str) -> None:
         """Emit a warning."""
         self.tell({"event": "note", "text": line})
+
+    def note(self, line: str) -> None:
+        """Emit a note that metrics.jsonl keeps."""
+        self.emit({"event": "note", "step": self.state.step, "text": line})
+
+    def history(self) -> dict[str, Any]:
+        """Facts that a checkpoint seals although they do not affect the next step."""
+        spent = {} if self.spent is None else {"seconds": round(self.spent(), 3)}
+        return {"environment": self.environment, **spent}
 
     def decide(self, changes: Mapping[str, Any]) -> None:
         """Change the configuration from the next step on; the next checkpoint seals the decision.

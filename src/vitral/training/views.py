@@ -4,6 +4,7 @@ They change nothing of the run: no number, no checkpoint and no decision depends
 """
 
 import math
+import time
 from typing import Any
 
 from vitral.core.errors import UsageError
@@ -13,23 +14,25 @@ from vitral.evaluation import copied_spans, evaluate_split
 from vitral.training.trainer import Trainer
 
 SAMPLE_TEMPERATURE = 0.8
-EARLY_AFTER = 3.0
-"""Seconds of training before the early evaluation, so that it is seen within ten seconds of the program's start."""
+EARLY_AFTER = 6.0
+"""Seconds before the early evaluation, so that it is seen within ten seconds of the program's start."""
+EARLY_STEPPING = 2.0
+"""Seconds of training before it, also where the program started slowly."""
 EARLY_TOKENS = 1 << 13
 
 
-def look(trainer: Trainer, seconds: float) -> None:
+def look(trainer: Trainer) -> None:
     """Show between two steps what can be shown: the n-gram baselines once they are counted; once, an early evaluation.
 
     Args:
         trainer: after a step and all that was due then.
-        seconds: since training began.
 
     Raises:
         StopAsked: a stop was requested meanwhile.
     """
     trainer.show_baselines()
-    if trainer.looked or seconds < EARLY_AFTER:
+    waited = time.perf_counter() - trainer.began
+    if trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
         return
     trainer.looked = True
     if trainer.config.training.watch and trainer.state.best_step is None:
