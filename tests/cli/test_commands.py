@@ -12,6 +12,8 @@ import pytest
 from vitral.core.names import ATTENTION_STEPS
 from vitral.explain import LANGUAGES, check, parse_example, phrases
 from vitral.lab.examples import gallery, preset_model
+from vitral.runs import RunFolder
+from vitral.studies.results import run_path
 
 COMMANDS = [
     "demo",
@@ -316,11 +318,17 @@ def test_a_study_in_small(vitral, tmp_path: Path) -> None:
 
 
 def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
-    told = vitral("demo", "--out", "d", *SETTINGS)
+    told = vitral("demo", "--out", "d", *SETTINGS, "--set", "training.sample_every=2")
     assert told.code == 0, told.err
     page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
-    for heading in ("The text", "The model", "Training", "One attention computation", "without attention"):
+    for heading in ("The text it wrote", "Learning", "One attention computation", "without attention", "The model"):
         assert heading in page
+    samples = [
+        event["text"].split("\n")[0]
+        for event in RunFolder(run_path(tmp_path / "d" / "study", "full", 1)).metrics("sample")
+    ]
+    assert told.out.index(samples[0]) < told.out.index("run 1 of 6") < told.out.index("run 6 of 6")
+    assert "run 7" not in told.out
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
 
