@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vitral.cli.completion import complete_text
 from vitral.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
@@ -15,7 +16,12 @@ SHOWN_CHARACTERS, SHOWN_RARE = 40, 12
 
 def corpus(
     text: Annotated[
-        str, typer.Argument(metavar="PATH|NAME", help="A file, a folder, or a known text (vitral list texts).")
+        str,
+        typer.Argument(
+            metavar="PATH|NAME",
+            help="A file, a folder, or a known text (vitral list texts).",
+            autocompletion=complete_text,
+        ),
     ] = "sample",
     tokenizer: Annotated[str, typer.Option(help="char, byte or bpe.")] = "char",
     split: Annotated[str, typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.")] = "blocks",

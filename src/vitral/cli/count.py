@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vitral.cli.completion import complete_counted, complete_text
 from vitral.cli.options import Format, FormatOption, SetOption
 
 if TYPE_CHECKING:
@@ -12,9 +13,17 @@ if TYPE_CHECKING:
 
 def count(
     start: Annotated[
-        str, typer.Argument(metavar="PRESET|CONFIG.toml", help="Preset or configuration file of the model.")
+        str,
+        typer.Argument(
+            metavar="PRESET|CONFIG.toml",
+            help="Preset or configuration file of the model.",
+            autocompletion=complete_counted,
+        ),
     ] = "shakespeare",
-    text: Annotated[str | None, typer.Option("--corpus", help="Count with the vocabulary of this text.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--corpus", help="Count with the vocabulary of this text.", autocompletion=complete_text),
+    ] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
 
 MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·"}
@@ -13,7 +14,11 @@ MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·"}
 def doctor(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="RUN|STUDY", help="Folder of a run or a study.  [default: check this machine]"),
+        typer.Argument(
+            metavar="RUN|STUDY",
+            help="Folder of a run or a study.  [default: check this machine]",
+            autocompletion=complete_checkup,
+        ),
     ] = None,
     repair: Annotated[
         bool,

@@ -1,7 +1,6 @@
 """The results of health checks, and the health of this machine. Nothing is written."""
 
 import os
-import platform
 import shutil
 import time
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
+from vitral.core.versions import versions
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
 
@@ -59,7 +59,7 @@ def examine_machine() -> Diagnosis:
     compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
     has_bfloat16 = _speed(torch.float32) / _speed(torch.bfloat16)
     findings = [
-        HealthCheck("ok", "Python", f"{platform.python_version()}, PyTorch {torch.__version__}"),
+        HealthCheck("ok", "versions", versions()),
         HealthCheck("ok", "processor", f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"),
         HealthCheck("ok", "threads", f"{torch.get_num_threads()} used by PyTorch; set OMP_NUM_THREADS to change it"),
         HealthCheck("ok", "memory", "unknown" if memory is None else f"{memory / 1e9:,.1f} GB"),
