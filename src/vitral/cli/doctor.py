@@ -8,7 +8,7 @@ import typer
 from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
 
-MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·"}
+MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
 
 
 def doctor(
