@@ -66,7 +66,7 @@ wheel: $(VENV)/.installed
 	build/wheel/venv/bin/python $(PIP) install --no-deps build/wheel/vitral-*.whl
 	wheel="$$PWD/build/wheel"; cd / && set -ex; PATH="$$wheel/venv/bin:$$PATH"; \
 	vitral --version; vitral list > /dev/null; vitral study --help > /dev/null; vitral explain the-cat-sat > /dev/null; \
-	vitral train sample --minutes 0.2 --out "$$wheel/run"; vitral generate "$$wheel/run" --max-tokens 80
+	vitral train sample --set training.steps=20 --out "$$wheel/run" > /dev/null; vitral generate "$$wheel/run" --max-tokens 80
 
 # Whether the dependencies can be had for each Python, at the newest versions and at those of constraints.txt, and at the
 # oldest versions for the oldest Python. Nothing is installed.
