@@ -74,8 +74,9 @@ resolve: $(VENV)/bin/python build/oldest.txt
 	rm -rf build/resolve && mkdir -p build/resolve && : > build/resolve/newest.txt
 	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir build/resolve .
 	set -e; resolved() { \
-		$(BIN)/python $(PIP) install --dry-run --ignore-installed --only-binary=:all: --target build/resolve/none \
-			--python-version $$1 -c $$2 build/resolve/vitral-*.whl; echo "Python $$1 resolves with $$2"; }; \
+		$(BIN)/python -m pip install --dry-run --ignore-installed --only-binary=:all: --target build/resolve/none \
+			--python-version $$1 -c $$2 build/resolve/vitral-*.whl > build/resolve/log 2>&1 || { tail build/resolve/log; exit 1; }; \
+		echo "Python $$1 resolves with $$2"; }; \
 	resolved $(firstword $(PYTHONS)) build/oldest.txt; \
 	for version in $(PYTHONS); do \
 		resolved $$version constraints.txt; resolved $$version build/resolve/newest.txt; done
