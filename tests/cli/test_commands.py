@@ -2,13 +2,16 @@
 
 import json
 import math
+import platform
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
+from vitral import __version__
 from vitral.core.names import ATTENTION_STEPS
 from vitral.explain import LANGUAGES, check, parse_example, phrases
 from vitral.lab.examples import gallery, preset_model
@@ -49,6 +52,16 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
     for command in COMMANDS:
         assert f"  {command}" in done.stdout
+
+
+def test_the_versions_in_one_line(vitral) -> None:
+    told = vitral("--version")
+    assert (told.code, told.err) == (0, "")
+    assert told.out == f"Vitral {__version__}, Python {platform.python_version()}, PyTorch {torch.__version__}\n"
+
+
+def test_without_a_command_the_help_is_printed(vitral) -> None:
+    assert vitral() == vitral("--help")
 
 
 def test_the_surface_of_the_command_line(vitral) -> None:

@@ -35,7 +35,7 @@ MISTAKES = [
     ("train sample --device cuda", "--device cpu"),
     ("train sample --out taken", "exists already"),
     ("corpus sample --tokenizer chars", "did you mean 'char'"),
-    ("count sample --vocabulary 0", "greater than or equal to 1"),
+    ("count sample --vocabulary 0", "--vocabulary"),
     ("study no-attenton", "did you mean 'no-attention'"),
     ("study no-attention --seeds a", "whole numbers"),
     ("study no-attention --seeds 1,1", "twice"),

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -35,12 +35,36 @@ app = typer.Typer(
     name="vitral",
     help="Vitral: a small-Transformer laboratory with glass walls.\n\nTrain a language model on any text, then sample "
     "it, measure it, take it apart and explain it. Start with: vitral demo",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,
     context_settings={"max_content_width": 100},
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    """One line, without the seconds that an import of PyTorch takes."""
+    if is_asked:
+        from vitral.cli.screen import say
+        from vitral.core.versions import versions
+
+        say(versions())
+        raise typer.Exit
+
+
+@app.callback()
+def _without_command(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the versions of Vitral, Python, PyTorch."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 class _Carried(Exception):

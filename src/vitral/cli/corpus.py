@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vitral.cli.completion import complete_text
 from vitral.cli.options import ContextOption, Format, FormatOption, TokenizerOption
 
 if TYPE_CHECKING:
@@ -16,7 +17,11 @@ SHOWN_CHARACTERS, SHOWN_RARE = 40, 12
 def corpus(
     text: Annotated[
         str,
-        typer.Argument(metavar="PATH|NAME|RUN", help="A file, a folder, a known text (vitral list texts), or a run."),
+        typer.Argument(
+            metavar="PATH|NAME|RUN",
+            help="A file, a folder, a known text (vitral list texts), or a run.",
+            autocompletion=complete_text,
+        ),
     ] = "sample",
     tokenizer: TokenizerOption = None,
     split: Annotated[

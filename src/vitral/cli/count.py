@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vitral.cli.completion import complete_counted, complete_text
 from vitral.cli.options import ContextOption, Format, FormatOption, SetOption, TokenizerOption
 
 if TYPE_CHECKING:
@@ -16,9 +17,13 @@ def count(
         typer.Argument(
             metavar="PRESET|CONFIG.toml|TEXT|RUN",
             help="A preset, a configuration file, a text (the model that vitral train would use for it), or a run.",
+            autocompletion=complete_counted,
         ),
     ] = "shakespeare",
-    text: Annotated[str | None, typer.Option("--corpus", help="Count with the vocabulary of this text.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--corpus", help="Count with the vocabulary of this text.", autocompletion=complete_text),
+    ] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(

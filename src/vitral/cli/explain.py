@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vitral.cli.complaints import complain
+from vitral.cli.completion import complete_explained
 from vitral.cli.exercise import exercise as make_exercise
 from vitral.cli.options import (
     ColumnOption,
@@ -34,7 +35,9 @@ def explain(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="EXAMPLE.toml|NAME|RUN", help="A worked example, by file or name (vitral list examples), or a run."
+            metavar="EXAMPLE.toml|NAME|RUN",
+            help="A worked example, by file or name (vitral list examples), or a run.",
+            autocompletion=complete_explained,
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,

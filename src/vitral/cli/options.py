@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vitral.cli.completion import complete_run, complete_text
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set a configuration value, as in model.d_model=64; repeatable."),
 ]
 CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", help="Text to use instead of the one in the configuration.")
+    str | None,
+    typer.Option("--corpus", help="Text to use instead of the one in the configuration.", autocompletion=complete_text),
 ]
 TokenizerOption = Annotated[
     str | None,
@@ -93,7 +95,7 @@ ThreadsOption = Annotated[
     ),
 ]
 RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run)]
 
 LanguageOption = Annotated[LanguageCode, typer.Option("--lang", help="Language: English or Portuguese.")]
 HeadOption = Annotated[
@@ -145,5 +147,9 @@ def choice_of(heads: str, query: int | None, key: int | None, column: int | None
 
 RecordedCorpusOption = Annotated[
     str | None,
-    typer.Option("--corpus", help="The run's text, if it is no longer where it was: a file, a folder, a name."),
+    typer.Option(
+        "--corpus",
+        help="The run's text, if it is no longer where it was: a file, a folder, a name.",
+        autocompletion=complete_text,
+    ),
 ]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from vitral.cli.completion import complete_run, complete_start
 from vitral.cli.options import (
     ContextOption,
     CorpusOption,
@@ -35,12 +36,17 @@ def train(
         typer.Argument(
             metavar="PRESET|CONFIG.toml|TEXT",
             help="A preset, a configuration file, or a text to train on (vitral list).  [default: sample]",
+            autocompletion=complete_start,
         ),
     ] = None,
     text: CorpusOption = None,
     out: RunFolderOption = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Run whose weights to start from (fine-tuning).  [default: random weights]")
+        Path | None,
+        typer.Option(
+            help="Run whose weights to start from (fine-tuning).  [default: random weights]",
+            autocompletion=complete_run,
+        ),
     ] = None,
     tokenizer: TokenizerOption = None,
     context: ContextOption = None,
