@@ -350,3 +350,13 @@ def test_tensorboard_on_request(vitral, tmp_path: Path) -> None:
     told = vitral("train", "sample", "--out", "watched", "--tensorboard", *SETTINGS)
     assert told.code == 0, told.err
     assert list((tmp_path / "watched" / "tensorboard").glob("events.out*"))
+
+
+def test_every_command_of_a_process_has_its_own_time() -> None:
+    from vitral.cli import session
+
+    began = []
+    for _ in range(2):
+        session.begin()
+        began.append(session.time_frame().began)
+    assert began[0] < began[1]

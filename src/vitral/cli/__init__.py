@@ -21,7 +21,7 @@ from vitral.cli import (
     explain,
     generate,
     resume,
-    session,  # noqa: F401  first, since it takes the time
+    session,
     study,
     train,
 )
@@ -133,6 +133,7 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    session.begin()
     try:
         _require_current_folder()
         code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)

@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -215,7 +215,7 @@ def _keys(layer: Mapping[str, Any]) -> set[str]:
     return {f"{table}.{key}" for table, values in layer.items() if isinstance(values, Mapping) for key in values}
 
 
-def _sized(minutes: float, chosen: Set[str]) -> dict[str, Any]:
+def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
     """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
     if chosen.isdisjoint(SIZED):
         return {"training": {"plan": FIT}}
