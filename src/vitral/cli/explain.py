@@ -22,6 +22,7 @@ from vitral.cli.options import (
     LanguageOption,
     Precision,
     QueryOption,
+    ReplaceOption,
     Which,
     WhichOption,
     choice_of,
@@ -38,6 +39,7 @@ def explain(
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,
+    replace: ReplaceOption = None,
     layer: Annotated[
         str | None, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
     ] = None,
@@ -96,10 +98,11 @@ def explain(
 
         view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=lang.value)
         walkthrough = Run(what, checkpoint.value, device=device.value, dtype=dtype.value).explain(
-            "To be" if text is None else text, view
+            "To be" if text is None else text, view, replace=replace
         )
     else:
-        _refuse_run_options(what, {"--text": text, "--layer": layer, "--block": block, "--ending": ending})
+        given = {"--text": text, "--replace": replace, "--layer": layer, "--block": block, "--ending": ending}
+        _refuse_run_options(what, given)
         from vitral.explain import walk_example
         from vitral.lab.examples import find_example
 

@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from vitral.cli.options import CorpusOption, DeviceName, Precision, RunFolderOption, SetOption, ThreadsOption, runtime
+from vitral.cli.options import (
+    CorpusOption,
+    DeviceName,
+    Precision,
+    RunFolderOption,
+    SetOption,
+    SpecialOption,
+    ThreadsOption,
+    runtime,
+)
 
 
 class StepPlan(enum.StrEnum):
@@ -31,6 +40,14 @@ def train(
     out: RunFolderOption = None,
     init_from: Annotated[
         Path | None, typer.Option(help="Run whose weights to start from (fine-tuning).  [default: random weights]")
+    ] = None,
+    special: SpecialOption = None,
+    replace: Annotated[
+        str | None,
+        typer.Option(
+            help="With --init-from: character to put in place of ones that run has never seen.  [default: they are "
+            "added to its vocabulary]"
+        ),
     ] = None,
     settings: SetOption = None,
     seed: Annotated[
@@ -66,6 +83,7 @@ def train(
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
         _planned(plan),
+        _tokens(special, replace),
         *(assignment(setting) for setting in settings or []),
     ]
     if seed is not None:
@@ -78,6 +96,11 @@ def train(
         also = [tensorboard_reporter(folder)] if tensorboard else []
         train(config, folder, callback=all_of(report, *also), init_from=init_from)
     finish(folder)
+
+
+def _tokens(special: list[str] | None, replace: str | None) -> dict[str, Any]:
+    given = {"specials": special, "replacement": replace}
+    return {"corpus": {name: value for name, value in given.items() if value is not None}}
 
 
 def _planned(plan: StepPlan | None) -> dict[str, Any]:

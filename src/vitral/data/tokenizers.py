@@ -1,10 +1,12 @@
 """Tokenizers with one protocol: characters, bytes, and byte-pair encoding; saved as plain data.
 
-For each of them `decode(encode(text)) == text` for every text that it accepts.
+For each of them `decode(encode(text)) == text` for every text that it accepts. Special tokens that a corpus declares
+(`DeclaringTokenizer`) are strings with one token each; `Tokenizer.specials` are ids without text, such as `<PAD>`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -15,6 +17,7 @@ from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.data.alphabet import (
+    PAD,
     UnseenCharacter,
     character_counts,
     code_points,
@@ -25,15 +28,13 @@ from vitral.data.alphabet import (
     token_ids,
     utf8,
 )
-from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig
 from vitral.data.texts import Text, pieces
 
 if TYPE_CHECKING:
     import tokenizers
 
 
-PAD = "<PAD>"
-"""Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
 _CHUNK = 1 << 17
 """Characters encoded at once."""
 
@@ -56,7 +57,7 @@ class Tokenizer(Protocol):
 
     @property
     def specials(self) -> tuple[int, ...]:
-        """Ids without text, which are never generated."""
+        """Ids without text, which are never generated; declared special tokens have text and are not among them."""
         ...
 
     @property
@@ -405,12 +406,180 @@ def _byte_letters() -> list[str]:
     return [shifted.get(byte, chr(byte)) for byte in range(256)]
 
 
+@checked(first=["__init__"])
+@dataclass(frozen=True)
+class DeclaringTokenizer:
+    """A tokenizer with declared special tokens: strings that are one token each wherever they occur in a text.
+
+    Occurrences are found from left to right; of several special tokens that begin at one place, the longest counts.
+    The text between them is encoded by the tokenizer `base`.
+
+    Attributes:
+        base: the tokenizer of all other text.
+        declared: each special token with its id, in the order of the ids; the ids of `base` are the others, in order.
+
+    >>> tokenizer = DeclaringTokenizer(CharTokenizer("ab"), (("<|end|>", 3),))
+    >>> tokenizer.encode("ab<|end|>b").tolist()
+    [1, 2, 3, 2]
+    >>> tokenizer.decode([3, 1])
+    '<|end|>a'
+    """
+
+    base: Tokenizer
+    declared: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        """Check the special tokens.
+
+        Raises:
+            UsageError: there are none, one is empty, too long or not valid text, or their ids cannot be.
+        """
+        texts, ids = [text for text, _ in self.declared], [token for _, token in self.declared]
+        for text in texts:
+            if not isinstance(text, str) or not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)):
+                raise UsageError(
+                    f"tokenizer: a special token must have 1 to {MOST_SPECIAL} characters, not {text!a:.40}"
+                )
+        whole = all(type(token) is int for token in ids) and ids == sorted(set(ids))
+        if not ids or len(set(texts)) != len(texts) or not whole or ids[0] < 0 or ids[-1] >= self.vocab_size:
+            raise UsageError("tokenizer: special tokens must differ, with increasing ids inside the vocabulary")
+
+    @property
+    def name(self) -> str:
+        """The kind of `base`."""
+        return self.base.name
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokens of `base` and the special tokens."""
+        return self.base.vocab_size + len(self.declared)
+
+    @property
+    def specials(self) -> tuple[int, ...]:
+        """Ids without text, those of `base`."""
+        return tuple(int(self._from_base[token]) for token in self.base.specials)
+
+    @property
+    def start(self) -> int:
+        """The newline if it is a special token, else the start of `base`."""
+        return self._ids.get("\n", int(self._from_base[self.base.start]))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return dict(self.declared)
+
+    @cached_property
+    def _texts(self) -> dict[int, str]:
+        return {token: text for text, token in self.declared}
+
+    @cached_property
+    def _from_base(self) -> np.ndarray:
+        """The id of each token of `base`."""
+        return np.setdiff1d(np.arange(self.vocab_size), list(self._texts), assume_unique=True)
+
+    @cached_property
+    def _to_base(self) -> np.ndarray:
+        """The token of `base` with each id, -1 for a special token."""
+        table = np.full(self.vocab_size, -1, dtype=np.int64)
+        table[self._from_base] = np.arange(self.base.vocab_size)
+        return table
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches a special token, the longest of those that begin at one place."""
+        return re.compile("|".join(map(re.escape, sorted(self._ids, key=len, reverse=True))))
+
+    @cached_property
+    def overlapping(self) -> re.Pattern[str]:
+        """Matches before every occurrence, also one that begins inside another; group 1 is the longest there."""
+        return re.compile(f"(?=({self.pattern.pattern}))")
+
+    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The text's tokens, 1-d int64.
+
+        Args:
+            text: any text.
+            replacement: a character to use for those that `base` has no token for.
+
+        Raises:
+            UnseenCharacter: `base` has no token for a character, and there is no replacement.
+        """
+        parts: list[np.ndarray] = []
+        begin = 0
+        for match in self.pattern.finditer(text):
+            parts += [self._between(text[begin : match.start()], begin, replacement), np.array([self._ids[match[0]]])]
+            begin = match.end()
+        return np.concatenate([*parts, self._between(text[begin:], begin, replacement)])
+
+    def _between(self, text: str, offset: int, replacement: str | None) -> np.ndarray:
+        try:
+            return self._from_base[self.base.encode(text, replacement=replacement)]
+        except UnseenCharacter as unseen:
+            raise unseen.moved(offset) from None
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The text of these tokens, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
+
+        Raises:
+            UsageError: a value is not an id of this vocabulary.
+        """
+        tokens = token_ids(ids, self.vocab_size)
+        inner = self._to_base[tokens]
+        places = np.flatnonzero(inner < 0).tolist()
+        begins = [0, *(place + 1 for place in places)]
+        texts = [self.base.decode(inner[begin:end]) for begin, end in zip(begins, [*places, len(inner)], strict=True)]
+        return texts[0] + "".join(
+            self._texts[int(tokens[place])] + text for place, text in zip(places, texts[1:], strict=True)
+        )
+
+    def token_bytes(self, token: int) -> bytes:
+        """UTF-8 bytes of one token."""
+        inner = int(self._to_base[token_ids([token], self.vocab_size)[0]])
+        return self._texts[token].encode("utf-8") if inner < 0 else self.base.token_bytes(inner)
+
+    def label(self, token: int) -> str:
+        """The label of `base`, or the special token as it is written."""
+        inner = int(self._to_base[token_ids([token], self.vocab_size)[0]])
+        return label_text(self._texts[token]) if inner < 0 else self.base.label(inner)
+
+    def plain(self) -> dict[str, Any]:
+        """The data of `base`, and the id of each special token."""
+        return {**self.base.plain(), "special_tokens": dict(self.declared)}
+
+
+def special_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The declared special tokens of a tokenizer, in the order of their ids."""
+    return tuple(text for text, _ in tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else ()
+
+
+def with_special_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenizer:
+    """A tokenizer with further special tokens, whose ids follow the others."""
+    if not texts:
+        return tokenizer
+    base, declared = undeclared(tokenizer)
+    first = tokenizer.vocab_size
+    return DeclaringTokenizer(base, (*declared, *((text, first + place) for place, text in enumerate(texts))))
+
+
+def undeclared(tokenizer: Tokenizer) -> tuple[Tokenizer, tuple[tuple[str, int], ...]]:
+    """A tokenizer without its declared special tokens, and these."""
+    return (tokenizer.base, tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else (tokenizer, ())
+
+
+def _without_special_tokens(blocks: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+    """The pieces of the blocks between special tokens, so that no merge crosses or uses one."""
+    if not texts:
+        return iter(blocks)
+    pattern = re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+    return (piece for block in blocks for piece in pattern.split(block))
+
+
 @checked(first=True)
 def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
     """Build the tokenizer of a configuration.
 
     Args:
-        config: its `tokenizer` is the kind to build.
+        config: its `tokenizer` is the kind to build, its `specials` are special tokens.
         text: the whole text, whose distinct characters are the alphabet of the character tokenizer.
         training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
 
@@ -421,12 +590,13 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
         utf8(text)
     if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
-    kind = config.tokenizer
+    kind, specials = config.tokenizer, config.specials or ()
     if isinstance(kind, BPEConfig):
-        return BPETokenizer(learn_merges(training_blocks, kind.vocab_size))
+        learned_from = list(_without_special_tokens(training_blocks, specials))
+        return with_special_tokens(BPETokenizer(learn_merges(learned_from, kind.vocab_size)), specials)
     if kind.name == "byte":
-        return ByteTokenizer()
-    return CharTokenizer("".join(character_counts(pieces(text))))
+        return with_special_tokens(ByteTokenizer(), specials)
+    return with_special_tokens(CharTokenizer("".join(character_counts(pieces(text)))), specials)
 
 
 @checked
@@ -441,7 +611,12 @@ def tokenizer_from_plain(plain: Any) -> Tokenizer:
     reader = _READERS.get(plain["name"])
     if reader is None:
         raise UsageError(f"tokenizer: unknown name {plain['name']!a}, {nearest(plain['name'], _READERS)}")
-    return reader(plain)
+    declared = plain.get("special_tokens")
+    if declared is None:
+        return reader(plain)
+    if not isinstance(declared, Mapping) or not all(type(token) is int for token in declared.values()):
+        raise UsageError("tokenizer: special_tokens must be a table of ids")
+    return DeclaringTokenizer(reader(plain), tuple(sorted(declared.items(), key=lambda entry: entry[1])))
 
 
 def _read_char(plain: Mapping[str, Any]) -> Tokenizer:

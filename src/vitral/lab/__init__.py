@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import Count, checked
+from vitral.core.checked import Count, Finite, checked
 from vitral.core.renamed import renamed
 from vitral.data import CorpusConfig, load_corpus, prepare
 from vitral.explain import CheckReport, Exercise
@@ -23,6 +23,7 @@ from vitral.reports.model import ModelCount
 from vitral.reports.study import StudyPage
 from vitral.reports.text import Survey, survey_dataset
 from vitral.training import Callback, silent
+from vitral.training import continue_run as continue_training
 from vitral.training import resume as resume_run
 from vitral.training import train as train_run
 
@@ -36,6 +37,7 @@ __all__ = [
     "Survey",
     "check",
     "configure",
+    "continue_run",
     "count",
     "exercise",
     "free_folder",
@@ -56,6 +58,7 @@ def train(
     *,
     corpus: str | None = None,
     init_from: str | Path | None = None,
+    replace: str | None = None,
     callback: Callback = silent,
     **overrides: Any,
 ) -> Run:
@@ -65,7 +68,8 @@ def train(
         start: a preset, a `.toml` file, or a text (a file, a folder, a name such as "tinyshakespeare").
         out: the run's folder; a free one under `runs/` if None.
         corpus: the text, instead of the one in `start`.
-        init_from: a run whose weights to start from (fine-tuning).
+        init_from: a run whose weights to start from (fine-tuning); new characters are added to its vocabulary.
+        replace: with `init_from`, a character that replaces those that the run has never seen, instead.
         callback: called with every event of training; if it raises, the run is saved first.
         overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`.
 
@@ -78,7 +82,8 @@ def train(
         renamed("reporter", "callback")
         callback = overrides.pop("reporter")
     source = None if init_from is None else Path(init_from)
-    config = configure(start, corpus=corpus, init_from=source, overrides=[overrides])
+    layers = [overrides] if replace is None else [overrides, {"corpus": {"replacement": replace}}]
+    config = configure(start, corpus=corpus, init_from=source, overrides=layers)
     folder = Path(out) if out is not None else free_folder(start or config.corpus.source)
     train_run(config, folder, callback=callback, init_from=source)
     return Run(folder)
@@ -101,6 +106,39 @@ def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None =
     """
     resume_run(Path(run), callback=callback, corpus=corpus, strict=strict)
     return Run(run)
+
+
+@checked(first=True)
+def continue_run(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    minutes: Finite | None = None,
+    steps: Count | None = None,
+    threads: Count | None = None,
+    callback: Callback = silent,
+    corpus: str | None = None,
+) -> Run:
+    """Train a finished run for longer, in a new folder, and return the new run; see `vitral.training.continue_run`.
+
+    Args:
+        run: the finished run's folder, which does not change.
+        out: the new run's folder; a free one under `runs/` if None.
+        minutes: time for the new steps; give this or `steps`.
+        steps: number of new steps.
+        threads: threads of the processor; those of the finished run if None.
+        callback: called with every event of training.
+        corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
+
+    Raises:
+        UsageError: not a run, not finished, or its text has changed.
+        TrainingStopped: a number was not finite.
+        StorageError: writing to disk failed.
+    """
+    folder = Path(out) if out is not None else free_folder(str(run))
+    how = {"minutes": minutes, "steps": steps, "threads": threads}
+    continue_training(Path(run), folder, **how, callback=callback, corpus=corpus)
+    return Run(folder)
 
 
 @checked(first=True)

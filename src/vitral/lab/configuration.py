@@ -104,7 +104,8 @@ def configure(
         layers += [*(grown(start, minutes, known) if is_number else []), {"training": {"minutes": minutes}}]
     if init_from is not None:
         inherited = enter(init_from, lambda line: None).config.plain()
-        layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
+        kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
+        layers.append({"model": inherited["model"], "corpus": kept})
     if corpus is not None:
         layers.append({"corpus": {"source": corpus}})
     return RunConfig.parse(merge(*layers, *overrides), where)

@@ -1,6 +1,6 @@
 """Start a run, and resume one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from vitral.core.errors import UsageError
 from vitral.core.machine import cores
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import Dataset, prepare, prepare_recorded
+from vitral.data.growth import growth_notes
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
@@ -23,7 +24,8 @@ from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash, new_identity
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
-from vitral.training.events import Callback, silent
+from vitral.training.events import Callback, Event, silent
+from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
@@ -55,7 +57,8 @@ def train(
         callback: receives every event (`vitral.training.events`).
         dataset: the prepared corpus; None prepares it from `config.corpus`.
         baselines: its n-gram baselines; None counts them before the first evaluation.
-        init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer.
+        init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer, to which tokens for
+            new characters are appended.
         planner: may change steps, schedule and threads while training (`vitral.training.trainer.Planner`).
 
     Raises:
@@ -64,16 +67,21 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
+    if config.training.schedule.begin is not None:
+        raise UsageError(
+            "training.schedule.begin: only for a run that continues another (vitral continue); leave it out"
+        )
     with only_training():
         source = None if init_from is None else load_run(init_from)
         if dataset is None:
-            dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
-        if source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
-            raise UsageError(
-                f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
-            )
+            dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer, grow=True)
+        if source is not None:
+            require_inherited(dataset, source)
+            config = inherited_config(config, dataset.tokenizer)
+            for line in growth_notes(dataset.tokenizer, source.tokenizer):
+                callback({"event": "note", "text": line})
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
-        resolved = _resolved(config, dataset)
+        resolved = resolved_plan(config, dataset)
         for line in resolved.notes:
             callback({"event": "note", "text": line})
         config = complete(resolved.config)
@@ -86,7 +94,7 @@ def train(
             }
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
             trainer.baselines, trainer.planner = baselines, planner
-            return _begin(trainer, documents, source)
+            return begin(trainer, documents, _parent(source))
 
 
 def _new_trainer(
@@ -95,32 +103,43 @@ def _new_trainer(
     """A trainer at step 0, with random weights or those of another run."""
     model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
-        load_weights(model, source.model.state_dict(), f"--init-from {source.folder.path}")
+        inherit_weights(model, source)
     optimizer = build_optimizer(model, config.training.optimizer)
     return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
 
 
-def _begin(trainer: Trainer, documents: dict[str, Any], source: LoadedRun | None) -> RunFolder:
-    """Create the run's folder and train."""
+def begin(
+    trainer: Trainer, documents: dict[str, Any], parent: Parent | None, opening: Sequence[Event] = ()
+) -> RunFolder:
+    """Create the run's folder and train.
+
+    Args:
+        trainer: at the first step; its folder does not exist yet.
+        documents: the JSON files of the run, by name without suffix.
+        parent: the checkpoint whose weights it starts from, if any.
+        opening: events to begin the log with, if there is a parent.
+    """
     to_seal = {name: document for name, document in documents.items() if name != "environment"}
-    identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, _parent(source))
+    identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, parent)
     trainer.identity, trainer.environment = identity, document_hash(documents["environment"])
     documents = {**documents, "run": {"format": FORMAT, **identity.plain()}}
     out = trainer.folder.path
 
     def save_initial_weights(folder: RunFolder) -> None:
         trainer.folder = folder
+        for event in opening:
+            folder.append_metric(event)
         save(trainer)
 
     with stop_on_signals() as trainer.request:
         # Weights of another run cannot be drawn again from the configuration, so a run without them must not exist.
-        begin = None if source is None else save_initial_weights
-        trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, begin)
+        first = None if parent is None else save_initial_weights
+        trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, first)
         with only_writer(out):
             return _start(trainer)
 
 
-def _resolved(config: RunConfig, dataset: Dataset) -> ResolvedPlan:
+def resolved_plan(config: RunConfig, dataset: Dataset) -> ResolvedPlan:
     """The configuration with its execution plan."""
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     most = config.training.evaluation_tokens
@@ -177,7 +196,7 @@ def resume(
         if sealed.newest is None:
             warn("stopped before its first checkpoint: starting again at step 0, with the same random numbers")
         else:
-            checkpoint = _last_checkpoint(sealed, warn)
+            checkpoint = last_checkpoint(sealed, warn)
         with using_threads(identity_of(sealed, checkpoint).current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
             trainer.planner = planner
@@ -235,7 +254,7 @@ def _refuse_changes(sealed: SealedRun) -> None:
         )
 
 
-def _last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
+def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
     """The newest intact checkpoint.
 
     Raises:
@@ -327,7 +346,7 @@ def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
         trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
         raise FinishedRun(
-            f"{where}: finished at step {checkpoint.step}; to train further, use vitral train --init-from {where}"
+            f"{where}: finished at step {checkpoint.step}; to train it for longer: vitral continue {where} --minutes 10"
         )
 
 
