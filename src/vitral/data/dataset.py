@@ -14,7 +14,7 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.renamed import renamed
-from vitral.data.alphabet import UnseenCharacter, character_counts, label_text
+from vitral.data.alphabet import UnseenCharacter, label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, cache_folder, downloads, load_corpus
@@ -32,12 +32,13 @@ from vitral.data.split import (
     split_text,
     train_key,
 )
-from vitral.data.texts import Text, hash_text, pieces, read_bytes, shown
+from vitral.data.texts import Text, hash_text, read_bytes, shown
 from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
 from vitral.data.tokenizers import (
     CharTokenizer,
     DeclaringTokenizer,
     Tokenizer,
+    alphabet_counts,
     build_tokenizer,
     special_tokens,
     tokenizer_from_plain,
@@ -421,9 +422,7 @@ def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: T
     base, _ = undeclared(tokenizer)
     if config.replacement is None or not isinstance(base, CharTokenizer):
         return []
-    pattern = tokenizer.pattern if isinstance(tokenizer, DeclaringTokenizer) else None
-    plain = (piece if pattern is None else pattern.sub("", piece) for text in texts for piece in pieces(text))
-    counts = character_counts(plain)
+    counts = alphabet_counts(texts, special_tokens(tokenizer))
     unknown = {character: count for character, count in counts.items() if character not in base.alphabet}
     if not unknown:
         return []

@@ -4,15 +4,15 @@ Fine-tuning keeps the rows of embedding and head that a model has learned. Ids a
 """
 
 from collections.abc import Sequence
-from itertools import chain
 
 from vitral.core.checked import checked
-from vitral.data.alphabet import character_counts, label_text
-from vitral.data.texts import Text, pieces
+from vitral.data.alphabet import label_text
+from vitral.data.texts import Text
 from vitral.data.tokenizers import (
     CharTokenizer,
     DeclaringTokenizer,
     Tokenizer,
+    alphabet_counts,
     special_tokens,
     undeclared,
     with_special_tokens,
@@ -23,7 +23,7 @@ _LISTED = 20
 
 @checked(first=True)
 def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer with tokens for every character of some texts and for special tokens.
+    """A tokenizer with tokens for every character of some texts, outside special tokens, and for special tokens.
 
     Characters are added to a character tokenizer only, sorted by code point among themselves; the others know every
     text. New special tokens follow the new characters. Existing ids keep their meaning.
@@ -38,7 +38,7 @@ def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] =
     """
     base, declared = undeclared(tokenizer)
     if isinstance(base, CharTokenizer):
-        found = character_counts(chain.from_iterable(pieces(text) for text in texts))
+        found = alphabet_counts(texts, [*dict.fromkeys([*special_tokens(tokenizer), *specials])])
         known = set(base.alphabet)
         new = "".join(character for character in found if character not in known)
         base = CharTokenizer(base.alphabet + new) if new else base

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -486,8 +487,8 @@ class DeclaringTokenizer:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches a special token, the longest of those that begin at one place."""
-        return re.compile("|".join(map(re.escape, sorted(self._ids, key=len, reverse=True))))
+        """See `special_pattern`."""
+        return special_pattern(self._ids)
 
     @cached_property
     def overlapping(self) -> re.Pattern[str]:
@@ -566,12 +567,32 @@ def undeclared(tokenizer: Tokenizer) -> tuple[Tokenizer, tuple[tuple[str, int], 
     return (tokenizer.base, tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else (tokenizer, ())
 
 
-def _without_special_tokens(blocks: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+def special_pattern(texts: Iterable[str]) -> re.Pattern[str]:
+    """Matches a special token, the longest of those that begin at one place."""
+    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+
+
+def _between_special_tokens(blocks: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
     """The pieces of the blocks between special tokens, so that no merge crosses or uses one."""
-    if not texts:
-        return iter(blocks)
-    pattern = re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
-    return (piece for block in blocks for piece in pattern.split(block))
+    pattern = special_pattern(texts) if texts else None
+    return chain.from_iterable([block] if pattern is None else pattern.split(block) for block in blocks)
+
+
+def alphabet_counts(texts: Iterable[Text], specials: Sequence[str]) -> dict[str, int]:
+    """The characters of texts and their number, without those of special tokens.
+
+    Where special tokens can overlap (the end of one begins another), their characters count too, since a part of one
+    may be left between two blocks.
+    """
+    whole = chain.from_iterable(map(pieces, texts))
+    if not specials or any(_overlap(one, other) for one in specials for other in specials):
+        return character_counts(whole)
+    pattern = special_pattern(specials)
+    return character_counts(pattern.sub("", part) for part in whole)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return any(one.endswith(other[:length]) for length in range(1, min(len(one), len(other))))
 
 
 @checked(first=True)
@@ -580,7 +601,8 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
 
     Args:
         config: its `tokenizer` is the kind to build, its `specials` are special tokens.
-        text: the whole text, whose distinct characters are the alphabet of the character tokenizer.
+        text: the whole text, whose distinct characters, without those of special tokens, are the alphabet of the
+            character tokenizer.
         training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
 
     Raises:
@@ -592,11 +614,12 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     kind, specials = config.tokenizer, config.specials or ()
     if isinstance(kind, BPEConfig):
-        learned_from = list(_without_special_tokens(training_blocks, specials))
+        learned_from = list(_between_special_tokens(training_blocks, specials))
         return with_special_tokens(BPETokenizer(learn_merges(learned_from, kind.vocab_size)), specials)
     if kind.name == "byte":
         return with_special_tokens(ByteTokenizer(), specials)
-    return with_special_tokens(CharTokenizer("".join(character_counts(pieces(text)))), specials)
+    alphabet = alphabet_counts([text], specials) or alphabet_counts([text], ())
+    return with_special_tokens(CharTokenizer("".join(alphabet)), specials)
 
 
 @checked
