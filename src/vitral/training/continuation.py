@@ -135,7 +135,9 @@ def _finished(sealed: SealedRun, note: Callable[[str], object]) -> Checkpoint:
 
 
 def _with(config: RunConfig, **training: Any) -> RunConfig:
-    return config.model_copy(update={"training": config.training.model_copy(update=training)})
+    """A configuration with other values in `[training]`, checked as if they were written there."""
+    changed = config.model_copy(update={"training": config.training.model_copy(update=training)})
+    return RunConfig.parse(changed.plain(), "continue")
 
 
 def _scaled(optimizer: OptimizerConfig, factor: float) -> OptimizerConfig:
@@ -166,7 +168,7 @@ def _documents(trainer: Trainer, plan: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _opening(sealed: SealedRun, trainer: Trainer) -> list[Mapping[str, Any]]:
+def _opening(sealed: SealedRun, trainer: Trainer) -> Sequence[Mapping[str, Any]]:
     """What the parent measured at its last step, which becomes the best one of the new run."""
     events = [event for event in sealed.folder.metrics() if event.get("step") == trainer.state.step]
     measured = [event for event in events if event["event"] in DUE]
