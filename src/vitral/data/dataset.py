@@ -71,6 +71,7 @@ class Dataset:
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
         origin: see `Corpus.origin`.
+        remarks: the notes on new, replaced and special tokens, which training says too.
     """
 
     config: CorpusConfig
@@ -85,6 +86,7 @@ class Dataset:
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -154,7 +156,7 @@ def prepare(
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
     added = load_additions(config, corpus, folder)
-    notes: list[str] = []
+    remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
             "corpus.replacement: the tokenizer is made from this text and knows all of it; leave it out (it is for "
@@ -166,8 +168,8 @@ def prepare(
         tokenizer = grown(
             former, [] if config.replacement is not None else texts, (config.specials or ()) if grow else ()
         )
-        notes = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
-    return _tokenized(config, corpus, added, tokenizer, folder, notes=notes)
+        remarks = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
+    return _tokenized(config, corpus, added, tokenizer, folder, remarks=remarks)
 
 
 @checked(first=True)
@@ -220,7 +222,7 @@ def _tokenized(
     folder: Path,
     *,
     expected: tuple[RecordedText, str] | None = None,
-    notes: Sequence[str] = (),
+    remarks: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
     blocks = split_text(len(corpus.text), config.split)
@@ -228,7 +230,7 @@ def _tokenized(
     others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)
     key = [text_hash, _split_key(config, added)]
-    notes = [*corpus.notes, *chain.from_iterable(addition.corpus.notes for addition in added), *notes]
+    notes = [*corpus.notes, *chain.from_iterable(addition.corpus.notes for addition in added)]
     if tokenizer is None:
         tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
         notes += _shortfall(config, tokenizer)
@@ -247,7 +249,7 @@ def _tokenized(
             splits = encode_splits(corpus.text, blocks, tokenizer, on_disk, others, config.replacement)
             store = write_and_open(path, splits, fingerprint, tokenizer.vocab_size)
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
-    notes += _special_notes(tokenizer, [store.splits[split] for split in distinct])
+    remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
         notes.append(f"The stored tokens were damaged ({damaged}) and have been rebuilt.")
     return Dataset(
@@ -256,13 +258,14 @@ def _tokenized(
         num_bytes=corpus.num_bytes,
         num_characters=len(corpus.text),
         sha256=corpus.sha256,
-        notes=tuple(notes),
+        notes=(*notes, *remarks),
         tokenizer=tokenizer,
         splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         trained_on=_trained_on(config, blocks["train"], added),
         origin=corpus.origin(),
+        remarks=tuple(remarks),
     )
 
 

@@ -21,7 +21,7 @@ from vitral.training.trainer import Planner, Trainer, chain_from_anchor
 WARMUP = 0.05
 """Share of the new steps in which a rate that had decayed rises again."""
 PEAK = 0.5
-"""The highest rate of the new steps as a share of the parent's, where that had decayed (measured: docs/speed.md)."""
+"""Their highest rate as a share of the parent's, where that had decayed (measured: docs/experiments.md)."""
 
 
 @checked(first=True)

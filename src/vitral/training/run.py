@@ -12,7 +12,6 @@ from vitral.core.errors import UsageError
 from vitral.core.machine import cores
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import Dataset, prepare, prepare_recorded
-from vitral.data.growth import growth_notes
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
@@ -78,11 +77,9 @@ def train(
         if source is not None:
             require_inherited(dataset, source)
             config = inherited_config(config, dataset.tokenizer)
-            for line in growth_notes(dataset.tokenizer, source.tokenizer):
-                callback({"event": "note", "text": line})
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
         resolved = resolved_plan(config, dataset)
-        for line in resolved.notes:
+        for line in (*dataset.remarks, *resolved.notes):
             callback({"event": "note", "text": line})
         config = complete(resolved.config)
         with using_threads(config.training.threads):
