@@ -86,7 +86,7 @@ def test_a_schedule_begins_where_it_is_told() -> None:
 
 
 def test_with_a_constant_rate_it_equals_a_longer_run(configured, tmp_path: Path, bytes_of) -> None:
-    training = {"schedule": {"name": "constant", "warmup_steps": 2, "final_fraction": 0.0}, "evaluate_every": 4}
+    training = {"schedule": {"name": "constant", "warmup_steps": 2}, "evaluate_every": 4}
     short = train(configured(training={**training, "steps": 5}), tmp_path / "short")
     whole = train(configured(training={**training, "steps": 13}), tmp_path / "whole")
     folder = continue_run(short.path, tmp_path / "run", steps=8)
@@ -126,9 +126,10 @@ def test_it_is_continued_again(parent: RunFolder, tmp_path: Path) -> None:
 
 def test_minutes_are_those_of_the_new_steps(configured, tmp_path: Path) -> None:
     parent = train(configured(training={"steps": 3}), tmp_path / "parent")
-    folder = continue_run(parent.path, tmp_path / "run", minutes=0.05)
+    folder = continue_run(parent.path, tmp_path / "run", minutes=0.1)
     training = load_run(folder.path, "last").sealed.config.training
     assert training.minutes is None
+    assert folder.document("environment")["minutes"] == 0.1
     assert training.steps > 3
     assert folder.metrics("end")[-1]["step"] == training.steps
     assert sound(folder.path)

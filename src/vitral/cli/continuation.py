@@ -23,10 +23,12 @@ def continue_run(
     Weights, optimizer and step numbers go on; the run itself does not change.
     """
     from vitral.cli.progress import live_reporter
+    from vitral.cli.session import time_frame
     from vitral.lab import free_folder
     from vitral.training import continue_run
 
     folder = out or free_folder(str(run))
     with live_reporter() as report:
-        continue_run(run, folder, minutes=minutes, steps=steps, threads=threads, callback=report, corpus=corpus)
+        how = {"minutes": minutes, "steps": steps, "threads": threads, "corpus": corpus}
+        continue_run(run, folder, **how, callback=report, frame=time_frame())
     finish(folder)

@@ -9,14 +9,13 @@ from vitral.core.checked import Count, Finite, checked
 from vitral.core.errors import UsageError
 from vitral.core.process import only_training, using_threads
 from vitral.runs import Checkpoint, Parent, RunConfig, RunFolder, SealedRun, enter, refuse_existing
-from vitral.runs.checkpoint import FORMAT
 from vitral.runs.config import AdamWConfig, OptimizerConfig
-from vitral.runs.environment import describe_environment
 from vitral.runs.folder import DUE
+from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
-from vitral.training.run import begin, complete, identity_of, last_checkpoint, resolved_plan, restored
-from vitral.training.trainer import Planner, Trainer, chain_from_anchor
+from vitral.training.run import begin, complete, identity_of, keep, last_checkpoint, resolved_plan, restored
+from vitral.training.trainer import Trainer, chain_from_anchor
 
 WARMUP = 0.05
 """Share of the new steps in which a rate that had decayed rises again."""
@@ -34,7 +33,7 @@ def continue_run(
     threads: Count | None = None,
     callback: Callback = silent,
     corpus: str | None = None,
-    planner: Planner | None = None,
+    frame: TimeFrame | None = None,
 ) -> RunFolder:
     """Train a finished run for longer, in a new run folder that records it as its parent.
 
@@ -52,7 +51,7 @@ def continue_run(
         threads: threads of the processor; the parent's if None.
         callback: receives every event (`vitral.training.events`).
         corpus: the parent's text, if it is no longer where it was: a file, a folder or a name.
-        planner: as for `train`.
+        frame: as for `train`.
 
     Raises:
         UsageError: not a run, not finished, its text is not found or has changed, or `out` exists.
@@ -62,6 +61,7 @@ def continue_run(
     if (minutes is None) == (steps is None):
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
     refuse_existing(out)
+    deadline = None if minutes is None else Deadline(minutes, frame or TimeFrame())
 
     def note(line: str) -> None:
         callback({"event": "note", "text": line})
@@ -74,33 +74,42 @@ def continue_run(
             parent = restored(sealed, checkpoint, silent, corpus)
             if chain_from_anchor(parent) != parent.state.chain:
                 raise UsageError(f"{path}: its batches differ from those it was trained on; Vitral has changed since")
-            asked = _with(parent.config, threads=threads, minutes=minutes, steps=steps or 1)
-            plan = resolved_plan(asked, parent.dataset)
-            config = complete(continued(plan.config, parent.state.step))
+            plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, deadline)
+            config = complete(continued(plan.config, parent.config, parent.state.step))
             for line in (*plan.notes, schedule_note(config, parent.config)):
                 note(line)
-        with using_threads(config.training.threads):
             trainer = _trainer(parent, config, checkpoint, RunFolder(out), callback)
-            trainer.planner = planner
+            if deadline is not None:
+                keep(deadline, trainer, plan.seconds, may_change_threads=False)
             origin = Parent(run=sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
-            return begin(trainer, _documents(trainer, plan.notes), origin, _opening(sealed, trainer))
+            return begin(trainer, plan.notes, minutes, origin, _opening(sealed, trainer))
 
 
-def continued(config: RunConfig, step: int) -> RunConfig:
-    """The configuration of a run that goes on after `step` steps of its parent.
+def asked(former: RunConfig, threads: int, minutes: float | None, steps: int | None) -> RunConfig:
+    """The parent's configuration with the time or the number of the new steps, counted from 0."""
+    schedule = former.training.schedule.model_copy(update={"begin": None})
+    return _with(former, threads=threads, minutes=minutes, steps=steps or 1, schedule=schedule)
+
+
+def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:
+    """The configuration of a run that goes on where another ended.
 
     Args:
-        config: the parent's configuration, with the number of new steps.
+        config: that of the new steps alone, with its plan.
+        former: that of the parent.
         step: completed steps of the parent.
     """
-    training, schedule = config.training, config.training.schedule
-    changes: dict[str, Any] = {"steps": step + training.steps}
-    if schedule.name != "constant":
-        changes |= {
-            "schedule": schedule.model_copy(update={"begin": step, "warmup_steps": round(WARMUP * training.steps)}),
-            "optimizer": _scaled(training.optimizer, PEAK if schedule.begin is None else 1.0),
-        }
-    return _with(config, **changes)
+    new, training = config.training.steps, former.training
+    is_constant = training.schedule.name == "constant"
+    warmup = 0 if is_constant else round(WARMUP * new)
+    factor = 1.0 if is_constant or training.schedule.begin is not None else PEAK
+    return _with(
+        config,
+        steps=step + new,
+        schedule=training.schedule.model_copy(update={"begin": step, "warmup_steps": warmup}),
+        optimizer=_scaled(training.optimizer, factor),
+        evaluation_tokens=training.evaluation_tokens,  # so that losses can be compared with the parent's last
+    )
 
 
 def schedule_note(config: RunConfig, former: RunConfig) -> str:
@@ -156,16 +165,6 @@ def _trainer(
     load_optimizer_tensors(parent.model, optimizer, checkpoint.optimizer, str(parent.folder.path))
     state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
     return Trainer(config, parent.dataset, parent.model, optimizer, folder, callback, state, parent.baselines)
-
-
-def _documents(trainer: Trainer, plan: Sequence[str]) -> dict[str, Any]:
-    """The JSON files of the new folder."""
-    return {
-        "environment": {**describe_environment(), "plan": list(plan)},
-        "corpus": {"format": FORMAT, **trainer.dataset.describe()},
-        "tokenizer": trainer.dataset.tokenizer.plain(),
-        **({} if trainer.baselines is None else {"ngrams": trainer.baselines.plain()}),
-    }
 
 
 def _opening(sealed: SealedRun, trainer: Trainer) -> Sequence[Mapping[str, Any]]:

@@ -23,12 +23,13 @@ from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash, new_identity
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
+from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
-from vitral.training.plans import ResolvedPlan, resolve_plan
+from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
@@ -47,8 +48,12 @@ def train(
     baselines: NgramBaselines | None = None,
     init_from: Path | None = None,
     planner: Planner | None = None,
+    frame: TimeFrame | None = None,
 ) -> RunFolder:
     """Train a model in a new run folder.
+
+    With `training.minutes` the run ends within this time, and its steps are planned again while it is trained
+    (`vitral.training.deadline`), unless a planner is given.
 
     Args:
         config: the run's complete configuration.
@@ -59,6 +64,7 @@ def train(
         init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer, to which tokens for
             new characters are appended.
         planner: may change steps, schedule and threads while training (`vitral.training.trainer.Planner`).
+        frame: the time that counts as `training.minutes` besides this call; None: no other.
 
     Raises:
         UsageError: the configuration cannot be used, or `out` exists.
@@ -66,10 +72,9 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
-    if config.training.schedule.begin is not None:
-        raise UsageError(
-            "training.schedule.begin: only for a run that continues another (vitral continue); leave it out"
-        )
+    _refuse_later_begin(config)
+    minutes = config.training.minutes
+    deadline = None if minutes is None else Deadline(minutes, frame or TimeFrame())
     with only_training():
         source = None if init_from is None else load_run(init_from)
         if dataset is None:
@@ -78,20 +83,17 @@ def train(
             require_inherited(dataset, source)
             config = inherited_config(config, dataset.tokenizer)
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
-        resolved = resolved_plan(config, dataset)
+        may_change_threads = config.training.threads is None and given_threads(config.training) is None
+        resolved = resolved_plan(config, dataset, deadline)
         for line in (*dataset.remarks, *resolved.notes):
             callback({"event": "note", "text": line})
         config = complete(resolved.config)
         with using_threads(config.training.threads):
-            documents = {
-                "environment": {**describe_environment(), "plan": list(resolved.notes)},
-                "corpus": {"format": FORMAT, **dataset.describe()},
-                "tokenizer": dataset.tokenizer.plain(),
-                **({} if baselines is None else {"ngrams": baselines.plain()}),
-            }
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
             trainer.baselines, trainer.planner = baselines, planner
-            return begin(trainer, documents, _parent(source))
+            if deadline is not None:
+                keep(deadline, trainer, resolved.seconds, may_change_threads=may_change_threads)
+            return begin(trainer, resolved.notes, minutes, _parent(source))
 
 
 def _new_trainer(
@@ -105,17 +107,28 @@ def _new_trainer(
     return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
 
 
+def _refuse_later_begin(config: RunConfig) -> None:
+    if config.training.schedule.begin is not None:
+        raise UsageError("training.schedule.begin: only a run that continues another has it; leave it out")
+
+
 def begin(
-    trainer: Trainer, documents: dict[str, Any], parent: Parent | None, opening: Sequence[Event] = ()
+    trainer: Trainer,
+    plan: Sequence[str],
+    minutes: float | None,
+    parent: Parent | None,
+    opening: Sequence[Event] = (),
 ) -> RunFolder:
     """Create the run's folder and train.
 
     Args:
         trainer: at the first step; its folder does not exist yet.
-        documents: the JSON files of the run, by name without suffix.
+        plan: the notes of its execution plan.
+        minutes: its time, if it has one.
         parent: the checkpoint whose weights it starts from, if any.
         opening: events to begin the log with, if there is a parent.
     """
+    documents = _documents(trainer, plan, minutes)
     to_seal = {name: document for name, document in documents.items() if name != "environment"}
     identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, parent)
     trainer.identity, trainer.environment = identity, document_hash(documents["environment"])
@@ -136,13 +149,30 @@ def begin(
             return _start(trainer)
 
 
-def resolved_plan(config: RunConfig, dataset: Dataset) -> ResolvedPlan:
+def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> dict[str, dict[str, Any]]:
+    """The JSON files of a new run by name without suffix, except its identity."""
+    time = {} if minutes is None else {"minutes": minutes}
+    return {
+        "environment": {**describe_environment(), "plan": list(plan), **time},
+        "corpus": {"format": FORMAT, **trainer.dataset.describe()},
+        "tokenizer": trainer.dataset.tokenizer.plain(),
+        **({} if trainer.baselines is None else {"ngrams": trainer.baselines.plain()}),
+    }
+
+
+def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
     """The configuration with its execution plan."""
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
-    most = config.training.evaluation_tokens
-    held_out = sum(tokens[name] if most is None else min(tokens[name], most) for name in ("validation", "test"))
+    held_out = [tokens[name] for name in ("validation", "test")]
     vocab_size = dataset.tokenizer.vocab_size
-    return resolve_plan(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
+    return resolve_plan(
+        config,
+        lambda config: build_model(config, vocab_size),
+        tokens["train"],
+        held_out,
+        seconds_left=None if deadline is None else deadline.left(),
+        judged=True,
+    )
 
 
 def _parent(source: LoadedRun | None) -> Parent | None:
@@ -161,10 +191,11 @@ def resume(
     corpus: str | None = None,
     strict: bool = False,
     planner: Planner | None = None,
+    frame: TimeFrame | None = None,
 ) -> RunFolder:
     """Resume a run from its last checkpoint, bit for bit as if it had never stopped.
 
-    The arithmetic uses the recorded number of threads. Nothing is downloaded.
+    The arithmetic uses the recorded number of threads. Nothing is downloaded. A run with minutes gets the rest of them.
 
     Args:
         path: the run's folder.
@@ -172,6 +203,7 @@ def resume(
         corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
         strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
         planner: as for `train`; decisions that the run has taken already are taken again without it.
+        frame: as for `train`.
 
     Raises:
         UsageError: not a run, already finished, in use by another process, or its text, configuration or batches have
@@ -183,6 +215,7 @@ def resume(
     def warn(line: str) -> None:
         callback({"event": "note", "text": line})
 
+    frame = frame or TimeFrame()
     RunFolder.open(path)
     with only_writer(path), only_training():
         RunFolder.open(path).sweep()
@@ -197,7 +230,28 @@ def resume(
         with using_threads(identity_of(sealed, checkpoint).current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
             trainer.planner = planner
+            if (minutes := _minutes(sealed)) is not None:
+                history = {} if checkpoint is None else checkpoint.history
+                deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
+                keep(deadline, trainer, None, may_change_threads=False)
             return _continue(trainer, sealed, checkpoint, warn)
+
+
+def _minutes(sealed: SealedRun) -> float | None:
+    """The minutes of a run; None without."""
+    try:
+        minutes = sealed.document("environment").get("minutes")
+    except UsageError:
+        return None  # the gate has said that it is damaged
+    return float(minutes) if isinstance(minutes, int | float) and not isinstance(minutes, bool) else None
+
+
+def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
+    """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
+    trainer.spent = deadline.used
+    if trainer.planner is None:
+        deadline.begin(trainer, expected, may_change_threads=may_change_threads)
+        trainer.planner = deadline
 
 
 def _continue(
