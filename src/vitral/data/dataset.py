@@ -36,10 +36,10 @@ from vitral.data.texts import Text, hash_text, read_bytes, shown
 from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
 from vitral.data.tokenizers import (
     CharTokenizer,
-    DeclaringTokenizer,
     Tokenizer,
     alphabet_counts,
     build_tokenizer,
+    outside_special_tokens,
     special_tokens,
     tokenizer_from_plain,
     undeclared,
@@ -309,10 +309,11 @@ def _encoded(
     text: Text, spans: Blocks, tokenizer: Tokenizer, dtype: np.dtype, lengths: list[int], replacement: str | None
 ) -> Iterator[np.ndarray]:
     """The tokens of each block; appends the number of tokens of each run of adjacent blocks to `lengths`."""
+    specials = special_tokens(tokenizer)
     for run in spans.runs():
         lengths.append(0)
-        for begin, end in run:
-            block = (_border(text, begin, tokenizer), _border(text, end, tokenizer))
+        for borders in run:
+            block = tuple(outside_special_tokens(text, border, specials) for border in borders)
             tokens = _encode_block(text, block, tokenizer, replacement).astype(dtype)
             lengths[-1] += tokens.size
             yield tokens
@@ -326,24 +327,7 @@ def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.nd
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _border(text: Text, border: int, tokenizer: Tokenizer) -> int:
-    """The border of a block, or the last end of the special tokens that lie across it.
-
-    Special tokens that overlap count too, so that a later border never moves to an earlier place.
-    """
-    if not isinstance(tokenizer, DeclaringTokenizer):
-        return border
-    reach = max(map(len, special_tokens(tokenizer))) - 1
-    first = max(0, border - reach)
-    across = [
-        first + match.end(1)
-        for match in tokenizer.overlapping.finditer(text[first : border + reach])
-        if first + match.start() < border
-    ]
-    return max([border, *across])
-
-
-def _encode_block(text: Text, block: tuple[int, int], tokenizer: Tokenizer, replacement: str | None) -> np.ndarray:
+def _encode_block(text: Text, block: tuple[int, ...], tokenizer: Tokenizer, replacement: str | None) -> np.ndarray:
     begin, end = block
     try:
         return tokenizer.encode(text[begin:end], replacement=replacement)

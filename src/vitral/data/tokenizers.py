@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -119,6 +119,11 @@ class CharTokenizer:
     @cached_property
     def _points(self) -> np.ndarray:
         return code_points(self.alphabet)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The special tokens, in the order of their ids."""
+        return tuple(text for text, _ in self.declared)
 
     @cached_property
     def _ids(self) -> np.ndarray:
@@ -465,6 +470,11 @@ class DeclaringTokenizer:
         """The newline if it is a special token, else the start of `base`."""
         return self._ids.get("\n", int(self._from_base[self.base.start]))
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The special tokens, in the order of their ids."""
+        return tuple(text for text, _ in self.declared)
+
     @cached_property
     def _ids(self) -> dict[str, int]:
         return dict(self.declared)
@@ -485,16 +495,6 @@ class DeclaringTokenizer:
         table[self._from_base] = np.arange(self.base.vocab_size)
         return table
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """See `special_pattern`."""
-        return special_pattern(self._ids)
-
-    @cached_property
-    def overlapping(self) -> re.Pattern[str]:
-        """Matches before every occurrence, also one that begins inside another; group 1 is the longest there."""
-        return re.compile(f"(?=({self.pattern.pattern}))")
-
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         """The text's tokens, 1-d int64.
 
@@ -507,7 +507,7 @@ class DeclaringTokenizer:
         """
         parts: list[np.ndarray] = []
         begin = 0
-        for match in self.pattern.finditer(text):
+        for match in special_pattern(self.texts).finditer(text):
             parts += [self._between(text[begin : match.start()], begin, replacement), np.array([self._ids[match[0]]])]
             begin = match.end()
         return np.concatenate([*parts, self._between(text[begin:], begin, replacement)])
@@ -550,7 +550,7 @@ class DeclaringTokenizer:
 
 def special_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     """The declared special tokens of a tokenizer, in the order of their ids."""
-    return tuple(text for text, _ in tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else ()
+    return tokenizer.texts if isinstance(tokenizer, DeclaringTokenizer) else ()
 
 
 def with_special_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenizer:
@@ -567,15 +567,35 @@ def undeclared(tokenizer: Tokenizer) -> tuple[Tokenizer, tuple[tuple[str, int], 
     return (tokenizer.base, tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else (tokenizer, ())
 
 
-def special_pattern(texts: Iterable[str]) -> re.Pattern[str]:
-    """Matches a special token, the longest of those that begin at one place."""
-    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+@cache
+def special_pattern(texts: tuple[str, ...], *, overlapping: bool = False) -> re.Pattern[str]:
+    """Matches a special token (group 1), the longest of those that begin at one place.
+
+    With `overlapping` the match is empty, so that special tokens that begin inside another are found too.
+    """
+    listed = "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+    return re.compile(f"(?=({listed}))" if overlapping else f"({listed})")
+
+
+def outside_special_tokens(text: Text, border: int, texts: tuple[str, ...]) -> int:
+    """A border in a text, or the last end of the special tokens that lie across it.
+
+    Special tokens that overlap count too, so that a later border never moves to an earlier place.
+    """
+    if not texts:
+        return border
+    reach = max(map(len, texts)) - 1
+    first = max(0, border - reach)
+    found = special_pattern(texts, overlapping=True).finditer(text[first : border + reach])
+    return max([border, *(first + match.end(1) for match in found if first + match.start() < border)])
 
 
 def _between_special_tokens(blocks: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
     """The pieces of the blocks between special tokens, so that no merge crosses or uses one."""
-    pattern = special_pattern(texts) if texts else None
-    return chain.from_iterable([block] if pattern is None else pattern.split(block) for block in blocks)
+    if not texts:
+        return iter(blocks)
+    pattern = special_pattern(tuple(texts))
+    return (piece for block in blocks for piece in pattern.split(block)[::2])
 
 
 def alphabet_counts(texts: Iterable[Text], specials: Sequence[str]) -> dict[str, int]:
@@ -584,11 +604,19 @@ def alphabet_counts(texts: Iterable[Text], specials: Sequence[str]) -> dict[str,
     Where special tokens can overlap (the end of one begins another), their characters count too, since a part of one
     may be left between two blocks.
     """
-    whole = chain.from_iterable(map(pieces, texts))
     if not specials or any(_overlap(one, other) for one in specials for other in specials):
-        return character_counts(whole)
-    pattern = special_pattern(specials)
-    return character_counts(pattern.sub("", part) for part in whole)
+        return character_counts(chain.from_iterable(map(pieces, texts)))
+    return character_counts(part for text in texts for part in _without_special_tokens(text, tuple(specials)))
+
+
+def _without_special_tokens(text: Text, specials: tuple[str, ...]) -> Iterator[str]:
+    pattern, reach, rest = special_pattern(specials), max(map(len, specials)) - 1, ""
+    for piece in pieces(text):
+        rest += piece
+        end = outside_special_tokens(rest, max(0, len(rest) - reach), specials)  # a special token may go on
+        yield pattern.sub("", rest[:end])
+        rest = rest[end:]
+    yield pattern.sub("", rest)
 
 
 def _overlap(one: str, other: str) -> bool:
