@@ -108,6 +108,18 @@ def test_it_grows_twice_and_with_special_tokens(configured, parent: RunFolder, n
     assert train(plain, tmp_path / "thrice", init_from=twice.path).config["corpus"]["specials"] == [END]
 
 
+def test_a_bare_text_keeps_the_size_of_the_other_run(parent: RunFolder, new: Path) -> None:
+    config = configure(str(new), init_from=parent.path, minutes=2.0)
+    assert config.model == load_run(parent.path).sealed.config.model
+    assert (config.training.plan, config.training.minutes) == ("auto", 2.0)
+
+
+def test_a_plan_that_chooses_a_size_is_refused(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
+    config = tuned(configured, parent, new, training={"plan": "fit", "minutes": 1.0})
+    with pytest.raises(UsageError, match=r"training\.plan"):
+        train(config, tmp_path / "run", init_from=parent.path)
+
+
 def test_many_new_characters(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
     new.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), encoding="utf-8")
     folder = train(tuned(configured, parent, new), tmp_path / "run", init_from=parent.path)

@@ -14,6 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.data import corpus_names
 from vitral.runs import enter
 from vitral.training import RunConfig
+from vitral.training.sizes import LADDER
 
 DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
@@ -92,7 +93,8 @@ def configure(
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in training else minutes
     if minutes is not None:
         is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-        layers += [*(grown(start, minutes, known) if is_number else []), {"training": {"minutes": minutes}}]
+        fitted = grown(start, minutes, known, has_size=init_from is not None) if is_number else []
+        layers += [*fitted, {"training": {"minutes": minutes}}]
     if init_from is not None:
         inherited = enter(init_from, lambda line: None).config.plain()
         kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
@@ -102,12 +104,16 @@ def configure(
     return RunConfig.parse(merge(*layers, *overrides), where)
 
 
-def grown(start: str | None, minutes: float, known: Mapping[str, Preset]) -> list[Mapping[str, Any]]:
-    """The layers that let the model fit the time; none for other configurations."""
+def grown(
+    start: str | None, minutes: float, known: Mapping[str, Preset], *, has_size: bool = False
+) -> list[Mapping[str, Any]]:
+    """The layers that let the model fit the time, unless it has a size already; none for other configurations."""
     contexts = [context for least, context in CONTEXTS if minutes >= least]
     its_own = (start in known and start != DEFAULT_PRESET) or (start or "").endswith(".toml")
     if its_own or not contexts:
         return []
+    if has_size:
+        return [{"training": {**LADDER[0].training, "batch_size": FITTED_BATCH, "plan": "auto"}}]
     training = {"batch_size": FITTED_BATCH, "plan": "fit"}
     return [{"model": {"context_length": contexts[-1]}, "training": training}]
 

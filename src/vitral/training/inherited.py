@@ -9,6 +9,7 @@ from vitral.data.tokenizers import special_tokens
 from vitral.model import Transformer
 from vitral.runs import LoadedRun, RunConfig
 from vitral.runs.loading import load_weights
+from vitral.training.plans import FIT
 
 BY_TOKEN = ("token_embedding.weight", "head.weight")
 """Tensors with one row for each token of the vocabulary."""
@@ -26,7 +27,13 @@ def require_inherited(dataset: Dataset, source: LoadedRun) -> None:
 
 
 def inherited_config(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
-    """The configuration with every special token of the tokenizer, those of the other run included."""
+    """The configuration with every special token of the tokenizer, those of the other run included.
+
+    Raises:
+        UsageError: the configuration asks for another size of the model.
+    """
+    if config.training.plan == FIT:
+        raise UsageError('training.plan: "fit" chooses the size of a new model; with --init-from use "auto"')
     corpus = config.corpus.model_copy(update={"specials": special_tokens(tokenizer) or None})
     return config.model_copy(update={"corpus": corpus})
 
