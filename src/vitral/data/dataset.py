@@ -20,6 +20,7 @@ from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, cache_folder, downloads, load_corpus
 from vitral.data.growth import grown, growth_notes
 from vitral.data.recorded import RecordedText, Search
+from vitral.data.special_tokens import alphabet_counts, outside_special_tokens
 from vitral.data.split import (
     BLOCK,
     SPLIT_SEED,
@@ -37,9 +38,7 @@ from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_a
 from vitral.data.tokenizers import (
     CharTokenizer,
     Tokenizer,
-    alphabet_counts,
     build_tokenizer,
-    outside_special_tokens,
     special_tokens,
     tokenizer_from_plain,
     undeclared,

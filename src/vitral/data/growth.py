@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from vitral.core.checked import checked
 from vitral.data.alphabet import label_text
+from vitral.data.special_tokens import alphabet_counts
 from vitral.data.texts import Text
 from vitral.data.tokenizers import (
     CharTokenizer,
     DeclaringTokenizer,
     Tokenizer,
-    alphabet_counts,
     special_tokens,
     undeclared,
     with_special_tokens,

@@ -4,13 +4,10 @@ For each of them `decode(encode(text)) == text` for every text that it accepts. 
 (`DeclaringTokenizer`) are strings with one token each; `Tokenizer.specials` are ids without text, such as `<PAD>`.
 """
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,7 +17,6 @@ from vitral.core.errors import UsageError
 from vitral.data.alphabet import (
     PAD,
     UnseenCharacter,
-    character_counts,
     code_points,
     from_code_points,
     is_surrogate,
@@ -29,12 +25,10 @@ from vitral.data.alphabet import (
     token_ids,
     utf8,
 )
+from vitral.data.byte_pairs import BPETokenizer, learn_merges
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig
-from vitral.data.texts import Text, pieces
-
-if TYPE_CHECKING:
-    import tokenizers
-
+from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
+from vitral.data.texts import Text
 
 _CHUNK = 1 << 17
 """Characters encoded at once."""
@@ -119,11 +113,6 @@ class CharTokenizer:
     @cached_property
     def _points(self) -> np.ndarray:
         return code_points(self.alphabet)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The special tokens, in the order of their ids."""
-        return tuple(text for text, _ in self.declared)
 
     @cached_property
     def _ids(self) -> np.ndarray:
@@ -226,190 +215,6 @@ class ByteTokenizer:
     def plain(self) -> dict[str, Any]:
         """The name only."""
         return {"name": self.name}
-
-
-MAX_TOKEN_BYTES = 64
-"""Maximum token length; without a limit, merges of a repeated character would double forever."""
-
-_MAX_MERGES = 2_000_000
-_MIN_FREQUENCY = 2
-
-Merges = tuple[tuple[int, int], ...]
-
-
-@checked(first=["__init__"])
-@dataclass(frozen=True)
-class BPETokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) over UTF-8 bytes, so that every text can be encoded.
-
-    The `tokenizers` package learns and applies the merges. Ids 0 to 255 are the bytes. Each merge (left, right) joins
-    two existing tokens; the new token gets the next free id, unless the same bytes already have one. Text is first
-    split into words by GPT-2's rule (Radford et al. 2019), and no token crosses a word border.
-
-    >>> tokenizer = BPETokenizer(((116, 104), (256, 101)))  # t+h, th+e
-    >>> tokenizer.token_bytes(257)
-    b'the'
-    >>> tokenizer.encode("the path").tolist()
-    [257, 32, 112, 97, 256]
-    """
-
-    merges: Merges
-    name = "bpe"
-    specials = ()
-    start = ord("\n")
-
-    @property
-    def vocab_size(self) -> int:
-        """256 bytes and the tokens made by merges."""
-        return len(self._tokens)
-
-    @cached_property
-    def _tokens(self) -> tuple[bytes, ...]:
-        return _spell_out(self.merges)
-
-    @cached_property
-    def _engine(self) -> "tokenizers.Tokenizer":
-        from tokenizers import models
-
-        letters = _byte_letters()
-        spelled = ["".join(letters[byte] for byte in token) for token in self._tokens]
-        merges = [(spelled[left], spelled[right]) for left, right in self.merges]
-        return _engine(models.BPE(vocab={word: index for index, word in enumerate(spelled)}, merges=merges))
-
-    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """The text's tokens, 1-d int64.
-
-        Args:
-            text: any text.
-            replacement: a character to use for lone surrogates, which have no UTF-8.
-
-        Raises:
-            UnseenCharacter: the text contains a lone surrogate, and there is no replacement.
-        """
-        valid = utf8(text, replacement).decode("utf-8")
-        return np.asarray(self._engine.encode(valid, add_special_tokens=False).ids, dtype=np.int64)
-
-    def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these tokens; invalid UTF-8 becomes U+FFFD.
-
-        Raises:
-            UsageError: a value is not an id of this vocabulary.
-        """
-        return b"".join(self._tokens[index] for index in token_ids(ids, self.vocab_size)).decode("utf-8", "replace")
-
-    def token_bytes(self, token: int) -> bytes:
-        """The bytes of one token; they need not be whole characters."""
-        return self._tokens[int(token_ids([token], self.vocab_size)[0])]
-
-    def label(self, token: int) -> str:
-        r"""The visible token: `␣the`, `\n`, `\xc3`."""
-        return label_bytes(self.token_bytes(token))
-
-    def plain(self) -> dict[str, Any]:
-        """Name and merges, each a pair of ids."""
-        return {"name": self.name, "merges": [list(merge) for merge in self.merges]}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "BPETokenizer":
-        """The tokenizer from the data returned by `plain`.
-
-        Raises:
-            UsageError: a merge is not a pair of earlier ids, is a duplicate, or makes too long a token.
-        """
-        merges = plain.get("merges")
-        if not isinstance(merges, list) or len(merges) > _MAX_MERGES:
-            raise UsageError(f"tokenizer: merges must be a list of at most {_MAX_MERGES:,} pairs of ids")
-        for index, merge in enumerate(merges):
-            if not (isinstance(merge, list) and len(merge) == 2 and all(type(token) is int for token in merge)):
-                raise UsageError(f"tokenizer: merges[{index}] must be two ids, not {merge!a:.40}")
-        pairs = tuple((left, right) for left, right in merges)
-        if len(set(pairs)) != len(pairs):
-            raise UsageError("tokenizer: merges contains a pair twice")
-        tokenizer = cls(pairs)
-        _ = tokenizer.vocab_size
-        return tokenizer
-
-
-def learn_merges(blocks: Sequence[str], vocab_size: int) -> Merges:
-    """Learn merges from blocks of text, most frequent pair first, until there are `vocab_size` tokens.
-
-    The result is deterministic. Pairs that occur once are not merged, so a small text may yield fewer tokens.
-
-    Args:
-        blocks: texts; pairs across their borders are not counted.
-        vocab_size: number of tokens, including the 256 bytes.
-
-    Raises:
-        UnseenCharacter: a block contains a lone surrogate.
-    """
-    from tokenizers import models, trainers
-
-    for block in blocks:
-        utf8(block)
-    engine = _engine(models.BPE())
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=_MIN_FREQUENCY,
-        show_progress=False,
-        initial_alphabet=_byte_letters(),
-        max_token_length=MAX_TOKEN_BYTES,
-    )
-    engine.train_from_iterator(blocks, trainer)
-    return numbered_merges(json.loads(engine.to_str())["model"]["merges"])
-
-
-def numbered_merges(spelled: Iterable[Sequence[str]]) -> Merges:
-    """Merges as pairs of ids, from merges as pairs of words in the letters of the `tokenizers` package.
-
-    >>> numbered_merges([("t", "h"), ("th", "e")])
-    ((116, 104), (256, 101))
-    """
-    ids = {letter: byte for byte, letter in enumerate(_byte_letters())}
-    merges = []
-    for left, right in spelled:
-        merges.append((ids[left], ids[right]))
-        ids.setdefault(left + right, len(ids))
-    return tuple(merges)
-
-
-def _spell_out(merges: Merges) -> tuple[bytes, ...]:
-    """The bytes of every token, by id.
-
-    Raises:
-        UsageError: a merge uses a later id, or makes too long a token.
-    """
-    tokens = [bytes([byte]) for byte in range(256)]
-    known = set(tokens)
-    for index, (left, right) in enumerate(merges):
-        if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
-            raise UsageError(f"tokenizer: merges[{index}] uses an id that does not exist before it")
-        token = tokens[left] + tokens[right]
-        if len(token) > MAX_TOKEN_BYTES:
-            raise UsageError(f"tokenizer: merges[{index}] makes a token longer than {MAX_TOKEN_BYTES} bytes")
-        if token not in known:
-            known.add(token)
-            tokens.append(token)
-    return tuple(tokens)
-
-
-def _engine(model: Any) -> "tokenizers.Tokenizer":
-    """A tokenizer of the package: words by GPT-2's rule, no normalization, no special tokens."""
-    from tokenizers import Tokenizer, pre_tokenizers
-
-    engine = Tokenizer(model)
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    return engine
-
-
-def _byte_letters() -> list[str]:
-    """The printable character that the package uses for each byte: GPT-2's `bytes_to_unicode`.
-
-    Visible Latin-1 characters represent themselves; the other bytes become U+0100, U+0101 and so on.
-    """
-    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = (byte for byte in range(256) if byte not in visible)
-    shifted = {byte: chr(0x100 + index) for index, byte in enumerate(hidden)}
-    return [shifted.get(byte, chr(byte)) for byte in range(256)]
 
 
 @checked(first=["__init__"])
@@ -567,62 +372,6 @@ def undeclared(tokenizer: Tokenizer) -> tuple[Tokenizer, tuple[tuple[str, int], 
     return (tokenizer.base, tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else (tokenizer, ())
 
 
-@cache
-def special_pattern(texts: tuple[str, ...], *, overlapping: bool = False) -> re.Pattern[str]:
-    """Matches a special token (group 1), the longest of those that begin at one place.
-
-    With `overlapping` the match is empty, so that special tokens that begin inside another are found too.
-    """
-    listed = "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
-    return re.compile(f"(?=({listed}))" if overlapping else f"({listed})")
-
-
-def outside_special_tokens(text: Text, border: int, texts: tuple[str, ...]) -> int:
-    """A border in a text, or the last end of the special tokens that lie across it.
-
-    Special tokens that overlap count too, so that a later border never moves to an earlier place.
-    """
-    if not texts:
-        return border
-    reach = max(map(len, texts)) - 1
-    first = max(0, border - reach)
-    found = special_pattern(texts, overlapping=True).finditer(text[first : border + reach])
-    return max([border, *(first + match.end(1) for match in found if first + match.start() < border)])
-
-
-def _between_special_tokens(blocks: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
-    """The pieces of the blocks between special tokens, so that no merge crosses or uses one."""
-    if not texts:
-        return iter(blocks)
-    pattern = special_pattern(tuple(texts))
-    return (piece for block in blocks for piece in pattern.split(block)[::2])
-
-
-def alphabet_counts(texts: Iterable[Text], specials: Sequence[str]) -> dict[str, int]:
-    """The characters of texts and their number, without those of special tokens.
-
-    Where special tokens can overlap (the end of one begins another), their characters count too, since a part of one
-    may be left between two blocks.
-    """
-    if not specials or any(_overlap(one, other) for one in specials for other in specials):
-        return character_counts(chain.from_iterable(map(pieces, texts)))
-    return character_counts(part for text in texts for part in _without_special_tokens(text, tuple(specials)))
-
-
-def _without_special_tokens(text: Text, specials: tuple[str, ...]) -> Iterator[str]:
-    pattern, reach, rest = special_pattern(specials), max(map(len, specials)) - 1, ""
-    for piece in pieces(text):
-        rest += piece
-        end = outside_special_tokens(rest, max(0, len(rest) - reach), specials)  # a special token may go on
-        yield pattern.sub("", rest[:end])
-        rest = rest[end:]
-    yield pattern.sub("", rest)
-
-
-def _overlap(one: str, other: str) -> bool:
-    return any(one.endswith(other[:length]) for length in range(1, min(len(one), len(other))))
-
-
 @checked(first=True)
 def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
     """Build the tokenizer of a configuration.
@@ -642,7 +391,7 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     kind, specials = config.tokenizer, config.specials or ()
     if isinstance(kind, BPEConfig):
-        learned_from = list(_between_special_tokens(training_blocks, specials))
+        learned_from = list(between_special_tokens(training_blocks, specials))
         return with_special_tokens(BPETokenizer(learn_merges(learned_from, kind.vocab_size)), specials)
     if kind.name == "byte":
         return with_special_tokens(ByteTokenizer(), specials)
