@@ -63,12 +63,17 @@ def test_what_is_not_utf8_is_refused_in_the_same_words(tmp_path: Path, raw: byte
 
 @pytest.mark.parametrize("tokenizer", ["char", "byte", {"name": "bpe", "vocab_size": 270}])
 @pytest.mark.parametrize("split", ["blocks", "tail"])
+@pytest.mark.parametrize("specials", [None, ["<|end|>", "ão"]])
 def test_tokens_and_report_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str, specials: list[str] | None
 ) -> None:
-    text = "".join(f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}\n" for n in range(4000)) + "😀"
+    text = (
+        "".join(f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}{(specials or [''])[0]}\n" for n in range(4000))
+        + "😀"
+    )
     (tmp_path / "x.txt").write_bytes(text.encode())
     config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "tokenizer": tokenizer, "split": split})
+    config = config.model_copy(update={"specials": None if specials is None else tuple(specials)})
 
     def outcome(cache: str) -> tuple:
         corpus = load_corpus(config)

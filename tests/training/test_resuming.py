@@ -208,7 +208,7 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
 
 def test_what_cannot_be_resumed_is_refused_in_one_line(straight: RunFolder, tmp_path: Path) -> None:
     for path, complaint in (
-        (straight.path, "finished at step 20; to train further, use vitral train --init-from"),
+        (straight.path, "finished at step 20; to train it for longer: vitral continue"),
         (tmp_path, "not a run"),
     ):
         with pytest.raises(UsageError, match=complaint) as refused:

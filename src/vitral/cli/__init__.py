@@ -12,6 +12,7 @@ import typer
 
 from vitral.cli import (
     check,
+    continuation,
     corpus,
     count,
     demo,
@@ -91,6 +92,7 @@ for command in (
     count.count,
     train.train,
     resume.resume,
+    continuation.continue_run,
     evaluate.evaluate,
     generate.generate,
     inspect_command.inspect,
@@ -100,7 +102,7 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command()(_carrying(command))
+    app.command({"continue_run": "continue"}.get(command.__name__))(_carrying(command))
 app.command("list")(_carrying(list_command.list_names))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vitral.cli.completion import complete_text
-from vitral.cli.options import ContextOption, Format, FormatOption, TokenizerOption
+from vitral.cli.options import ContextOption, Format, FormatOption, SpecialOption, TokenizerOption
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -28,6 +28,7 @@ def corpus(
         str | None,
         typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.  [default: chosen for the text]"),
     ] = None,
+    special: SpecialOption = None,
     context: ContextOption = None,
     minutes: Annotated[
         float | None, typer.Option(help="Training time that the text is planned for.  [default: 2]")
@@ -41,7 +42,11 @@ def corpus(
     from vitral.cli.screen import print_json, say
     from vitral.lab import survey
 
-    chosen = {name: value for name, value in (("tokenizer", tokenizer), ("split", split)) if value is not None}
+    chosen = {
+        name: value
+        for name, value in (("tokenizer", tokenizer), ("split", split), ("specials", special))
+        if value is not None
+    }
     surveyed = survey(text, minutes=minutes, context=context, **chosen)
     if format is Format.json:
         print_json(surveyed.plain())

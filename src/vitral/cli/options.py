@@ -94,6 +94,16 @@ ThreadsOption = Annotated[
         max=1024,
     ),
 ]
+SpecialOption = Annotated[
+    list[str] | None,
+    typer.Option("--special", help="Special token, as in '<|endoftext|>': a string that is one token; repeatable."),
+]
+ReplaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--replace", help="Character to put in place of ones the model has never seen.  [default: refuse them]"
+    ),
+]
 RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run)]
 

@@ -14,6 +14,7 @@ from vitral.cli.options import (
     Precision,
     RunFolderOption,
     SetOption,
+    SpecialOption,
     ThreadsOption,
     TokenizerOption,
     runtime,
@@ -46,6 +47,14 @@ def train(
         typer.Option(
             help="Run whose weights to start from (fine-tuning).  [default: random weights]",
             autocompletion=complete_run,
+        ),
+    ] = None,
+    special: SpecialOption = None,
+    replace: Annotated[
+        str | None,
+        typer.Option(
+            help="With --init-from: character to put in place of ones that run has never seen.  [default: they are "
+            "added to its vocabulary]"
         ),
     ] = None,
     tokenizer: TokenizerOption = None,
@@ -86,6 +95,7 @@ def train(
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
         _planned(plan),
+        _tokens(special, replace),
         *(assignment(setting) for setting in settings or []),
         pinned(tokenizer, context),
     ]
@@ -99,6 +109,11 @@ def train(
         also = [tensorboard_reporter(folder)] if tensorboard else []
         planned.train(folder, all_of(report, *also), time_frame())
     finish(folder)
+
+
+def _tokens(special: list[str] | None, replace: str | None) -> dict[str, Any]:
+    given = {"specials": special, "replacement": replace}
+    return {"corpus": {name: value for name, value in given.items() if value is not None}}
 
 
 def _planned(plan: StepPlan | None) -> dict[str, Any]:

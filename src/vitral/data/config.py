@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from vitral.core.config import Config, nearest
+from vitral.core.config import Config, nearest, shown
+from vitral.data.alphabet import PAD, is_surrogate
 
 
 class CharConfig(Config):
@@ -52,6 +53,9 @@ TokenizerConfig = Annotated[
 ]
 
 
+MOST_SPECIAL = 100
+"""Maximum length of a special token in characters."""
+
 Passage = Annotated[tuple[str, str], Field(strict=False)]
 
 
@@ -70,8 +74,12 @@ class CorpusConfig(Config):
         passages: pairs `[from, to]` of lines: train only on the text from the first line up to the second. Default:
             everything.
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
+        specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
+            that equals `separator` separates the files of a folder by this token. Default: none.
+        replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
+            tokens (characters) or their bytes. Default: none.
 
-    The last three keys do not change the validation and test splits.
+    `share`, `passages` and `also` do not change the validation and test splits.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)
@@ -86,7 +94,10 @@ class CorpusConfig(Config):
     passages: Annotated[tuple[Passage, ...], Field(strict=False)] | None = None
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
-    @field_validator("share", "passages", "also", mode="before")
+    specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    replacement: str | None = Field(default=None, min_length=1, max_length=1)
+
+    @field_validator("share", "passages", "also", "specials", mode="before")
     @classmethod
     def _unset_default_values(cls, value: Any) -> Any:
         """Values that mean the default become None, so that equal meanings have equal configurations."""
@@ -98,6 +109,18 @@ class CorpusConfig(Config):
     def _passages_have_a_first_line(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
         if any(not first for first, _ in value or ()):
             raise ValueError("the first line of a passage must not be empty")
+        return value
+
+    @field_validator("specials", mode="after")
+    @classmethod
+    def _special_tokens_are_texts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for text in value or ():
+            if not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)) or text == PAD:
+                raise ValueError(
+                    f"a special token must have 1 to {MOST_SPECIAL} characters and not be {PAD}: {shown(text)}"
+                )
+        if value is not None and len(set(value)) != len(value):
+            raise ValueError("a special token is given twice")
         return value
 
     @field_validator("tokenizer", mode="before")

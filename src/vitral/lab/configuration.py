@@ -86,7 +86,7 @@ class RunPlan:
             StorageError: the tokens cannot be stored.
         """
         tokenizer = None if self.init_from is None else load_run(self.init_from).tokenizer
-        return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer)
+        return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer, grow=True)
 
     def fitted(self, dataset: Dataset) -> ResolvedPlan:
         """The configuration with the size that training would choose here and now, by timing steps.
@@ -207,7 +207,8 @@ def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
     if init_from is None:
         return []
     inherited = enter(init_from, lambda line: None).config.plain()
-    return [{"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}}]
+    kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
+    return [{"model": inherited["model"], "corpus": kept}]
 
 
 def _keys(layer: Mapping[str, Any]) -> set[str]:

@@ -232,7 +232,8 @@ def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
     """The longest context with a whole window in every split; for a text that is not short, only a lower bound."""
     if len(corpus.text) >= SHORT and config.corpus.passages is None:
         return SHORT
-    table = config.corpus.plain() | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
+    corpus_table = {key: value for key, value in config.corpus.plain().items() if key != "replacement"}
+    table = corpus_table | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
     splits = prepare(CorpusConfig.parse(table, "corpus"), corpus=corpus).splits
     return min(_longest(split) for split in splits.values()) - 1
 

@@ -71,12 +71,14 @@ class ScheduleConfig(Config):
         warmup_steps: initial steps with a linearly increasing rate.
         final_fraction: final rate as a share of the peak rate (not for constant).
         decay_fraction: share of the steps after warm-up in which a trapezoidal rate decreases.
+        begin: completed steps at which the schedule begins, in a run that continues another; default: 0.
     """
 
     name: Literal["constant", "cosine", "linear", "trapezoidal"] = "constant"
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.0
     decay_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
+    begin: Steps | None = None
 
 
 class Masked(Config):

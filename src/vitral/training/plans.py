@@ -313,8 +313,9 @@ def steps_in(
 
 
 def most_steps(config: RunConfig, num_tokens: int) -> int:
-    """The number of steps after which more would only memorize the text."""
-    return max(2 * EVALUATIONS, math.ceil(most_epochs(config) * num_tokens / config.tokens_per_step))
+    """The number of steps after which more would only memorize the text; those of a parent do not count."""
+    enough = max(2 * EVALUATIONS, math.ceil(most_epochs(config) * num_tokens / config.tokens_per_step))
+    return (config.training.schedule.begin or 0) + enough
 
 
 def most_epochs(config: RunConfig) -> int:
