@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vitral.cli.options import Format, FormatOption
+from vitral.cli.options import EncodingOption, FieldOption, Format, FormatOption, GlobOption, reading
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -19,6 +19,9 @@ def corpus(
     ] = "sample",
     tokenizer: Annotated[str, typer.Option(help="char, byte or bpe.")] = "char",
     split: Annotated[str, typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.")] = "blocks",
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the report to as a page with figures.  [default: no page]")
     ] = None,
@@ -28,7 +31,7 @@ def corpus(
     from vitral.cli.screen import print_json, say
     from vitral.lab import survey
 
-    surveyed = survey(text, tokenizer=tokenizer, split=split)
+    surveyed = survey(text, tokenizer=tokenizer, split=split, **reading(encoding, field, glob).get("corpus", {}))
     if format is Format.json:
         print_json(surveyed.plain())
     else:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vitral.cli.options import Format, FormatOption, SetOption
+from vitral.cli.options import EncodingOption, FieldOption, Format, FormatOption, GlobOption, SetOption, reading
 
 if TYPE_CHECKING:
     from vitral.reports.model import ModelCount
@@ -23,6 +23,9 @@ def count(
             min=1,
         ),
     ] = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     settings: SetOption = None,
     format: FormatOption = Format.text,
 ) -> None:
@@ -31,8 +34,10 @@ def count(
     from vitral.core.config import assignment, merge
     from vitral.lab import count
 
-    overrides = merge(*(assignment(setting) for setting in settings or []))
-    counted = count(start, corpus=text, vocabulary=vocabulary, **overrides)
+    overrides = merge(reading(encoding, field, glob), *(assignment(setting) for setting in settings or []))
+    if text is not None:
+        overrides = merge({"corpus": {"source": text}}, overrides)
+    counted = count(start, vocabulary=vocabulary, **overrides)
     if format is Format.json:
         print_json(counted.plain())
     else:

@@ -6,7 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from vitral.cli.options import CorpusOption, DeviceName, Precision, RunFolderOption, SetOption, ThreadsOption, runtime
+from vitral.cli.options import (
+    CorpusOption,
+    DeviceName,
+    EncodingOption,
+    FieldOption,
+    GlobOption,
+    Precision,
+    RunFolderOption,
+    SetOption,
+    ThreadsOption,
+    reading,
+    runtime,
+)
 
 
 class StepPlan(enum.StrEnum):
@@ -28,6 +40,9 @@ def train(
         ),
     ] = None,
     text: CorpusOption = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     out: RunFolderOption = None,
     init_from: Annotated[
         Path | None, typer.Option(help="Run whose weights to start from (fine-tuning).  [default: random weights]")
@@ -66,6 +81,7 @@ def train(
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
+        reading(encoding, field, glob),
         _planned(plan),
         *(assignment(setting) for setting in settings or []),
     ]

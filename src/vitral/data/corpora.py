@@ -343,7 +343,7 @@ def from_folder(path: Path, config: CorpusConfig, *, as_before: bool = False) ->
     listing = user_files(path, config.glob, own=as_before)
     refuse_own(path, listing)
     if config.glob is not None and not listing.files:
-        raise no_match(path, config.glob, user_files(path))
+        raise no_match(path, config.glob, user_files(path, own=as_before))
     name = path.resolve().name or shown(path)
     corpus = _of_files(name, path, config, listing, Reading.of(config, refuses_formats=not as_before))
     return replace(corpus, path=os.path.abspath(path))

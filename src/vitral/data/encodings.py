@@ -5,9 +5,11 @@ likely encoding reads them, so that the user can see which is right.
 """
 
 import codecs
+import contextlib
 import encodings.aliases
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import BinaryIO
 
 from vitral.core.config import nearest, shown
@@ -40,17 +42,30 @@ NAMES = {
 }
 """The encodings that are guessed: Python's name -> the usual name. Of two that read a text alike, the first counts."""
 
+_SCRIPTS = {
+    **dict.fromkeys(("shift_jis", "cp932", "euc_jp"), "Japanese"),
+    **dict.fromkeys(("euc_kr", "cp949"), "Korean"),
+    **dict.fromkeys(("gb18030", "big5", "big5hkscs"), "Chinese"),
+}
+_LETTERS = {
+    "kana": re.compile("[\u3041-\u30ff]"),
+    "narrow": re.compile("[\uff66-\uff9f]"),
+    "hangul": re.compile("[\uac00-\ud7a3]"),
+}
+_DOUBTFUL = 0.2
+_LONGEST_WORDS = 9
+"""Mean number of letters of a word from which a text is not Korean, which has spaces between words."""
 _CLOSE = 0.02
 """Encodings whose text is less than this more chaotic than the best (charset-normalizer's measure) are likely too."""
 _MOST_LIKELY = 3
-_FEW, _MOST = 0.05, 0.9
+_FEW, _MOST = 0.2, 0.9
 """Shares of small bytes: at most, in the lower half of UTF-16; at least, in the upper half."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Unicode categories: control, unassigned, private use, surrogate."""
 _BINARY = 0.05
 """Share of control characters above which bytes are no text."""
 _TEXT_CONTROLS = b"\t\n\r\f\x1b"
-_WORD = 12
+_WORD = 16
 
 
 def codec_name(name: str) -> str | None:
@@ -62,20 +77,19 @@ def codec_name(name: str) -> str | None:
     Raises:
         ValueError: Python has no such encoding, or it does not decode bytes to text.
     """
-    known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
     try:
         found = codecs.lookup(name).name
-        b"a".decode(found)
-    except UnicodeDecodeError:  # one byte is too few for it
-        pass
+        with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
+            b"a".decode(found)
     except (LookupError, ValueError) as error:
         if "not a text encoding" in str(error):
-            raise ValueError(
-                f"{shown(name)} does not turn bytes into text; give an encoding such as 'cp1252'"
-            ) from None
-        hint = nearest(name.lower().replace("-", "_"), known)
-        hint = hint if hint.startswith("did") else "known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'"
-        raise ValueError(f"{shown(name)} is not an encoding; {hint}") from None
+            advice = "does not turn bytes into text; give an encoding such as 'cp1252'"
+        else:
+            known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
+            hint = nearest(name.lower().replace("-", "_"), known)
+            usual = "known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'"
+            advice = f"is not an encoding; {hint if hint.startswith('did') else usual}"
+        raise ValueError(f"{shown(name)} {advice}") from None
     return None if found in ("utf-8", "utf-8-sig") else found
 
 
@@ -99,8 +113,8 @@ def unmarked_utf(head: bytes) -> str | None:
     for name, width in (("utf-32-le", 4), ("utf-32-be", 4), ("utf-16-le", 2), ("utf-16-be", 2)):
         if len(head) % width == 0 and head:
             columns = [head[place::width] for place in range(width)]
-            low, *high = columns if name.endswith("le") else columns[::-1]
-            if _small(low) < _FEW and all(0 in column and _small(column) > _MOST for column in high):
+            low, *rest = columns if name.endswith("le") else columns[::-1]
+            if _small(low) < _FEW and all(0 in column and _small(column) > _MOST for column in rest[-width // 2 :]):
                 return name if _is_text(head, name) else None
     return None
 
@@ -163,22 +177,40 @@ def _likely(sample: bytes) -> list[tuple[str, str]]:
     matches = list(
         from_bytes(sample, cp_isolation=isolated) or from_bytes(sample, cp_isolation=isolated, threshold=0.5)
     )
-    close = [match for match in matches if match.chaos <= matches[0].chaos + _CLOSE]
-    order = list(NAMES)
-    ranked: list[tuple[float, int, str]] = []
-    for match in close:
-        names = [name for name in order if name in match.could_be_from_charset]
-        if names:
-            ranked.append((-round(match.coherence, 2), order.index(names[0]), sample.decode(names[0])))
-    ranked = sorted(ranked)[:_MOST_LIKELY]
+    found = [(match, _first_name(match.could_be_from_charset)) for match in matches]
+    doubts = [match.chaos + _doubt(name, sample.decode(name)) for match, name in found]
+    ranked = sorted(
+        (-round(match.coherence, 2), isolated.index(name), sample.decode(name))
+        for (match, name), doubt in zip(found, doubts, strict=True)
+        if doubt <= min(doubts) + _CLOSE
+    )[:_MOST_LIKELY]
     texts = [text for _, _, text in ranked]
-    return [(order[index], word) for (_, index, _), word in zip(ranked, _telling_words(texts), strict=True)]
+    return [(isolated[index], word) for (_, index, _), word in zip(ranked, _telling_words(texts), strict=True)]
 
 
 def _whole_lines(sample: bytes) -> bytes:
     r"""The sample without a last line that may be cut inside a character (UTF-16 writes `\n` as two bytes)."""
     end = sample.rfind(b"\n") + 1 or len(sample)
     return sample[: end + 1] if sample[end : end + 1] == b"\0" else sample[:end]
+
+
+def _first_name(names: Collection[str]) -> str:
+    return next(name for name in NAMES if name in names)
+
+
+def _doubt(name: str, text: str) -> float:
+    """How much the script of a text speaks against the language of an encoding, for or against (0 for most)."""
+    if name not in _SCRIPTS:
+        return 0.0
+    counts = {script: len(pattern.findall(text)) for script, pattern in _LETTERS.items()}
+    letters = max(sum(not character.isascii() for character in text), 1)
+    shares = {script: count / letters for script, count in counts.items()}
+    if _SCRIPTS[name] == "Japanese":
+        return _DOUBTFUL if shares["narrow"] > 0.2 else -_DOUBTFUL if shares["kana"] > 0.2 else 0.0
+    if _SCRIPTS[name] == "Korean":
+        words = len(text.split())
+        return 0.0 if shares["hangul"] > 0.8 and letters < _LONGEST_WORDS * words else _DOUBTFUL
+    return _DOUBTFUL if shares["kana"] > 0.1 else 0.0
 
 
 def _telling_words(texts: Sequence[str]) -> list[str]:
@@ -195,7 +227,7 @@ def _telling_words(texts: Sequence[str]) -> list[str]:
 
 def _word(text: str, place: int) -> str:
     begin = place
-    while begin > 0 and place - begin < _WORD // 2 and text[begin - 1].isalnum():
+    while begin > 0 and place - begin < _WORD - 4 and text[begin - 1].isalnum():
         begin -= 1
     found = text[begin : begin + _WORD].split()
     return "".join(character for character in (found[0] if found else "") if character.isprintable())

@@ -162,7 +162,7 @@ def refuse_own(root: Path, listing: Listing) -> None:
     if kind := listing.own.get(root):
         remedy = _REMEDIES[kind].format(path=shown(root))
         raise UsageError(f"{shown(root)}: is a {kind}, not a text; {remedy}")
-    if listing.own and not listing.files:
+    if listing.own and not listing.files and not user_files(root).files:
         first, kind = next(iter(listing.own.items()))
         remedy = _REMEDIES[kind].format(path=shown(first))
         raise UsageError(f"{shown(root)}: contains no text, only {own_named(root, listing)}; {remedy}")

@@ -4,7 +4,7 @@ A function here takes what its command takes, refuses what its command refuses (
 and returns an object instead of printing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def train(
     start: str | None = None,
     out: str | Path | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     init_from: str | Path | None = None,
     callback: Callback = silent,
     **overrides: Any,
@@ -64,7 +64,8 @@ def train(
     Args:
         start: a preset, a `.toml` file, or a text (a file, a folder, a name such as "tinyshakespeare").
         out: the run's folder; a free one under `runs/` if None.
-        corpus: the text, instead of the one in `start`.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`, such as
+            `{"encoding": "cp1252"}`.
         init_from: a run whose weights to start from (fine-tuning).
         callback: called with every event of training; if it raises, the run is saved first.
         overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`.
@@ -168,13 +169,17 @@ def survey(source: str = "sample", **corpus: Any) -> Survey:
 
 @checked(first=True)
 def count(
-    start: str = "shakespeare", *, corpus: str | None = None, vocabulary: Count | None = None, **overrides: Any
+    start: str = "shakespeare",
+    *,
+    corpus: str | Mapping[str, Any] | None = None,
+    vocabulary: Count | None = None,
+    **overrides: Any,
 ) -> ModelCount:
     """Count parameters, operations and bytes of a model before it is trained.
 
     Args:
         start: a preset or a `.toml` file.
-        corpus: count with this text's vocabulary.
+        corpus: count with this text's vocabulary; or a table with keys of `[corpus]`.
         vocabulary: count with this many tokens. If neither is given, a preset is counted with its own nominal
             vocabulary, and a `.toml` file with that of its text.
         overrides: tables of the configuration, as for `train`.

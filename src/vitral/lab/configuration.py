@@ -56,7 +56,7 @@ def presets() -> dict[str, Preset]:
 def configure(
     start: str | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     init_from: Path | None = None,
     minutes: Finite | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
@@ -65,7 +65,7 @@ def configure(
 
     Args:
         start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset takes precedence.
-        corpus: the text, instead of the one in `start`.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`.
         init_from: a run; its model and tokenizer are used.
         minutes: training time; the preset `fast`, also used for a bare text, has a larger model for a longer time.
         overrides: plain nested data, later over earlier.
@@ -97,7 +97,7 @@ def configure(
         inherited = enter(init_from, lambda line: None).config.plain()
         layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
     if corpus is not None:
-        layers.append({"corpus": {"source": corpus}})
+        layers.append({"corpus": {"source": corpus} if isinstance(corpus, str) else corpus})
     return RunConfig.parse(merge(*layers, *overrides), where)
 
 
