@@ -97,6 +97,12 @@ def test_a_wrong_encoding_is_refused_with_byte_and_line() -> None:
     assert "utf-16-le" in refusal(b"\xfe\xff\0a", encoding="utf-16-le").lower()
 
 
+def test_few_accents_among_latin_letters_are_no_cyrillic() -> None:
+    raw = (ENGLISH * 9 + "They met in a café.\n").encode("cp1252")
+    assert not {"cp1251", "koi8_r"} & set(refusal(raw).split())
+    assert "cp1252" in refusal(raw).split()
+
+
 def test_a_damaged_utf8_text_is_not_taken_for_another_encoding() -> None:
     cut = JAPANESE.encode()[:-2]
     assert "--encoding" not in refusal(cut)

@@ -85,6 +85,8 @@ def test_what_does_not_matter_is_accepted() -> None:
         assert decode_document(line.encode(), "x", TEXT).text == "b"
     pair = decode_document(b'{"text": "\\ud83d\\ude00"}', "x", TEXT)
     assert pair.text == "😀"
+    marked = decode_document(b'\xef\xbb\xbf{"text": "a"}\n\xef\xbb\xbf{"text": "b"}', "x", TEXT)
+    assert marked.text == "a<|>b"
     long = "x" * 3_000_000
     assert decode_document(json.dumps({"text": long}).encode(), "x", TEXT).text == long
 
@@ -119,7 +121,7 @@ def test_without_a_field_the_lines_are_text_and_the_fields_are_named(tmp_path: P
     assert any("--field" in note and "'text', 'id'" in note for note in corpus.notes)
     chosen = load_corpus(CorpusConfig(source=str(path), field="text"))
     assert chosen.text == "one\n\ntwo"
-    assert any("2 texts" in note for note in chosen.notes)
+    assert any("JSON lines: 2" in note for note in chosen.notes)
 
 
 def test_a_folder_of_json_lines(tmp_path: Path) -> None:

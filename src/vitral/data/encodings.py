@@ -46,11 +46,13 @@ _SCRIPTS = {
     **dict.fromkeys(("shift_jis", "cp932", "euc_jp"), "Japanese"),
     **dict.fromkeys(("euc_kr", "cp949"), "Korean"),
     **dict.fromkeys(("gb18030", "big5", "big5hkscs"), "Chinese"),
+    **dict.fromkeys(("cp1251", "koi8_r", "cp1253", "iso8859_7", "cp1255", "cp1256"), "another alphabet"),
 }
 _LETTERS = {
     "kana": re.compile("[\u3041-\u30ff]"),
     "narrow": re.compile("[\uff66-\uff9f]"),
     "hangul": re.compile("[\uac00-\ud7a3]"),
+    "beside Latin": re.compile("[A-Za-z][^\x00-\x7f]|[^\x00-\x7f][A-Za-z]"),
 }
 _DOUBTFUL = 0.2
 _LONGEST_WORDS = 9
@@ -85,8 +87,9 @@ def codec_name(name: str) -> str | None:
         if "not a text encoding" in str(error):
             advice = "does not turn bytes into text; give an encoding such as 'cp1252'"
         else:
-            known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
-            hint = nearest(name.lower().replace("-", "_"), known)
+            wanted = name.lower().replace("-", "_")
+            known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
+            hint = nearest(wanted, known)
             usual = "known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'"
             advice = f"is not an encoding; {hint if hint.startswith('did') else usual}"
         raise ValueError(f"{shown(name)} {advice}") from None
@@ -207,6 +210,8 @@ def _doubt(name: str, text: str) -> float:
     shares = {script: count / letters for script, count in counts.items()}
     if _SCRIPTS[name] == "Japanese":
         return _DOUBTFUL if shares["narrow"] > 0.2 else -_DOUBTFUL if shares["kana"] > 0.2 else 0.0
+    if _SCRIPTS[name] == "another alphabet":
+        return _DOUBTFUL if shares["beside Latin"] > 0.3 else 0.0
     if _SCRIPTS[name] == "Korean":
         words = len(text.split())
         return 0.0 if shares["hangul"] > 0.8 and letters < _LONGEST_WORDS * words else _DOUBTFUL

@@ -25,7 +25,7 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
     r"""The text of a field in each line; empty lines are skipped.
 
     Args:
-        lines: the lines of a file, without byte order mark.
+        lines: the lines of a file; a byte order mark at their beginning is dropped.
         field: the key, or several joined by dots for objects inside objects. A key that itself has dots is found too.
         where: the file, for error messages.
 
@@ -36,6 +36,7 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
         UsageError: a line is not a JSON object, or has no such string; names the line.
     """
     for number, line in enumerate(lines, 1):
+        line = line.removeprefix("\ufeff")  # of each file, where several were put together
         if line.strip():
             place = f"{where}: line {number}"
             yield _at(_parsed(line, place, whole_file=number == 1), field, place)

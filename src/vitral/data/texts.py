@@ -410,18 +410,18 @@ def _records(file: BinaryIO, where: str, reading: Reading) -> Document:
 
 
 def _lines(file: BinaryIO, where: str, reading: Reading, seen: Callable[[bytes], None]) -> Iterator[str]:
-    r"""The lines of a file, without byte order mark; only `\n` ends a line. `seen` receives every byte read."""
+    r"""The lines of a file; only `\n` ends a line. `seen` receives every byte read."""
     if reading.encoding is not None:
         raw = _all_of(file)
         seen(raw)
-        yield from _decoded_as(raw, reading.encoding, where).removeprefix("\ufeff").split("\n")
+        yield from _decoded_as(raw, reading.encoding, where).split("\n")
         return
     offset = 0
     for number, raw in enumerate(file, 1):
         seen(raw)
         line = _decoded(raw, where, file, offset=offset, line=number)
         offset += len(raw)
-        yield line.removeprefix("\ufeff") if number == 1 else line
+        yield line
 
 
 def _refuse_other_formats(head: bytes, where: str, reading: Reading) -> None:
@@ -503,7 +503,7 @@ def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
     notes = [f"Decoded as {name}." for name in dict.fromkeys(document.encoding for document in documents) if name]
     if num_texts:
         left_out = f"; {num_empty:,} empty ones were left out" if num_empty else ""
-        notes.append(f"{num_texts:,} texts were read from JSON lines{left_out}.")
+        notes.append(f"Texts read from JSON lines: {num_texts:,}{left_out}.")
     if fields:
         listed = ", ".join(map(repr, fields))
         notes.append(
