@@ -119,6 +119,14 @@ def test_the_default_grows_with_the_time_allowed(
     assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
 
 
+def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 1800)
+    table = {"source": str(tmp_path / "x.txt"), "encoding": "cp1252"}
+    assert vitral.configure("fast", corpus=table).corpus.encoding == "cp1252"
+    assert vitral.count("fast", corpus=table).vocab_size == len({*"não é assim\n"}) + 1
+    assert vitral.survey(str(tmp_path / "x.txt"), encoding="cp1252", split="tail").report.vocab_size == 10
+
+
 def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
     assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 256
     with pytest.raises(UsageError, match="steps is given too"):
