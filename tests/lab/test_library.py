@@ -123,8 +123,8 @@ def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 1800)
     table = {"source": str(tmp_path / "x.txt"), "encoding": "cp1252"}
     assert vitral.configure("fast", corpus=table).corpus.encoding == "cp1252"
-    assert vitral.count("fast", corpus=table).vocab_size == len({*"não é assim\n"}) + 1
-    assert vitral.survey(str(tmp_path / "x.txt"), encoding="cp1252", split="tail").report.vocab_size == 10
+    assert vitral.count("fast", corpus=table).vocab_size == 11  # ten characters and padding
+    assert vitral.survey(table["source"], encoding="cp1252", split="tail").report.vocab_size == 11
 
 
 def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
