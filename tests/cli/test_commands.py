@@ -424,3 +424,25 @@ def test_every_command_of_a_process_has_its_own_time() -> None:
         session.begin()
         began.append(session.time_frame().began)
     assert began[0] < began[1]
+
+
+def test_a_text_is_read_as_the_options_say(vitral, tmp_path: Path) -> None:
+    lines = "".join(
+        json.dumps({"text": f"não é o número {number} "}, ensure_ascii=False) + "\n" for number in range(1200)
+    )
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.jsonl").write_bytes(lines.encode("cp1252"))
+    (tmp_path / "set" / "b.txt").write_bytes(b"\xff\xff")
+    options = ("--encoding", "cp1252", "--field", "text", "--glob", "*.jsonl")
+    told = vitral("corpus", "set", *options, "--format", "json")
+    assert told.code == 0, told.err
+    assert "ã" in str(json.loads(told.out))
+    size = ("--set", "model.d_model=8", "--set", "model.num_heads=1", "--set", "model.num_layers=1")
+    counted = vitral("count", "fast", "--corpus", "set", *options, *size)
+    assert counted.code == 0, counted.err
+    steps = ("--set", "training.steps=2", "--set", "training.plan=as-written", "--set", "model.context_length=16")
+    trained = vitral("train", "fast", "--corpus", "set", *options, *size, *steps, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert 'encoding = "cp1252"' in (tmp_path / "run" / "config.toml").read_text()
+    evaluated = vitral("evaluate", "run", "--no-copying")
+    assert evaluated.code == 0, evaluated.err

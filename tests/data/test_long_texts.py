@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vitral.core.errors import UsageError
 from vitral.data import SPLITS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, texts
 from vitral.data.batches import Split, thinned
-from vitral.data.texts import decode_document, pieces, read_document
+from vitral.data.texts import Reading, decode_document, pieces, read_document
 
 TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -34,7 +34,7 @@ def test_it_is_the_text_of_the_file(
 ) -> None:
     raw = (b"\xef\xbb\xbf" if has_mark else b"") + text.encode()
     (tmp_path / "x.txt").write_bytes(raw)
-    expected, found = decode_document(raw, "x", newlines), read_document(tmp_path / "x.txt", newlines)
+    expected, found = decode_document(raw, "x", Reading(newlines)), read_document(tmp_path / "x.txt", Reading(newlines))
     assert isinstance(found.text, LongText)
     assert "".join(pieces(found.text)) == expected.text
     assert len(found.text) == len(expected.text)

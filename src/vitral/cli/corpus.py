@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vitral.cli.completion import complete_text
-from vitral.cli.options import ContextOption, Format, FormatOption, SpecialOption, TokenizerOption
+from vitral.cli.options import (
+    ContextOption,
+    EncodingOption,
+    FieldOption,
+    Format,
+    FormatOption,
+    GlobOption,
+    SpecialOption,
+    TokenizerOption,
+    reading,
+)
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -33,6 +43,9 @@ def corpus(
     minutes: Annotated[
         float | None, typer.Option(help="Training time that the text is planned for.  [default: 2]")
     ] = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the report to as a page with figures.  [default: no page]")
     ] = None,
@@ -47,7 +60,9 @@ def corpus(
         for name, value in (("tokenizer", tokenizer), ("split", split), ("specials", special))
         if value is not None
     }
-    surveyed = survey(text, minutes=minutes, context=context, **chosen)
+    surveyed = survey(
+        text, minutes=minutes, context=context, **chosen, **reading(encoding, field, glob).get("corpus", {})
+    )
     if format is Format.json:
         print_json(surveyed.plain())
     else:

@@ -75,6 +75,26 @@ CorpusOption = Annotated[
     str | None,
     typer.Option("--corpus", help="Text to use instead of the one in the configuration.", autocompletion=complete_text),
 ]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", metavar="NAME", help="Encoding of the text, such as shift_jis or cp1252.  [default: UTF-8]"
+    ),
+]
+FieldOption = Annotated[
+    str | None,
+    typer.Option(
+        "--field",
+        metavar="KEY",
+        help="Of JSON lines, the key of the text, such as text or message.content.  [default: lines as they are]",
+    ),
+]
+GlobOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--glob", metavar="PATTERN", help="Of a folder, only files such as '*.py'; repeatable.  [default: all]"
+    ),
+]
 TokenizerOption = Annotated[
     str | None,
     typer.Option(
@@ -127,6 +147,13 @@ def runtime(device: DeviceName | None, dtype: Precision | None) -> dict[str, Any
     """Device and precision as a layer of configuration; an option that was not given changes nothing."""
     given = {"device": device, "dtype": dtype}
     return {"training": {name: value.value for name, value in given.items() if value is not None}}
+
+
+def reading(encoding: str | None, field: str | None, glob: list[str] | None) -> dict[str, Any]:
+    """How a text is read as a layer of configuration; an option that was not given changes nothing."""
+    options = {"encoding": encoding, "field": field, "glob": glob or None}
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"corpus": given} if given else {}
 
 
 def numbers(option: str, given: str, first: int) -> tuple[int, ...] | None:

@@ -11,12 +11,16 @@ from vitral.cli.options import (
     ContextOption,
     CorpusOption,
     DeviceName,
+    EncodingOption,
+    FieldOption,
+    GlobOption,
     Precision,
     RunFolderOption,
     SetOption,
     SpecialOption,
     ThreadsOption,
     TokenizerOption,
+    reading,
     runtime,
 )
 
@@ -41,6 +45,9 @@ def train(
         ),
     ] = None,
     text: CorpusOption = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     out: RunFolderOption = None,
     init_from: Annotated[
         Path | None,
@@ -94,6 +101,7 @@ def train(
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
+        reading(encoding, field, glob),
         _planned(plan),
         _tokens(special, replace),
         *(assignment(setting) for setting in settings or []),

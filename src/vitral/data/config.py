@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, field_validator
 
 from vitral.core.config import Config, nearest, shown
 from vitral.data.alphabet import PAD, is_surrogate
+from vitral.data.encodings import codec_name, is_utf8
 
 
 class CharConfig(Config):
@@ -56,6 +57,8 @@ TokenizerConfig = Annotated[
 MOST_SPECIAL = 100
 """Maximum length of a special token in characters."""
 
+
+Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
 Passage = Annotated[tuple[str, str], Field(strict=False)]
 
 
@@ -68,8 +71,14 @@ class CorpusConfig(Config):
             `{name = "bpe", vocab_size = 1024}`.
         split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
             validation and test split, for comparison with nanoGPT.
+        encoding: the encoding of the files, any that Python knows, such as `"shift_jis"`. Default: UTF-8.
+        field: of JSON lines, the key whose string is a text, such as `"text"`; `"message.content"` is the key of an
+            object inside. The texts are joined by `separator`. Default: files are read as they are.
+        glob: of a folder, only the files that match a pattern, or one of several. A pattern without `/` is compared
+            with a file's name, one with `/` with its path in the folder, where `**` is any number of folders; capital
+            letters count. Hidden files are never read. Default: all files that are text.
         newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them unchanged.
-        separator: text inserted between the files of a folder.
+        separator: text inserted between the files of a folder, and between the texts of JSON lines.
         share: fraction of the training blocks to train on; a smaller share is a subset of a larger one. Default: all.
         passages: pairs `[from, to]` of lines: train only on the text from the first line up to the second. Default:
             everything.
@@ -88,6 +97,9 @@ class CorpusConfig(Config):
     source: str = Field(default="sample", min_length=1)
     tokenizer: TokenizerConfig = Field(default_factory=CharConfig)
     split: Literal["blocks", "tail", "nanogpt"] = "blocks"
+    encoding: str | None = Field(default=None, max_length=100)
+    field: str | None = Field(default=None, min_length=1, max_length=1000)
+    glob: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=100)] | None = None
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
     share: float | None = Field(default=None, gt=0, le=1)
@@ -103,6 +115,35 @@ class CorpusConfig(Config):
         """Values that mean the default become None, so that equal meanings have equal configurations."""
         whole = isinstance(value, int | float) and not isinstance(value, bool) and value == 1
         return None if whole or value in ([], ()) else value
+
+    @field_validator("encoding", mode="after")
+    @classmethod
+    def _encoding_by_pythons_name(cls, value: str | None) -> str | None:
+        """One name for each encoding, and None for the default, so that equal meanings have equal configurations."""
+        return None if value is None else codec_name(value)
+
+    @field_validator("field", mode="after")
+    @classmethod
+    def _field_is_a_text(cls, value: str | None) -> str | None:
+        if value is not None and not is_utf8(value):
+            raise ValueError("the name of a field must be a text, without half of a surrogate pair")
+        return value
+
+    @field_validator("glob", mode="before")
+    @classmethod
+    def _accept_one_pattern(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else None if value in ([], ()) else value
+
+    @field_validator("glob", mode="after")
+    @classmethod
+    def _patterns_are_of_files_in_the_folder(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for pattern in value or ():
+            parts = pattern.split("/")
+            if not is_utf8(pattern) or ".." in parts or not parts[0]:
+                raise ValueError(f"expected a pattern of files inside the folder, such as '*.py', not {shown(pattern)}")
+            if not parts[-1]:
+                raise ValueError(f"{shown(pattern)} is a folder; give the files in it: {shown(f'{pattern}**')}")
+        return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
 
     @field_validator("passages", mode="after")
     @classmethod

@@ -4,7 +4,7 @@ A function here takes what its command takes, refuses what its command refuses (
 and returns an object instead of printing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def train(
     start: str | None = None,
     out: str | Path | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     minutes: Finite | None = None,
     tokenizer: str | None = None,
     context: Count | None = None,
@@ -71,7 +71,8 @@ def train(
     Args:
         start: a preset, a `.toml` file, or a text (a file, a folder, a name such as "tinyshakespeare").
         out: the run's folder; a free one under `runs/` if None.
-        corpus: the text, instead of the one in `start`.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`, such as
+            `{"encoding": "cp1252"}`.
         minutes: training time; 2 for a bare text.
         tokenizer: "char", "byte", "bpe" or "bpe:1024". None: that of the configuration, or for a bare text that of its
             plan.
@@ -240,7 +241,7 @@ def _survey(dataset: Dataset, text: Corpus, config: RunConfig, plan: TextPlan) -
 def count(
     start: str = "shakespeare",
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     vocabulary: Count | None = None,
     minutes: Finite | None = None,
     tokenizer: str | None = None,
@@ -252,7 +253,7 @@ def count(
     Args:
         start: a preset, a `.toml` file, a text (the model that `train` would use for it here and now, by timing a few
             steps), or a run.
-        corpus: count with this text's vocabulary.
+        corpus: count with this text's vocabulary; or a table with keys of `[corpus]`.
         vocabulary: count with this many tokens. If neither is given, a preset is counted with its own nominal
             vocabulary, a `.toml` file and a text with that of the text, a run with its own.
         minutes: as for `train`.

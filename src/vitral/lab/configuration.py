@@ -121,7 +121,7 @@ class RunPlan:
 def configure(
     start: str | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     init_from: Path | None = None,
     minutes: Finite | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
@@ -133,7 +133,7 @@ def configure(
 def plan_run(
     start: str | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     init_from: Path | None = None,
     minutes: float | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
@@ -142,7 +142,7 @@ def plan_run(
 
     Args:
         start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset takes precedence.
-        corpus: the text, instead of the one in `start`.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`.
         init_from: a run; its model and tokenizer are used.
         minutes: training time; the preset `fast`, also used for a bare text, has a larger model for a longer time.
         overrides: plain nested data, later over earlier.
@@ -168,7 +168,8 @@ def plan_run(
         is_bare = True
         layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
-    later = [*_inherited(init_from), *([] if corpus is None else [{"corpus": {"source": corpus}}]), *overrides]
+    given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
+    later = [*_inherited(init_from), {"corpus": given}, *overrides]
     pins = _keys(merge(*later))
     if minutes is not None:
         layers.append({"training": {"minutes": minutes}})
