@@ -353,7 +353,7 @@ def slower(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """A run of some seconds, as a file, and the same without a stop."""
     folder = tmp_path_factory.mktemp("slower")
     plain = config.plain()
-    plain["training"] |= {"steps": 600, "checkpoint_every": 7, "evaluate_every": 300, "sample_every": 300}
+    plain["training"] |= {"steps": 600, "checkpoint_every": 7, "evaluate_every": 300, "watch": True}
     (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
     return folder / "run.toml", train(RunConfig.parse(plain), folder / "straight")
 

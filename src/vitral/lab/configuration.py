@@ -113,7 +113,7 @@ class RunPlan:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
         dataset = self.dataset() if self.init_from is None and self.corpus is not None else None
-        config = self.config.watched()
+        config = self.config.watched()  # unlike the runs of a study
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 
 

@@ -71,7 +71,7 @@ def sample_sections(run: SealedRun) -> list[Section]:
     if not samples:
         return []
     evaluations = run.folder.metrics("evaluation")
-    best = min(evaluations, key=lambda event: event["validation_loss"])["step"] if evaluations else None
+    best = _best(evaluations)["step"] if evaluations else None
     last = max(samples)
     first = [best] if best in samples and best != last else []
     titles = {last: "the last step", best: "the best checkpoint"}
@@ -87,6 +87,11 @@ def sample_sections(run: SealedRun) -> list[Section]:
     else:
         sections.append(Paragraph("These texts were not searched for passages of the training text."))
     return [*sections, *([Details("Earlier texts", tuple(earlier))] if earlier else []), Heading("Losses")]
+
+
+def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The evaluation of the best checkpoint: the first of those with the lowest validation loss."""
+    return min(evaluations, key=lambda event: event["validation_loss"])
 
 
 def _sample(event: Mapping[str, Any], title: str | None) -> Preformatted:
@@ -106,8 +111,13 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
         caption = "Training loss of single steps, with dropout."
         told = [report.figure(drawn, "losses", caption, "The training loss.")] if drawn is not None else []
         return [Paragraph("There is no evaluation yet."), *told]
-    last = evaluations[-1]
-    compared = f"{unit}, {rank_among_baselines(last['test_loss'], baselines)}" if is_causal_lm else unit
+    last, best = evaluations[-1], _best(evaluations)
+    rank = f", {rank_among_baselines(best['test_loss'], baselines)}" if is_causal_lm else ""
+    found = f"After {best['step']:,} steps the test loss is {best['test_loss']:.3f} {unit}{rank}."
+    if best["step"] != last["step"]:
+        found += (
+            f" This is the best checkpoint; after all {last['step']:,} steps the test loss is {last['test_loss']:.3f}."
+        )
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
@@ -115,10 +125,9 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     how = "single steps" if logged else "mean over the batches since the previous evaluation"
     hollow = HOLLOW if run.folder.metrics("early") else ""
     caption = f"Loss against steps. Training: {how}, with dropout. Validation and test: full passes.{hollow}"
-    alt = f"The test loss falls to {last['test_loss']:.3f} {compared}."
     return [
-        Callout(f"After {last['step']:,} steps the test loss is {last['test_loss']:.3f} {compared}."),
-        *([] if drawn is None else [report.figure(drawn, "losses", f"{caption}{GRAY if is_causal_lm else ''}", alt)]),
+        Callout(found),
+        *([] if drawn is None else [report.figure(drawn, "losses", f"{caption}{GRAY if is_causal_lm else ''}", found)]),
         Table("Losses in nats per token", ("step", "training", "validation", "test"), tuple(rows)),
     ]
 
