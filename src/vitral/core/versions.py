@@ -3,13 +3,14 @@
 import platform
 from importlib import metadata
 
-from vitral import __version__
-
 
 def versions() -> str:
     """The versions of Vitral, Python and PyTorch in one line; nothing heavy is imported."""
+    return f"Vitral {_installed('vitral')}, Python {platform.python_version()}, PyTorch {_installed('torch')}"
+
+
+def _installed(package: str) -> str:
     try:
-        torch = metadata.version("torch")
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
-        torch = "not installed"
-    return f"Vitral {__version__}, Python {platform.python_version()}, PyTorch {torch}"
+        return "not installed"
