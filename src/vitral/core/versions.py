@@ -6,11 +6,10 @@ from importlib import metadata
 
 def versions() -> str:
     """The versions of Vitral, Python and PyTorch in one line; nothing heavy is imported."""
-    return f"Vitral {installed('vitral')}, Python {platform.python_version()}, PyTorch {installed('torch')}"
+    return f"Vitral {_installed('vitral')}, Python {platform.python_version()}, PyTorch {_installed('torch')}"
 
 
-def installed(package: str) -> str:
-    """The version of a package."""
+def _installed(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
