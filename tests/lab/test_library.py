@@ -100,27 +100,27 @@ def test_presets_are_whole_configurations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "minutes", "d_model", "time"),
+    ("start", "minutes", "context", "time"),
     [
-        ("fast", None, 96, None),
-        ("fast", 0.2, 96, 0.2),
+        ("fast", None, 50, None),
+        ("fast", 0.2, 50, 0.2),
         ("fast", 0.5, 128, 0.5),
         ("sample", None, 128, 2.0),
         ("sample", 60.0, 256, 60.0),
-        ("shakespeare", 60.0, 128, 60.0),
+        ("shakespeare", 60.0, 50, 60.0),
     ],
 )
 def test_the_default_grows_with_the_time_allowed(
-    start: str, minutes: float | None, d_model: int, time: float | None
+    start: str, minutes: float | None, context: int, time: float | None
 ) -> None:
     config = vitral.configure(start, minutes=minutes)
-    assert (config.model.d_model, config.training.minutes) == (d_model, time)
+    assert (config.model.context_length, config.training.minutes) == (context, time)
     assert config.model.d_head % 2 == 0
     assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
 
 
 def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
-    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.d_model == 256
+    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 256
     with pytest.raises(UsageError, match="steps is given too"):
         vitral.configure("sample", minutes=1.0, overrides=[{"training": {"steps": 50}}])
 

@@ -9,9 +9,11 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
-from vitral.model import Transformer
+from vitral.model import Transformer, cost
 from vitral.training import Event, RunConfig, plans, train
-from vitral.training.plans import ExecutionPlan, compiled, resolve_plan
+from vitral.training.plans import compiled, resolve_plan
+from vitral.training.sizes import LADDER
+from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
 Configured = Callable[..., RunConfig]
 
@@ -24,14 +26,16 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[ExecutionPlan, float | 
     """Let plans take so long, or fail; gives the list of those that were timed."""
     asked: list[ExecutionPlan] = []
 
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> float:
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
         asked.append(plan)
         took = seconds[plan]
         if isinstance(took, Exception):
             raise took
-        return took
+        if took > how.get("limit", took):
+            raise TooSlow(how["limit"])
+        return StepTime(took, took)
 
-    monkeypatch.setattr(plans, "seconds_per_step", answer)
+    monkeypatch.setattr(plans, "time_steps", answer)
     return asked
 
 
@@ -49,14 +53,15 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def threads_timed(
     monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float]
 ) -> list[tuple[int, ExecutionPlan, float | None]]:
-    """Let steps with so many threads take so long; gives the list of (threads, plan, least) that were timed."""
+    """Let steps with so many threads take so long; gives the list of (threads, plan, most) that were timed."""
     asked: list[tuple[int, ExecutionPlan, float | None]] = []
 
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> float:
-        asked.append((torch.get_num_threads(), plan, how.get("least")))
-        return seconds[torch.get_num_threads()]
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+        asked.append((torch.get_num_threads(), plan, how.get("most")))
+        took = seconds[torch.get_num_threads()]
+        return StepTime(took, took)
 
-    monkeypatch.setattr(plans, "seconds_per_step", answer)
+    monkeypatch.setattr(plans, "time_steps", answer)
     return asked
 
 
@@ -123,18 +128,12 @@ def test_precision_and_steps_are_timed_with_the_chosen_threads(
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("minutes", [0.1, 0.5, 1, 100])
-def test_the_choice_of_threads_costs_no_more_of_a_time_limit(
+def test_trials_get_a_twentieth_of_a_time_limit(
     minutes: float, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With or without it the trials take as long."""
-
-    def trials(threads: int | None) -> float:
-        asked = threads_timed(monkeypatch, {1: 0.01, 2: 0.01})
-        resolve_plan(configured(training={"minutes": minutes, "threads": threads}), build, 10**6)
-        return sum(least for _, _, least in asked if least is not None)
-
-    assert trials(None) == pytest.approx(trials(2))
-    assert trials(2) <= plans.TRIAL_SHARE * 60 * minutes
+    asked = threads_timed(monkeypatch, {1: 0.01, 2: 0.01})
+    resolve_plan(configured(training={"minutes": minutes, "plan": "auto"}), build, 10**6)
+    assert sum(most for _, _, most in asked if most is not None) <= 0.05 * 60 * minutes
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -156,20 +155,40 @@ def test_a_number_of_threads_that_is_none_is_refused(wrong: Any, configured: Con
         configured(training={"threads": wrong})
 
 
-@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(2.0, 1.0, "bfloat16"), (1.0, 2.0, "float32")])
+@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(2.0, 1.0, "bfloat16"), (1.0, 1.25, "float32")])
 def test_the_faster_precision_is_chosen_and_written(
     float32: float, bfloat16: float, chosen: str, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = timed(monkeypatch, {FLOAT: float32, BRAIN: bfloat16})
-    found = resolve_plan(configured(training={"plan": "auto", "steps": 20}), build, 10**6)
+    found = resolve_plan(configured(training={"plan": "auto", "dtype": "bfloat16", "steps": 20}), build, 10**6)
     assert (found.config.training.dtype, found.config.training.compile) == (chosen, False)
     assert found.config.training.plan == "as-written"
     assert asked == [FLOAT, BRAIN]
-    assert found.notes == (
-        f"plan: {chosen}, not compiled (a step: float32, not compiled {1000 * float32:.1f} ms, "
-        f"bfloat16, not compiled {1000 * bfloat16:.1f} ms)",
-    )
+    assert len(found.notes) == 1
     assert resolve_plan(found.config, build, 10**6).config is found.config
+
+
+def test_a_precision_that_is_slow_here_is_given_up(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, {FLOAT: 1.0, BRAIN: 7.0})
+    found = resolve_plan(configured(training={"plan": "auto", "steps": 20}), build, 10**6)
+    assert found.config.training.dtype == "float32"
+
+
+@pytest.mark.parametrize(("bfloat16", "lines"), [(7.0, 1), (1.5, 1), (1.4, 0), (0.5, 0)])
+def test_a_written_precision_that_is_slow_here_is_said(
+    bfloat16: float, lines: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, {FLOAT: 1.0, BRAIN: bfloat16})
+    config = configured(training={"dtype": "bfloat16", "threads": 1})
+    found = resolve_plan(config, build, 10**6, judged=True)
+    assert (found.config, len(found.notes)) == (config, lines)
+
+
+def test_a_step_is_stopped_at_its_limit(configured: Configured) -> None:
+    """Forwards or backwards, between two layers."""
+    with pytest.raises(TooSlow) as stopped:
+        time_steps(configured(), build, FLOAT, limit=0.0)
+    assert stopped.value.seconds > 0
 
 
 def test_float64_stays(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +227,7 @@ def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.Monkey
         configured(training={"minutes": 2, "schedule": schedule, "evaluate_every": 500}), build, 10**6
     ).config.training
     assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
-    with pytest.raises(UsageError, match=r"0\.01 allow only 2 steps of 0\.25 s; allow more time"):
+    with pytest.raises(UsageError, match=r"training\.minutes: 0\.01 .*; allow more time"):
         resolve_plan(configured(training={"minutes": 0.01}), build, 10**6)
 
 
@@ -226,20 +245,55 @@ def test_a_short_text_is_not_learned_by_heart(configured: Configured, monkeypatc
 def test_steps_are_really_timed(configured: Configured) -> None:
     config = configured()
     before = torch.get_rng_state()
-    assert 0 < plans.seconds_per_step(config, build, FLOAT) < 60
+    found = time_steps(config, build, FLOAT)
+    assert 0 < found.steady < 60
+    assert 0 < found.first < 60
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize(("flops_a_second", "width"), [(3e7, 64), (1e13, 256)])
+def test_the_size_fits_the_speed(
+    flops_a_second: float, width: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes its floating-point operations divided by the speed of the processor."""
+
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+        work = 3 * cost(config.model, 7).forward_flops * config.tokens_per_step
+        return StepTime(work / flops_a_second, work / flops_a_second)
+
+    monkeypatch.setattr(plans, "time_steps", answer)
+    config = configured(training={"minutes": 10, "plan": "fit", "threads": 1})
+    found = resolve_plan(config, build, 10**9).config
+    assert (found.model.d_model, found.training.plan) == (width, "as-written")
+    assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
+
+
+def test_a_size_fits_only_a_time(configured: Configured) -> None:
+    with pytest.raises(UsageError, match=r"training\.minutes"):
+        resolve_plan(configured(training={"plan": "fit"}), build, 10**6)
+
+
+def test_evaluations_score_no_more_than_the_time_allows(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, {FLOAT: 0.25})
+    found = resolve_plan(configured(training={"minutes": 2}), build, 10**6, [10**7, 10**7]).config
+    a_token = 0.25 / 3 / found.tokens_per_step
+    scored = found.training.evaluation_tokens
+    assert scored is not None
+    assert scored == 1 << 14 or 2 * scored * a_token <= 0.05 * 120
+
+
 def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, {FLOAT: 3.0})
+    timed(monkeypatch, {FLOAT: 10.0})
     said: list[Event] = []
-    folder = train(configured(training={"minutes": 0.5}), tmp_path / "run", callback=said.append)
-    line = "plan: 10 steps of 3000.0 ms in 0.5 minutes"
-    assert said[0] == {"event": "note", "text": line}
-    assert folder.document("environment")["plan"] == [line]
-    assert folder.config["training"]["steps"] == 10
+    folder = train(configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
+    environment = folder.document("environment")
+    assert environment["minutes"] == 12.0
+    assert said[0] == {"event": "note", "text": environment["plan"][0]}
+    assert folder.config["training"]["steps"] >= 10
     assert "minutes" not in folder.config["training"]
-    assert folder.metrics("end")[0]["step"] == 10
+    assert folder.metrics("end")[0]["finished"]
 
 
 def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from vitral.cli import (
     explain,
     generate,
     resume,
+    session,  # noqa: F401  first, since it takes the time
     study,
     train,
 )

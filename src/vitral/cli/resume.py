@@ -20,13 +20,14 @@ def resume(
     The result is the same as if the run had never stopped.
     """
     from vitral.cli.progress import live_reporter
+    from vitral.cli.session import time_frame
     from vitral.reports.run import require_run_report
     from vitral.training import resume
     from vitral.training.run import FinishedRun
 
     try:
         with live_reporter() as report:
-            resume(run, callback=report, corpus=corpus, strict=strict)
+            resume(run, callback=report, corpus=corpus, strict=strict, frame=time_frame())
     except FinishedRun:
         require_run_report(run)  # it may have been killed while it was written
         raise

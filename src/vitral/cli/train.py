@@ -59,6 +59,7 @@ def train(
 ) -> None:
     """Train a model on a text."""
     from vitral.cli.progress import live_reporter, tensorboard_reporter
+    from vitral.cli.session import time_frame
     from vitral.core.config import assignment
     from vitral.lab import configure, free_folder
     from vitral.training import all_of, train
@@ -76,7 +77,7 @@ def train(
     folder = out or free_folder(start or config.corpus.source)
     with live_reporter() as report:
         also = [tensorboard_reporter(folder)] if tensorboard else []
-        train(config, folder, callback=all_of(report, *also), init_from=init_from)
+        train(config, folder, callback=all_of(report, *also), init_from=init_from, frame=time_frame())
     finish(folder)
 
 

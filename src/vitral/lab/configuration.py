@@ -19,18 +19,9 @@ DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
 """Training time where a bare text is given and nothing else."""
 
-GROWTH: tuple[tuple[float, Mapping[str, Any]], ...] = (
-    (0.5, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512, "context_length": 128}),
-    (5.0, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768, "context_length": 128}),
-    (15.0, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024, "context_length": 256}),
-)
-"""(Minutes, model): the model of the preset `fast` from that training time on (measured: docs/speed.md)."""
-GROWN_TRAINING = {
-    "batch_size": 16,
-    "optimizer": {"learning_rate": 0.04, "momentum": 0.85, "rest": {"learning_rate": 0.02}},
-    "schedule": {"warmup_steps": 20},
-}
-"""Training of the larger models of the preset `fast`."""
+CONTEXTS = ((0.5, 128), (15.0, 256))
+"""(Minutes, context): the context of a bare text from that training time on."""
+FITTED_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -111,10 +102,13 @@ def configure(
 
 
 def grown(start: str | None, minutes: float, known: Mapping[str, Preset]) -> list[Mapping[str, Any]]:
-    """The layers that enlarge the preset `fast` for a longer training time; none for other configurations."""
-    models = [model for least, model in GROWTH if minutes >= least]
+    """The layers that let the model fit the time; none for other configurations."""
+    contexts = [context for least, context in CONTEXTS if minutes >= least]
     its_own = (start in known and start != DEFAULT_PRESET) or (start or "").endswith(".toml")
-    return [] if its_own or not models else [{"model": models[-1]}, {"training": GROWN_TRAINING}]
+    if its_own or not contexts:
+        return []
+    training = {"batch_size": FITTED_BATCH, "plan": "fit"}
+    return [{"model": {"context_length": contexts[-1]}, "training": training}]
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:

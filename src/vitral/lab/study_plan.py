@@ -19,8 +19,8 @@ from vitral.studies.design import BUDGETS, BudgetName, ResolvedArm, resolve
 from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
 from vitral.training import Callback, RunConfig, silent
-from vitral.training.plans import ExecutionPlan, seconds_per_step
 from vitral.training.run import build_model
+from vitral.training.trials import ExecutionPlan, seconds_per_step
 
 CHARACTERS = 102
 """Vocabulary of a character tokenizer whose text is not at hand."""

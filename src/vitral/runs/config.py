@@ -126,8 +126,10 @@ class TrainingConfig(Config):
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32", "bfloat16" (arithmetic only, weights stay float32) or "float64".
         compile: whether to compile the model (torch.compile), which takes about a minute and pays off in long runs.
-        plan: "as-written", or "auto" to choose dtype and compile by timing a few steps before training.
-        minutes: choose steps to fit this time, by timing a few steps; default: steps as configured.
+        plan: "as-written", "auto" to choose dtype and compile by timing a few steps before training, or "fit" to choose
+            the model's size too, for the time in minutes.
+        minutes: choose steps to fit this time, by timing a few steps before and while training; default: steps as
+            configured.
         threads: threads of the processor, on which the last bits depend; default: OMP_NUM_THREADS, else 1 or the
             number of cores, whichever is faster in a few steps timed before training.
     """
@@ -150,7 +152,7 @@ class TrainingConfig(Config):
     device: DeviceName = "auto"
     dtype: DtypeName = "float32"
     compile: bool = False
-    plan: Literal["as-written", "auto"] = "as-written"
+    plan: Literal["as-written", "auto", "fit"] = "as-written"
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
 

@@ -37,11 +37,13 @@ class Decision(Config):
         steps: new number of optimizer steps.
         schedule: new learning rate schedule.
         threads: new number of threads.
+        evaluate_every: new number of steps between evaluations.
     """
 
     step: Annotated[int, Field(ge=0)]
     steps: Steps | None = None
     schedule: ScheduleConfig | None = None
+    evaluate_every: Steps | None = None
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
 
 
@@ -80,7 +82,7 @@ class Identity(Config):
 
 def decided(config: RunConfig, decision: Decision) -> RunConfig:
     """The configuration with one decision applied."""
-    changes = {name: getattr(decision, name) for name in ("steps", "schedule", "threads")}
+    changes = {name: getattr(decision, name) for name in ("steps", "schedule", "threads", "evaluate_every")}
     given = {name: value for name, value in changes.items() if value is not None}
     return config.model_copy(update={"training": config.training.model_copy(update=given)})
 

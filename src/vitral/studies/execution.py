@@ -379,6 +379,6 @@ def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, data
     if base.training.plan != "as-written" or base.training.minutes is not None:
         keys += ["dtype", "compile", "plan"]
     if base.training.minutes is not None:
-        keys += ["minutes", "steps", "evaluate_every", "schedule"]
+        keys += ["minutes", "steps", "evaluate_every", "log_every", "schedule"]
     changes = {key: getattr(begun, key) for key in keys}
     return base.model_copy(update={"training": base.training.model_copy(update=changes)})

@@ -7,7 +7,8 @@
     {"event": "evaluation", "step", "train_loss", "validation_loss", "test_loss"}
     {"event": "sample", "step", "text"}
     {"event": "note", "text"}                               a warning, for example of a damaged checkpoint
-    {"event": "decision", "step", "steps", "schedule", "threads"}    a change of the configuration from this step on
+    {"event": "decision", "step", "steps", "schedule", "threads", "evaluate_every"}
+                                                            a change of the configuration from this step on
     {"event": "stopped", "step", "reason"}                  training stopped: a number is not finite
     {"event": "end", "step", "finished", "seconds", "stepped"}
 

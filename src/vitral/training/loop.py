@@ -6,9 +6,6 @@ how often the run was interrupted.
 """
 
 import math
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -21,6 +18,7 @@ from vitral.decoding import Sampling, generate
 from vitral.evaluation import evaluate_split
 from vitral.model import next_token_loss
 from vitral.runs import Checkpoint
+from vitral.training.clock import Clock
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.schedules import learning_rate
@@ -39,7 +37,8 @@ def run_steps(trainer: Trainer) -> bool:
             applied, and the steps before it are saved.
         Exception: raised by the callback or the planner; the steps so far are saved.
     """
-    state, clock = trainer.state, _Clock(trainer.config.tokens_per_step)
+    state, clock = trainer.state, Clock(trainer.config.tokens_per_step)
+    trainer.clock = clock
     try:
         if state.pending:
             after_step(trainer, clock)
@@ -69,7 +68,7 @@ def run_steps(trainer: Trainer) -> bool:
     return finished
 
 
-def plan_again(trainer: Trainer, clock: "_Clock") -> None:
+def plan_again(trainer: Trainer, clock: Clock) -> None:
     """Ask the planner, if there is one, for a change of the configuration from the next step on, and save it.
 
     A planner that fails, or asks for an impossible change, stops training as a failing callback does.
@@ -147,7 +146,7 @@ def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[T
     return loss, link(chain, *batch)
 
 
-def after_step(trainer: Trainer, clock: "_Clock") -> None:
+def after_step(trainer: Trainer, clock: Clock) -> None:
     """Do what is due after this step: a sample, an evaluation with a checkpoint, or a checkpoint alone.
 
     Raises:
@@ -218,9 +217,7 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         )
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)
-    checkpoint = Checkpoint(
-        step, trainer.model.state_dict(), tensors, state, history={"environment": trainer.environment}
-    )
+    checkpoint = Checkpoint(step, trainer.model.state_dict(), tensors, state, history=trainer.history())
     trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
     trainer.saved = step
 
@@ -239,7 +236,7 @@ def write_sample(trainer: Trainer) -> None:
     trainer.emit({"event": "sample", "step": trainer.state.step, "text": sample.text})
 
 
-def _finish(trainer: Trainer, clock: "_Clock") -> bool:
+def _finish(trainer: Trainer, clock: Clock) -> bool:
     state = trainer.state
     finished = state.step >= trainer.config.training.steps and not state.pending
     if not finished:
@@ -251,7 +248,7 @@ def _finish(trainer: Trainer, clock: "_Clock") -> bool:
     return finished
 
 
-def _emit_end(trainer: Trainer, clock: "_Clock", *, finished: bool) -> None:
+def _emit_end(trainer: Trainer, clock: Clock, *, finished: bool) -> None:
     end = {"event": "end", "step": trainer.state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
     trainer.ended = finished
     trainer.emit({**end, "stepped": round(clock.stepped, 3)})
@@ -264,38 +261,6 @@ def _save_last_good_step(trainer: Trainer, reason: str) -> None:
         save(trainer, replace=True)
     else:
         trainer.folder.reseal()
-
-
-class _Clock:
-    """Seconds since the start, and tokens per second without the pauses.
-
-    Attributes:
-        stepped: Unix time after the last step, before any evaluation that follows it.
-    """
-
-    def __init__(self, tokens_per_step: int) -> None:
-        self._tokens, self._steps, self._began = tokens_per_step, 0, time.perf_counter()
-        self._since, self.stepped = self._began, time.time()
-
-    def count_step(self) -> None:
-        self._steps += 1
-
-    def seconds(self) -> float:
-        return time.perf_counter() - self._began
-
-    def tokens_per_second(self) -> float:
-        """The speed since the last call."""
-        now = time.perf_counter()
-        speed = self._steps * self._tokens / max(now - self._since, 1e-9)
-        self._steps, self._since = 0, now
-        return speed
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Exclude the time inside the block (evaluating, writing) from the speed."""
-        began, self.stepped = time.perf_counter(), time.time()
-        yield
-        self._since += time.perf_counter() - began
 
 
 def not_finite_state(trainer: Trainer) -> str | None:

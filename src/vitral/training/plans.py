@@ -1,4 +1,4 @@
-"""The execution plan: threads, precision, compilation, and the number of steps for a time limit.
+"""The execution plan: threads, precision, compilation, model size, and the number of steps for a time limit.
 
 A run is a pure function of its configuration. The plan is therefore measured once before the first step and becomes
 part of the configuration, shared by resumes and by all arms of a study.
@@ -6,32 +6,32 @@ part of the configuration, shared by resumes and by all arms of a study.
 
 import math
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vitral.core.devices import precision, resolve_device
+from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
-from vitral.model import Transformer, next_token_loss
+from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.training.optimizers import build_optimizer
+from vitral.training.sizes import LADDER
+from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
-TRIALS = 4
-"""Minimum number of timed steps per plan, after one warm-up step; one is enough to choose threads."""
-TRIAL_SECONDS, TRIAL_SHARE = 2.0, 0.03
-"""With a time limit, steps are timed for this long or this share of the limit: an idle processor is faster in its first
-second."""
-THREAD_SECONDS, THREAD_SHARE = 0.25, 0.25
-"""Steps with one thread and with all are timed for this long each, or this share of the time for trials."""
+TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
+"""Share of a time limit for timing steps, and its maximum in seconds."""
+THREAD_SHARE, PRECISION_SHARE = 0.2, 0.2
+"""Shares of the time for trials: for each number of threads, and for each precision."""
+UNLIMITED = 0.25
+"""Seconds of timing each plan without a time limit."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables from which PyTorch takes its number of threads."""
+SLOW = 1.5
+"""Another precision is given up where its first step takes this many times that of float32."""
 WORTH_COMPILING = 600.0
 """Seconds of training above which compiling is likely to pay off."""
 MOST_EPOCHS = 8
@@ -39,30 +39,13 @@ MOST_EPOCHS = 8
 EVALUATIONS = 5
 """Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1
-"""Maximum share of the time limit for evaluations before the last; the last runs after the limit."""
+"""Maximum share of the time limit for evaluations before the last."""
+AN_EVALUATION, LEAST_EVALUATED = 0.05, 1 << 14
+"""Maximum share of the time limit for one evaluation, and the minimum number of tokens of a split that it scores."""
 FORWARD = 1 / 3
 """Time of a forward pass as a share of a training step."""
-
-
-@dataclass(frozen=True)
-class ExecutionPlan:
-    """Precision and compilation of training steps.
-
-    Attributes:
-        dtype: dtype of the arithmetic.
-        compile: whether the model is compiled.
-    """
-
-    dtype: str
-    compile: bool
-
-    def __str__(self) -> str:
-        """A short description for notes."""
-        return f"{self.dtype}, {'compiled' if self.compile else 'not compiled'}"
-
-
-Measure = Callable[[ExecutionPlan], float]
-"""Seconds of a training step by a plan."""
+FIT = "fit"
+"""The value of training.plan with which the model's size is chosen too."""
 
 
 @dataclass(frozen=True)
@@ -72,49 +55,88 @@ class ResolvedPlan:
     Attributes:
         config: the configuration.
         notes: measurements and decisions, one line each.
+        seconds: seconds of a training step, None if they were not measured.
     """
 
     config: RunConfig
     notes: tuple[str, ...]
+    seconds: float | None = None
+
+
+@dataclass
+class _Trials:
+    """Timed steps of a configuration, and the lines about them."""
+
+    config: RunConfig
+    build: Callable[[RunConfig], Transformer]
+    seconds: float | None
+    notes: list[str]
+
+    def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2, limit: float = math.inf) -> StepTime:
+        """Time steps for a share of the time for trials."""
+        if self.seconds is None:
+            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials, limit=limit)
+        given = share * self.seconds
+        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials, limit=limit)
 
 
 def resolve_plan(
-    config: RunConfig, build: Callable[[RunConfig], Transformer], num_tokens: int, num_held_out: int = 0
+    config: RunConfig,
+    build: Callable[[RunConfig], Transformer],
+    num_tokens: int,
+    held_out: Sequence[int] = (),
+    *,
+    seconds_left: float | None = None,
+    judged: bool = False,
 ) -> ResolvedPlan:
-    """Resolve `training.threads`, `training.plan = "auto"` and `training.minutes` by timing training steps.
+    """Resolve `training.threads`, `training.plan` and `training.minutes` by timing training steps.
 
-    The other two are timed with the resolved number of threads.
+    Threads are chosen first; precision, size and steps are timed with them.
 
     Args:
         config: configuration of the run.
         build: builds its model on its device.
         num_tokens: tokens of the training split.
-        num_held_out: tokens scored by one evaluation.
+        held_out: tokens of the splits that an evaluation scores.
+        seconds_left: seconds that are left of `training.minutes` for trials and training; None: all.
+        judged: whether to say that a written precision is slow here.
 
     Raises:
-        UsageError: the time limit allows only a handful of steps, or the environment asks for too many threads.
+        UsageError: the time limit allows only a handful of steps, a size is to fit no time limit, or the environment
+            asks for too many threads.
     """
     training = config.training
-    is_written = training.plan != "auto" and training.minutes is None
-    if is_written and training.threads is not None:
+    if training.plan == FIT and training.minutes is None:
+        raise UsageError('training.plan: "fit" chooses a size for a time; give training.minutes too')
+    is_written = training.plan == "as-written" and training.minutes is None
+    is_judged = judged and is_written and training.dtype == "bfloat16" and resolve_device(training.device).type == "cpu"
+    if is_written and training.threads is not None and not is_judged:
         return ResolvedPlan(config, ())
-    notes: list[str] = []
-    left = 0.0 if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
-    threads = training.threads or given_threads(training)
-    if threads is None:
-        threads, spent = _faster_threads(config, build, THREAD_SHARE * left, notes)
-        left -= spent
+    sizes = [size.of(config) for size in LADDER] if training.plan == FIT else [config]
+    limit = None if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
+    trials = _Trials(sizes[0], build, limit, [])
+    threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
-    if not is_written:
-        measure = partial(seconds_per_step, config, build, least=left)
-        with using_threads(threads):
-            plan, seconds = _first_plan(training, measure, notes)
-            if training.plan == "auto":
-                plan, seconds = _fastest(training, measure, {plan: seconds}, notes)
+    with using_threads(threads):
+        if is_judged:
+            _judge(trials)
+        if is_written:
+            return _resolved(config, changes, trials.notes)
+        plan, seconds = _chosen_precision(trials)
         changes |= {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
         if training.minutes is not None:
-            changes |= _steps_in(config, seconds, num_tokens, num_held_out, notes)
-    return ResolvedPlan(config.model_copy(update={"training": training.model_copy(update=changes)}), tuple(notes))
+            allowed = 60 * training.minutes if seconds_left is None else seconds_left
+            if training.plan == FIT:
+                config, seconds = _fitting_size(trials, sizes, plan, seconds, allowed)
+            changes |= steps_in(config, seconds, allowed, num_tokens, held_out, trials.notes)
+    return _resolved(config, changes, trials.notes, seconds)
+
+
+def _resolved(
+    config: RunConfig, changes: dict[str, Any], notes: Sequence[str], seconds: float | None = None
+) -> ResolvedPlan:
+    training = config.training.model_copy(update=changes)
+    return ResolvedPlan(config.model_copy(update={"training": training}), tuple(notes), seconds)
 
 
 def given_threads(training: TrainingConfig) -> int | None:
@@ -132,79 +154,148 @@ def given_threads(training: TrainingConfig) -> int | None:
     return threads
 
 
-def _faster_threads(
-    config: RunConfig, build: Callable[[RunConfig], Transformer], share: float, notes: list[str]
-) -> tuple[int, float]:
-    """One thread or one for each core, whichever is faster, and the seconds of the time for trials used for that."""
+def _faster_threads(trials: _Trials) -> int:
+    """One thread or one for each core, whichever is faster."""
     most = min(cores(), MOST_THREADS)
     if most == 1:
-        return 1, 0.0
-    least = THREAD_SECONDS if config.training.minutes is None else min(THREAD_SECONDS, share)
-    plan, timed = ExecutionPlan(config.training.dtype, compile=False), dict[int, float]()
+        return 1
+    timed = dict[int, float]()
+    plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
     for threads in (1, most):
         with using_threads(threads):
-            timed[threads] = seconds_per_step(config, build, plan, least=least, trials=1)
+            timed[threads] = trials.time(plan, THREAD_SHARE).steady
     threads = min(timed, key=lambda each: timed[each])
     listed = ", ".join(f"{_counted(each)} {1000 * took:.1f} ms" for each, took in timed.items())
-    notes.append(f"plan: {_counted(threads)} (a step: {listed})")
-    return threads, 0.0 if config.training.minutes is None else len(timed) * least
+    trials.notes.append(f"plan: {_counted(threads)} (a step: {listed})")
+    return threads
 
 
 def _counted(threads: int) -> str:
     return "1 thread" if threads == 1 else f"{threads} threads"
 
 
-def _first_plan(training: TrainingConfig, measure: Measure, notes: list[str]) -> tuple[ExecutionPlan, float]:
-    """The configured plan and its time per step; without compilation if that fails."""
+def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
+    """The plan to train with, and its seconds per step."""
+    training = trials.config.training
+    if training.plan == "as-written":
+        if training.dtype == "bfloat16" and resolve_device(training.device).type == "cpu":
+            _judge(trials)
+        return _written_plan(trials)
+    return _fastest(trials)
+
+
+def _written_plan(trials: _Trials) -> tuple[ExecutionPlan, float]:
+    """The written plan and its seconds per step; without compilation if that fails."""
+    training = trials.config.training
     plan = ExecutionPlan(training.dtype, training.compile)
     try:
-        return plan, measure(plan)
+        return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
-        notes.append(f"plan: cannot compile here ({type(error).__name__}); continuing without it")
+        trials.notes.append(_no_compiler(error))
     plan = ExecutionPlan(training.dtype, compile=False)
-    return plan, measure(plan)
+    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
 
 
-def _fastest(
-    training: TrainingConfig, measure: Measure, timed: dict[ExecutionPlan, float], notes: list[str]
-) -> tuple[ExecutionPlan, float]:
-    """The fastest plan among those worth timing."""
-    for dtype in ("float32", "bfloat16"):
-        other = ExecutionPlan(dtype, compile=False)
-        if other not in timed and training.dtype != "float64":
-            timed[other] = measure(other)
+def _no_compiler(error: Exception) -> str:
+    return f"plan: cannot compile here ({type(error).__name__}); continuing without it"
+
+
+def _judge(trials: _Trials) -> None:
+    """Say that bfloat16 is written, and slower here than float32."""
+    plain = trials.time(ExecutionPlan("float32", compile=False), 0.0, trials=1)
+    try:
+        other = trials.time(ExecutionPlan("bfloat16", compile=False), 0.0, trials=1, limit=SLOW * plain.first)
+        times = other.steady / plain.steady
+    except TooSlow:
+        times = SLOW
+    if times >= SLOW:
+        trials.notes.append(
+            f"plan: training.dtype = bfloat16 takes {times:.1f} times as long as float32 here, or more; use float32"
+        )
+
+
+def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
+    """The fastest plan: float32 first; another precision is given up early where it is slow."""
+    training, notes = trials.config.training, trials.notes
+    first = ExecutionPlan("float64" if training.dtype == "float64" else "float32", compile=False)
+    found = trials.time(first, PRECISION_SHARE)
+    timed, listed = {first: found.steady}, [f"{first} {1000 * found.steady:.1f} ms"]
+    if training.dtype != "float64":
+        other = ExecutionPlan("bfloat16", compile=False)
+        try:
+            timed[other] = trials.time(other, PRECISION_SHARE, limit=SLOW * found.first).steady
+            listed.append(f"{other} {1000 * timed[other]:.1f} ms")
+        except TooSlow:
+            listed.append(f"{other} more than {SLOW:g} times as long")
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
-    if expected >= WORTH_COMPILING and not plan.compile:
+    if expected >= WORTH_COMPILING:
         compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
-            timed[compiled] = measure(compiled)
+            timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady
+            listed.append(f"{compiled} {1000 * timed[compiled]:.1f} ms")
         except Exception as error:  # the compiler and its backends raise many types
-            notes.append(f"plan: cannot compile here ({type(error).__name__}); continuing without it")
+            notes.append(_no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
-    listed = ", ".join(f"{each} {1000 * took:.1f} ms" for each, took in timed.items())
-    notes.append(f"plan: {plan} (a step: {listed})")
+    notes.append(f"plan: {plan} (a step: {', '.join(listed)})")
     return plan, timed[plan]
 
 
-def _steps_in(
-    config: RunConfig, seconds: float, num_tokens: int, num_held_out: int, notes: list[str]
+def _fitting_size(
+    trials: _Trials, sizes: Sequence[RunConfig], plan: ExecutionPlan, seconds: float, allowed: float
+) -> tuple[RunConfig, float]:
+    """The largest size with enough steps in the time, and its seconds per step."""
+    work = [cost(config.model, 1).forward_flops for config in sizes]
+    fits = [0, *(n for n in range(1, len(sizes)) if allowed / (seconds * work[n] / work[0]) >= LADDER[n].least_steps)]
+    place, chosen = fits[-1], seconds
+    while place > 0:
+        trials.config = sizes[place]
+        chosen = trials.time(plan, PRECISION_SHARE, trials=1).steady
+        if allowed / chosen >= LADDER[place].least_steps:
+            break
+        place, chosen = place - 1, seconds
+    config = trials.config = sizes[place]
+    model = config.model
+    trials.notes.append(
+        f"plan: {model.num_layers} layers of width {model.d_model} (a step: {1000 * chosen:.1f} ms, "
+        f"{allowed / chosen:,.0f} steps in the time)"
+    )
+    return config, chosen
+
+
+def steps_in(
+    config: RunConfig, seconds: float, allowed: float, num_tokens: int, held_out: Sequence[int], notes: list[str]
 ) -> dict[str, Any]:
-    """The keys that follow from a time limit: steps, evaluations, and a warm-up of at most a tenth of the steps."""
-    training, allowed = config.training, 60 * (config.training.minutes or 0)
-    minutes, tokens_per_step = allowed / 60, config.tokens_per_step
-    an_evaluation = FORWARD * seconds * num_held_out / tokens_per_step
+    """The keys that follow from a time: steps, evaluations, and a warm-up of at most a tenth of the steps.
+
+    Args:
+        config: configuration of the run.
+        seconds: seconds of a step.
+        allowed: seconds for training and evaluations.
+        num_tokens: tokens of the training split.
+        held_out: tokens of the splits that an evaluation scores.
+        notes: receives a line for each decision.
+
+    Raises:
+        UsageError: the time allows only a handful of steps.
+    """
+    training, minutes, tokens_per_step = config.training, config.training.minutes or 0, config.tokens_per_step
+    a_token = FORWARD * seconds / tokens_per_step
+    most = training.evaluation_tokens or max(held_out, default=1)
+    affordable = int(AN_EVALUATION * allowed / a_token / max(1, len(held_out)))
+    scored = min(most, max(LEAST_EVALUATED, affordable))
+    an_evaluation = a_token * sum(min(tokens, scored) for tokens in held_out)
     evaluations = min(EVALUATIONS, 1 + int(EVALUATING * allowed / an_evaluation)) if an_evaluation else EVALUATIONS
-    steps = math.floor((allowed - (evaluations - 1) * an_evaluation) / seconds)
+    steps = math.floor((allowed - evaluations * an_evaluation) / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
-            f"training.minutes: {minutes:g} allow only {steps} steps of {seconds:.2f} s; allow more time or "
+            f"training.minutes: {minutes:g} allow only {max(0, steps)} steps of {seconds:.2f} s; allow more time or "
             "use a smaller model"
         )
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
-    enough = max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / tokens_per_step))
+    enough = most_steps(config, num_tokens)
     if enough < steps:
         notes.append(f"plan: {enough:,} steps see each token of this text {MOST_EPOCHS} times, which is enough")
         steps = enough
@@ -213,48 +304,15 @@ def _steps_in(
         "minutes": None,
         "steps": steps,
         "evaluate_every": math.ceil(steps / evaluations),
+        "log_every": min(training.log_every, max(1, steps // 50)),
         "schedule": training.schedule.model_copy(update={"warmup_steps": warmup}),
+        **({"evaluation_tokens": scored} if scored < max(held_out, default=0) else {}),
     }
 
 
-def seconds_per_step(
-    config: RunConfig,
-    build: Callable[[RunConfig], Transformer],
-    plan: ExecutionPlan,
-    *,
-    least: float = 0.0,
-    trials: int = TRIALS,
-) -> float:
-    """The median time of a training step with random tokens, measured on a temporary model.
-
-    Args:
-        config: configuration of the run.
-        build: builds its model on its device.
-        plan: precision and compilation.
-        least: minimum seconds of measuring.
-        trials: minimum number of timed steps, after one warm-up step.
-    """
-    training = config.training
-    model = build(config).train()
-    optimizer = build_optimizer(model, training.optimizer)
-    forward = torch.compile(model) if plan.compile else model
-    device = model.token_embedding.weight.device
-    shape = (training.batch_size, config.model.context_length + 1)
-    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
-    times = []
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        while len(times) <= trials or sum(times) < least:
-            began = time.perf_counter()
-            for _ in range(training.accumulation):
-                with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
-                    loss = next_token_loss(forward(tokens[:, :-1]), tokens[:, 1:], model.mask)
-                loss.backward()
-                loss.item()  # waits for the accelerator
-            optimizer.step()
-            optimizer.zero_grad()
-            times.append(time.perf_counter() - began)
-    steady = sorted(times[1 + (len(times) - 1 - trials) // 2 :])
-    return steady[len(steady) // 2]
+def most_steps(config: RunConfig, num_tokens: int) -> int:
+    """The number of steps after which more would only memorize the text."""
+    return max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / config.tokens_per_step))
 
 
 def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:

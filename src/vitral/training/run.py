@@ -23,11 +23,12 @@ from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash, new_identity
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
+from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
-from vitral.training.plans import ResolvedPlan, resolve_plan
+from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
@@ -46,8 +47,12 @@ def train(
     baselines: NgramBaselines | None = None,
     init_from: Path | None = None,
     planner: Planner | None = None,
+    frame: TimeFrame | None = None,
 ) -> RunFolder:
     """Train a model in a new run folder.
+
+    With `training.minutes` the run ends within this time, and its steps are planned again while it is trained
+    (`vitral.training.deadline`), unless a planner is given.
 
     Args:
         config: the run's complete configuration.
@@ -57,6 +62,7 @@ def train(
         baselines: its n-gram baselines; None counts them before the first evaluation.
         init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer.
         planner: may change steps, schedule and threads while training (`vitral.training.trainer.Planner`).
+        frame: the time that counts as `training.minutes` besides this call; None: no other.
 
     Raises:
         UsageError: the configuration cannot be used, or `out` exists.
@@ -64,6 +70,8 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
+    minutes = config.training.minutes
+    deadline = None if minutes is None else Deadline(minutes, frame or TimeFrame())
     with only_training():
         source = None if init_from is None else load_run(init_from)
         if dataset is None:
@@ -73,19 +81,26 @@ def train(
                 f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
             )
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
-        resolved = _resolved(config, dataset)
+        may_change_threads = config.training.threads is None and given_threads(config.training) is None
+        resolved = _resolved(config, dataset, deadline)
         for line in resolved.notes:
             callback({"event": "note", "text": line})
         config = complete(resolved.config)
         with using_threads(config.training.threads):
             documents = {
-                "environment": {**describe_environment(), "plan": list(resolved.notes)},
+                "environment": {
+                    **describe_environment(),
+                    "plan": list(resolved.notes),
+                    **({} if minutes is None else {"minutes": minutes}),
+                },
                 "corpus": {"format": FORMAT, **dataset.describe()},
                 "tokenizer": dataset.tokenizer.plain(),
                 **({} if baselines is None else {"ngrams": baselines.plain()}),
             }
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
             trainer.baselines, trainer.planner = baselines, planner
+            if deadline is not None:
+                keep(deadline, trainer, resolved.seconds, may_change_threads=may_change_threads)
             return _begin(trainer, documents, source)
 
 
@@ -120,13 +135,19 @@ def _begin(trainer: Trainer, documents: dict[str, Any], source: LoadedRun | None
             return _start(trainer)
 
 
-def _resolved(config: RunConfig, dataset: Dataset) -> ResolvedPlan:
+def _resolved(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
     """The configuration with its execution plan."""
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
-    most = config.training.evaluation_tokens
-    held_out = sum(tokens[name] if most is None else min(tokens[name], most) for name in ("validation", "test"))
+    held_out = [tokens[name] for name in ("validation", "test")]
     vocab_size = dataset.tokenizer.vocab_size
-    return resolve_plan(config, lambda config: build_model(config, vocab_size), tokens["train"], held_out)
+    return resolve_plan(
+        config,
+        lambda config: build_model(config, vocab_size),
+        tokens["train"],
+        held_out,
+        seconds_left=None if deadline is None else deadline.left(),
+        judged=True,
+    )
 
 
 def _parent(source: LoadedRun | None) -> Parent | None:
@@ -145,10 +166,11 @@ def resume(
     corpus: str | None = None,
     strict: bool = False,
     planner: Planner | None = None,
+    frame: TimeFrame | None = None,
 ) -> RunFolder:
     """Resume a run from its last checkpoint, bit for bit as if it had never stopped.
 
-    The arithmetic uses the recorded number of threads. Nothing is downloaded.
+    The arithmetic uses the recorded number of threads. Nothing is downloaded. A run with minutes gets the rest of them.
 
     Args:
         path: the run's folder.
@@ -156,6 +178,7 @@ def resume(
         corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
         strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
         planner: as for `train`; decisions that the run has taken already are taken again without it.
+        frame: as for `train`.
 
     Raises:
         UsageError: not a run, already finished, in use by another process, or its text, configuration or batches have
@@ -167,6 +190,7 @@ def resume(
     def warn(line: str) -> None:
         callback({"event": "note", "text": line})
 
+    frame = frame or TimeFrame()
     RunFolder.open(path)
     with only_writer(path), only_training():
         RunFolder.open(path).sweep()
@@ -181,7 +205,28 @@ def resume(
         with using_threads(identity_of(sealed, checkpoint).current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
             trainer.planner = planner
+            if (minutes := _minutes(sealed)) is not None:
+                history = {} if checkpoint is None else checkpoint.history
+                deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
+                keep(deadline, trainer, None, may_change_threads=False)
             return _continue(trainer, sealed, checkpoint, warn)
+
+
+def _minutes(sealed: SealedRun) -> float | None:
+    """The minutes of a run; None without."""
+    try:
+        minutes = sealed.document("environment").get("minutes")
+    except UsageError:
+        return None  # the gate has said that it is damaged
+    return float(minutes) if isinstance(minutes, int | float) and not isinstance(minutes, bool) else None
+
+
+def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
+    """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
+    trainer.spent = deadline.used
+    if trainer.planner is None:
+        deadline.begin(trainer, expected, may_change_threads=may_change_threads)
+        trainer.planner = deadline
 
 
 def _continue(

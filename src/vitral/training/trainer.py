@@ -16,6 +16,7 @@ from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
+from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
 from vitral.training.objectives import masking_of
 from vitral.training.optimizers import Optimizers
@@ -109,6 +110,8 @@ class Trainer:
         environment: SHA-256 of environment.json.
         planner: asked before every step for a change of the configuration; None: there is none.
         ended: whether the last event was that of a finished run.
+        clock: of this session; set when its first step begins.
+        spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
 
@@ -127,6 +130,8 @@ class Trainer:
     planner: Planner | None = None
     failure: Exception | None = None
     ended: bool = False
+    clock: Clock = None  # pyright: ignore[reportAssignmentType]
+    spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
@@ -165,6 +170,15 @@ class Trainer:
     def warn(self, line: str) -> None:
         """Emit a warning."""
         self.tell({"event": "note", "text": line})
+
+    def note(self, line: str) -> None:
+        """Emit a note that metrics.jsonl keeps."""
+        self.emit({"event": "note", "step": self.state.step, "text": line})
+
+    def history(self) -> dict[str, Any]:
+        """Facts that a checkpoint seals although they do not affect the next step."""
+        spent = {} if self.spent is None else {"seconds": round(self.spent(), 3)}
+        return {"environment": self.environment, **spent}
 
     def decide(self, changes: Mapping[str, Any]) -> None:
         """Change the configuration from the next step on; the next checkpoint seals the decision.

@@ -1,0 +1,220 @@
+"""The deadline of a run that has minutes: its steps are planned again while it is trained.
+
+A step may become slower or faster than it was in the trials, because another program starts or ends. At each share of
+the time or of the steps in `PLAN_AT`, and whenever the end would come too late or far too early, the number of steps is
+decided again from the measured times. The decay of the learning rate follows the number of steps, so the run always
+ends with its smallest rate.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitral.runs.config import RunConfig
+from vitral.training.plans import EVALUATIONS, FORWARD, most_steps
+from vitral.training.trainer import Trainer
+
+PLAN_AT = (0.10, 0.25, 0.50)
+"""Shares of the time and of the steps at which the steps are planned again."""
+LATE = 0.02
+"""Share of the time by which the end may be late before the steps are planned again at once."""
+EARLY = 0.10
+"""The same for an end that comes early, until the last of `PLAN_AT`."""
+SPARE = 0.02
+"""Share of the time left that is not planned."""
+WORTH_DECIDING = 0.03
+"""Minimum change of the number of steps, as a share; a decision costs a checkpoint."""
+WINDOW_STEPS, WINDOW_SHARE = 8, 0.04
+"""The time of a step is the mean of this many steps, and of this share of the time, whichever is longer."""
+SLOWER = 1.5
+"""One thread is tried where a step takes this many times the planned time."""
+IN_VAIN, LAST_DECAY = 2, 0.1
+"""After so many evaluations without a lower validation loss the run ends, with a decay of this share of its steps."""
+
+
+@dataclass(frozen=True)
+class TimeFrame:
+    """The time around training that counts as time of the run.
+
+    Attributes:
+        began: `time.perf_counter()` when the user's minutes began.
+        after: seconds that the caller needs after training, for example for a report.
+    """
+
+    began: float = field(default_factory=time.perf_counter)
+    after: float = 0.0
+
+
+class Deadline:
+    """A planner that keeps a run within its minutes; ask it before every step.
+
+    Attributes:
+        seconds: the time of the run, in seconds.
+    """
+
+    def __init__(self, minutes: float, frame: TimeFrame, spent: float = 0.0) -> None:
+        """Measure from the beginning of a time frame.
+
+        Args:
+            minutes: time of the run.
+            frame: when this session began, and what comes after it.
+            spent: seconds of earlier sessions.
+        """
+        self.seconds = 60 * minutes
+        self._frame, self._spent = frame, spent
+        self._trainer: Trainer | None = None
+        self._window = deque[float]()
+        self._seen: tuple[int, float] | None = None
+        self._expected: float | None = None
+        self._evaluation: float | None = None
+        self._progress: tuple[float, ...] = (0.0, 0.0)
+        self._decided_at = 0.0
+        self._threads: tuple[int, float] | None = None
+        self._may_change_threads = False
+        self._is_ending = False
+
+    def begin(self, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
+        """Plan for a trainer.
+
+        Args:
+            trainer: it is read, and changed only through the returned changes.
+            expected: planned seconds of a step; None if unknown.
+            may_change_threads: whether the number of threads was chosen by measurement.
+        """
+        self._trainer, self._expected, self._may_change_threads = trainer, expected, may_change_threads
+        self._progress = (self.used() / self.seconds, trainer.state.step / trainer.config.training.steps)
+
+    def used(self) -> float:
+        """Seconds of the run's time that are over, in all sessions."""
+        return self._spent + time.perf_counter() - self._frame.began
+
+    def left(self) -> float:
+        """Seconds that are left for training and evaluating."""
+        return self.seconds - self.used() - self._frame.after
+
+    def __call__(self, step: int, seconds: float) -> Mapping[str, Any] | None:
+        """Changes of the configuration from the next step on, or None.
+
+        Args:
+            step: completed steps.
+            seconds: seconds of this session's training.
+        """
+        trainer = self._trainer
+        if trainer is None or not self._observe(trainer, step):
+            return None
+        total = trainer.config.training.steps
+        if not self._is_ending and (ended := self._ended_early(trainer, step)):
+            self._is_ending = True
+            return ended
+        possible = self._possible(trainer, step)
+        is_due = self._is_due(self.used() / self.seconds, step / total)
+        if not is_due and not self._is_off(trainer, step):
+            return None
+        if self._is_ending:
+            possible = min(possible, total)
+        return self._decided(trainer, step, possible)
+
+    def _is_due(self, *progress: float) -> bool:
+        """Whether a share of the time, or of the steps, has been passed since the last call."""
+        due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
+        self._progress = progress
+        return any(due)
+
+    def _observe(self, trainer: Trainer, step: int) -> bool:
+        """Take the time of the last step and evaluation; return whether enough is known to plan."""
+        clock, training = trainer.clock, trainer.config.training
+        if self._seen is not None and step == self._seen[0] + 1:
+            self._window.append(clock.stepping() - self._seen[1])
+            if step % training.evaluate_every == 0:
+                self._evaluation = clock.pause / self.a_step()
+        self._seen = (step, clock.stepping())
+        while len(self._window) > WINDOW_STEPS and sum(self._window) - self._window[0] > WINDOW_SHARE * self.seconds:
+            self._window.popleft()
+        return len(self._window) >= 2
+
+    def a_step(self) -> float:
+        """Seconds of a step, at present."""
+        return sum(self._window) / len(self._window)
+
+    def _an_evaluation(self, trainer: Trainer) -> float:
+        """Seconds of an evaluation with its checkpoint: as measured in steps, estimated before the first."""
+        if self._evaluation is None:
+            most = trainer.config.training.evaluation_tokens
+            splits = (len(trainer.dataset.splits[name].tokens) for name in ("validation", "test"))
+            scored = sum(size if most is None else min(size, most) for size in splits)
+            return (1 + FORWARD * scored / trainer.config.tokens_per_step) * self.a_step()
+        return self._evaluation * self.a_step()
+
+    def _evaluations(self, config: RunConfig, step: int) -> int:
+        """Evaluations that are left, the last included."""
+        training = config.training
+        return max(1, math.ceil(training.steps / training.evaluate_every) - step // training.evaluate_every)
+
+    def _is_off(self, trainer: Trainer, step: int) -> bool:
+        """Whether the run will end too late at the present speed, or in the first half of the time far too early."""
+        if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, self.left() / 4):
+            return False  # the last decision has not been tried yet
+        steps = (trainer.config.training.steps - step) * self.a_step()
+        late = steps + self._evaluations(trainer.config, step) * self._an_evaluation(trainer) - self.left()
+        may_grow = self.used() < PLAN_AT[-1] * self.seconds and not self._is_all(trainer)
+        return late > LATE * self.seconds or (may_grow and late < -EARLY * self.seconds)
+
+    def _is_all(self, trainer: Trainer) -> bool:
+        """Whether the run has as many steps as its text allows."""
+        return trainer.config.training.steps >= most_steps(trainer.config, len(trainer.dataset.splits["train"].tokens))
+
+    def _possible(self, trainer: Trainer, step: int) -> int:
+        """The number of steps in all that the time allows, at least one more."""
+        evaluating = min(EVALUATIONS, self._evaluations(trainer.config, step)) * self._an_evaluation(trainer)
+        more = ((1 - SPARE) * self.left() - evaluating) / self.a_step()
+        last = most_steps(trainer.config, len(trainer.dataset.splits["train"].tokens))
+        return max(step + 1, min(step + math.floor(more), last))
+
+    def _decided(self, trainer: Trainer, step: int, steps: int) -> Mapping[str, Any] | None:
+        """The change to this number of steps; None if it is not worth a checkpoint."""
+        training = trainer.config.training
+        changes = self._other_threads(trainer)
+        if abs(steps - training.steps) > WORTH_DECIDING * training.steps or (steps < training.steps and not changes):
+            changes |= {"steps": steps, "evaluate_every": math.ceil(steps / EVALUATIONS)}
+            warmup = max(step, steps // 10)
+            if step < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
+                changes["schedule"] = training.schedule.model_copy(update={"warmup_steps": warmup})
+            trainer.note(
+                f"plan: {steps:,} steps instead of {training.steps:,}: a step takes {1000 * self.a_step():.0f} ms, "
+                f"and {self.left():.0f} of {self.seconds:.0f} s are left for training"
+            )
+        if "threads" in changes:
+            self._window.clear()
+        self._decided_at = self.used() if changes else self._decided_at
+        return changes or None
+
+    def _other_threads(self, trainer: Trainer) -> dict[str, Any]:
+        """One thread instead of several where steps have become slow, and back if it is slower still."""
+        threads, took = trainer.config.training.threads or 1, self.a_step()
+        if self._expected is None:
+            self._expected = took
+        if not self._may_change_threads:
+            return {}
+        if self._threads is None and threads > 1 and took > SLOWER * self._expected:
+            self._threads = (threads, took)
+            trainer.note(f"plan: 1 thread instead of {threads}: a step takes {took / self._expected:.1f} times as long")
+            return {"threads": 1}
+        if self._threads is not None and threads == 1 and took > self._threads[1]:
+            self._may_change_threads = False
+            trainer.note(f"plan: {self._threads[0]} threads again: with one a step takes {1000 * took:.0f} ms")
+            return {"threads": self._threads[0]}
+        return {}
+
+    def _ended_early(self, trainer: Trainer, step: int) -> Mapping[str, Any] | None:
+        """The change that ends a run whose validation loss no longer falls; None if it still does."""
+        training, best = trainer.config.training, trainer.state.best_step
+        if best is None or step % training.evaluate_every or step - best < IN_VAIN * training.evaluate_every:
+            return None
+        steps = step + max(1, math.ceil(LAST_DECAY * step))
+        if steps >= training.steps:
+            return None
+        trainer.note(f"plan: ends after {steps:,} steps, since the validation loss has not fallen since step {best:,}")
+        return {"steps": steps}

@@ -1,0 +1,46 @@
+"""The ladder of model sizes: which size suits the number of steps that a processor can make in the time it has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vitral.core.config import merge
+from vitral.runs.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model size with its training.
+
+    Attributes:
+        least_steps: number of steps from which this size reaches a lower loss than the smaller ones in the same time.
+        model: its keys of [model].
+        training: its keys of [training].
+    """
+
+    least_steps: int
+    model: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+    def of(self, config: RunConfig) -> RunConfig:
+        """The configuration with this size."""
+        return RunConfig.parse(merge(config.plain(), {"model": self.model, "training": self.training}), "plan")
+
+
+def _muon(rate: float) -> dict[str, Any]:
+    rest = {"name": "adamw", "learning_rate": rate / 2, "weight_decay": 0.0}
+    return {
+        "optimizer": {"name": "muon", "learning_rate": rate, "momentum": 0.85, "rest": rest},
+        "schedule": {"name": "linear", "warmup_steps": 20},
+    }
+
+
+LADDER = (
+    Size(0, {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
+    Size(450, {"d_model": 96, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
+    Size(650, {"d_model": 128, "num_layers": 2, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
+    Size(900, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
+    Size(2000, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}, _muon(0.04)),
+    Size(2000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}, _muon(0.04)),
+)
+"""Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/speed.md)."""

@@ -1,0 +1,142 @@
+"""Timed training steps of a temporary model, with random tokens."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vitral.core.devices import precision
+from vitral.model import Transformer, next_token_loss
+from vitral.runs.config import RunConfig
+from vitral.training.optimizers import build_optimizer
+
+TRIALS = 4
+"""Minimum number of timed steps, after one warm-up step."""
+
+
+@dataclass(frozen=True)
+class ExecutionPlan:
+    """Precision and compilation of training steps.
+
+    Attributes:
+        dtype: dtype of the arithmetic.
+        compile: whether the model is compiled.
+    """
+
+    dtype: str
+    compile: bool
+
+    def __str__(self) -> str:
+        """A short description for notes."""
+        return f"{self.dtype}, {'compiled' if self.compile else 'not compiled'}"
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time of a training step.
+
+    Attributes:
+        first: seconds of the first step, which also sets up kernels and memory.
+        steady: median seconds of the steps after it.
+    """
+
+    first: float
+    steady: float
+
+
+class TooSlow(Exception):
+    """A step took longer than its limit, and was stopped."""
+
+    def __init__(self, seconds: float) -> None:
+        """Remember the seconds after which it was stopped."""
+        self.seconds = seconds
+        super().__init__(f"stopped after {seconds:.3f} s")
+
+
+def time_steps(
+    config: RunConfig,
+    build: Callable[[RunConfig], Transformer],
+    plan: ExecutionPlan,
+    *,
+    least: float = 0.0,
+    most: float = float("inf"),
+    trials: int = TRIALS,
+    limit: float = float("inf"),
+) -> StepTime:
+    """Time training steps with random tokens on a temporary model.
+
+    Args:
+        config: configuration of the run.
+        build: builds its model on its device.
+        plan: precision and compilation.
+        least: minimum seconds of measuring.
+        most: no further step is started after these seconds, if one has been timed after the first.
+        trials: minimum number of timed steps after the first.
+        limit: seconds after which the first step is stopped, between two layers.
+
+    Raises:
+        TooSlow: the first step reached the limit.
+    """
+    training = config.training
+    model = build(config).train()
+    optimizer = build_optimizer(model, training.optimizer)
+    watch = _Watch(model, limit)
+    forward = torch.compile(model) if plan.compile else model
+    device = model.token_embedding.weight.device
+    shape = (training.batch_size, config.model.context_length + 1)
+    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
+    times: list[float] = []
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        while len(times) <= trials or sum(times) < least:
+            if len(times) > 1 and sum(times) >= most:
+                break
+            began = watch.start()
+            for _ in range(training.accumulation):
+                with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
+                    loss = next_token_loss(forward(tokens[:, :-1]), tokens[:, 1:], model.mask)
+                loss.backward()
+                loss.item()  # waits for the accelerator
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(time.perf_counter() - began)
+            watch.stop()
+    # An idle processor is faster in its first second, so the earlier half does not count.
+    steady = sorted(times[1 + max(0, (len(times) - 1 - trials) // 2) :])
+    return StepTime(times[0], steady[len(steady) // 2])
+
+
+def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: ExecutionPlan) -> float:
+    """The median time of a training step with random tokens, measured on a temporary model."""
+    return time_steps(config, build, plan).steady
+
+
+class _Watch:
+    """Stops a step that takes longer than a limit, at the next border between two layers, forwards or backwards."""
+
+    def __init__(self, model: Transformer, limit: float) -> None:
+        self._limit, self._began = limit, 0.0
+        self._handles = []
+        if limit < float("inf"):
+            self._handles = [module.register_forward_hook(self._forward) for module in model.modules()]
+
+    def start(self) -> float:
+        self._began = time.perf_counter()
+        return self._began
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _forward(self, module: torch.nn.Module, given: object, output: object) -> None:
+        self._check()
+        if isinstance(output, Tensor) and output.requires_grad:
+            output.register_hook(lambda gradient: self._check())
+
+    def _check(self) -> None:
+        seconds = time.perf_counter() - self._began
+        if seconds > self._limit:
+            raise TooSlow(seconds)

@@ -1,0 +1,155 @@
+"""A run with minutes ends within them, whatever happens to the speed of the machine."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitral.runs import RunConfig, enter
+from vitral.runs.identity import Decision, decided
+from vitral.training import Event, deadline, plans, resume, train
+from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.trials import StepTime
+
+Configured = Callable[..., RunConfig]
+SECONDS = 60.0
+
+
+class World:
+    """A simulated training: time passes only in steps and evaluations."""
+
+    def __init__(self, config: RunConfig, factor: Callable[[float], float], a_step: float, evaluation: float) -> None:
+        self.now, self.config, self.factor = 0.0, config, factor
+        self.a_step, self.evaluation = a_step, evaluation
+        self.pause = self.pauses = 0.0
+        self.decisions: list[Decision] = []
+        self.spent = lambda: self.now
+        sizes = {"train": 10**7, "validation": 3000, "test": 5000}
+        self.dataset = SimpleNamespace(
+            splits={name: SimpleNamespace(tokens=range(size)) for name, size in sizes.items()}
+        )
+        self.state = SimpleNamespace(best_step=None, step=0)
+        self.clock = self
+
+    def stepping(self) -> float:
+        return self.now - self.pauses
+
+    def note(self, line: str) -> None:
+        pass
+
+    def run(self, planner: Deadline) -> int:
+        """Train; the number of steps."""
+        step = 0
+        while step < self.config.training.steps:
+            changes = planner(step, self.now)
+            if changes:
+                self.decisions.append(Decision.parse({**changes, "step": step}, "decision"))
+                self.config = decided(self.config, self.decisions[-1])
+                assert self.config.training.steps > step
+            self.now += self.a_step * self.factor(self.now)
+            step += 1
+            training = self.config.training
+            self.pause = 0.0
+            if step % training.evaluate_every == 0 or step == training.steps:
+                self.pause = self.evaluation * self.factor(self.now)
+                self.now += self.pause
+                self.pauses += self.pause
+                self.state.best_step = step
+        return step
+
+
+@given(
+    begins=st.floats(0, 50),
+    ends=st.floats(0, 60),
+    slower=st.sampled_from([0.2, 0.5, 1.0, 2.0, 5.0, 10.0]),
+    planned=st.sampled_from([0.3, 1.0, 3.0]),
+)
+@settings(max_examples=200, deadline=None)
+def test_the_end_comes_in_time(begins: float, ends: float, slower: float, planned: float) -> None:
+    """Other programs make steps `slower` between two times; the plan was wrong by a factor from the start."""
+    config = RunConfig.parse(
+        {"model": {"context_length": 10}, "training": {"steps": int(55 / (0.1 * planned)), "evaluate_every": 100}}, "x"
+    )
+    world = World(config, lambda now: slower if begins <= now < max(begins, ends) else 1.0, 0.1, 0.5)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+        planner = Deadline(SECONDS / 60, TimeFrame(0.0, after=2.0))
+        planner.begin(world, 0.1 * planned, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+        steps = world.run(planner)
+    assert world.now <= 1.1 * (SECONDS - 2.0), world.decisions
+    if slower >= 1 and ends < 25:
+        assert steps >= 100
+    assert len(world.decisions) < 25
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(0.001, 0.001))
+
+
+def test_a_run_with_minutes_is_sealed_and_goes_on_with_the_rest(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch)
+    monkeypatch.setattr(plans, "MOST_EPOCHS", 10**6)
+    said: list[Event] = []
+
+    def stop(event: Event) -> None:
+        said.append(event)
+        if event["event"] == "step" and event["step"] > 20:
+            raise KeyError("stop")
+
+    config = configured(training={"minutes": 0.1, "threads": 1, "log_every": 1, "plan": "as-written"})
+    with pytest.raises(KeyError):
+        train(config, tmp_path / "run", callback=stop)
+    sealed = enter(tmp_path / "run", lambda line: None)
+    assert sealed.newest is not None
+    spent = sealed.newest.history["seconds"]
+    assert 0 < spent < 60
+    folder = resume(tmp_path / "run")
+    finished = enter(folder.path, lambda line: None)
+    assert finished.newest is not None
+    assert finished.newest.history["seconds"] >= spent
+    assert folder.metrics("end")[-1]["finished"]
+    decisions = finished.identity.decisions
+    assert decisions, "6000 planned steps of a millisecond do not fit"
+    assert finished.config.training.steps == folder.metrics("end")[-1]["step"]
+
+
+def test_a_straight_run_with_the_same_decisions_is_equal(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock enters only through sealed decisions."""
+    quick(monkeypatch)
+    monkeypatch.setattr(plans, "MOST_EPOCHS", 10**6)
+    kept = train(configured(training={"minutes": 0.05, "threads": 1}), tmp_path / "kept")
+    sealed = enter(kept.path, lambda line: None)
+    taken: dict[int, dict[str, Any]] = {
+        decision.step: {key: value for key, value in decision.plain().items() if key != "step"}
+        for decision in sealed.identity.decisions
+    }
+    again = train(sealed.identity.config, tmp_path / "again", planner=lambda step, seconds: taken.get(step))
+    one, other = (
+        (folder.path / "steps" / f"step-{folder.metrics('end')[-1]['step']:08d}" / "model.safetensors").read_bytes()
+        for folder in (kept, again)
+    )
+    assert one == other
+
+
+def test_a_run_whose_validation_loss_rises_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig.parse({"training": {"steps": 1150, "evaluate_every": 100}}, "x")
+    world = World(config, lambda now: 1.0, 0.05, 0.1)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+    monkeypatch.setattr(Deadline, "_is_due", lambda *given: False)
+    planner = Deadline(1.0, TimeFrame(0.0))
+    planner.begin(world, 0.05, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+    best = {100: 100, 200: 200, 300: 200, 400: 200}
+    found = {}
+    for step in range(1, 401):
+        world.now += 0.05
+        world.state.best_step = best.get(step - step % 100)
+        found[step] = planner(step, world.now)
+    assert {step: dict(changes) for step, changes in found.items() if changes} == {400: {"steps": 440}}
