@@ -143,7 +143,7 @@ def test_a_run_whose_validation_loss_rises_ends(monkeypatch: pytest.MonkeyPatch)
     config = RunConfig.parse({"training": {"steps": 1150, "evaluate_every": 100}}, "x")
     world = World(config, lambda now: 1.0, 0.05, 0.1)
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
-    monkeypatch.setattr(Deadline, "_is_due", lambda *given: False)
+    monkeypatch.setattr(deadline, "PLAN_AT", (2.0,))
     planner = Deadline(1.0, TimeFrame(0.0))
     planner.begin(world, 0.05, may_change_threads=False)  # pyright: ignore[reportArgumentType]
     best = {100: 100, 200: 200, 300: 200, 400: 200}

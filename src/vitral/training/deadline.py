@@ -29,6 +29,8 @@ WORTH_DECIDING = 0.03
 """Minimum change of the number of steps, as a share; a decision costs a checkpoint."""
 WINDOW_STEPS, WINDOW_SHARE = 8, 0.04
 """The time of a step is the mean of this many steps, and of this share of the time, whichever is longer."""
+MOST_STRETCH = 1.6
+"""The steps between evaluations change where their number would differ by this factor from the planned one."""
 SLOWER = 1.5
 """One thread is tried where a step takes this many times the planned time."""
 IN_VAIN, LAST_DECAY = 2, 0.1
@@ -109,19 +111,17 @@ class Deadline:
         if not self._is_ending and (ended := self._ended_early(trainer, step)):
             self._is_ending = True
             return ended
-        possible = self._possible(trainer, step)
-        is_due = self._is_due(self.used() / self.seconds, step / total)
-        if not is_due and not self._is_off(trainer, step):
+        if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, self.left() / 4):
+            return None  # the last decision has not been tried yet
+        progress = (self.used() / self.seconds, step / total)
+        due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
+        if not any(due) and not self._is_off(trainer, step):
             return None
+        possible = self._possible(trainer, step)
         if self._is_ending:
             possible = min(possible, total)
+        self._progress = (progress[0], step / possible)
         return self._decided(trainer, step, possible)
-
-    def _is_due(self, *progress: float) -> bool:
-        """Whether a share of the time, or of the steps, has been passed since the last call."""
-        due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
-        self._progress = progress
-        return any(due)
 
     def _observe(self, trainer: Trainer, step: int) -> bool:
         """Take the time of the last step and evaluation; return whether enough is known to plan."""
@@ -155,8 +155,6 @@ class Deadline:
 
     def _is_off(self, trainer: Trainer, step: int) -> bool:
         """Whether the run will end too late at the present speed, or in the first half of the time far too early."""
-        if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, self.left() / 4):
-            return False  # the last decision has not been tried yet
         steps = (trainer.config.training.steps - step) * self.a_step()
         late = steps + self._evaluations(trainer.config, step) * self._an_evaluation(trainer) - self.left()
         may_grow = self.used() < PLAN_AT[-1] * self.seconds and not self._is_all(trainer)
@@ -178,7 +176,9 @@ class Deadline:
         training = trainer.config.training
         changes = self._other_threads(trainer)
         if abs(steps - training.steps) > WORTH_DECIDING * training.steps or (steps < training.steps and not changes):
-            changes |= {"steps": steps, "evaluate_every": math.ceil(steps / EVALUATIONS)}
+            changes |= {"steps": steps}
+            if not 1 / MOST_STRETCH <= steps / training.evaluate_every / EVALUATIONS <= MOST_STRETCH:
+                changes |= {"evaluate_every": math.ceil(steps / EVALUATIONS)}
             warmup = max(step, steps // 10)
             if step < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
                 changes["schedule"] = training.schedule.model_copy(update={"warmup_steps": warmup})

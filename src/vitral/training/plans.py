@@ -291,8 +291,8 @@ def steps_in(
     steps = math.floor((allowed - evaluations * an_evaluation) / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
-            f"training.minutes: {minutes:g} allow only {max(0, steps)} steps of {seconds:.2f} s; allow more time or "
-            "use a smaller model"
+            f"training.minutes: {minutes:g} leave {max(0.0, allowed):.0f} s for training, only {max(0, steps)} steps "
+            f"of {seconds:.2f} s; allow more time or use a smaller model"
         )
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
     enough = most_steps(config, num_tokens)

@@ -39,8 +39,8 @@ LADDER = (
     Size(0, {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
     Size(450, {"d_model": 96, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
     Size(650, {"d_model": 128, "num_layers": 2, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
-    Size(900, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
-    Size(2000, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}, _muon(0.04)),
-    Size(2000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}, _muon(0.04)),
+    Size(1500, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
+    Size(2500, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}, _muon(0.04)),
+    Size(3000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}, _muon(0.04)),
 )
 """Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/speed.md)."""
