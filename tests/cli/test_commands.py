@@ -53,10 +53,11 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     """A snapshot: whoever changes a command or an option changes this list knowingly."""
     expected = {
         "demo": "--out --set",
-        "corpus": "--tokenizer --split --out --format",
-        "train": "--corpus --out --init-from --set --seed --device --dtype --plan --minutes --threads --tensorboard",
+        "corpus": "--tokenizer --split --context --minutes --out --format",
+        "train": "--corpus --out --init-from --tokenizer --context --set --seed --device --dtype --plan --minutes "
+        "--threads --tensorboard",
         "resume": "--corpus --strict",
-        "count": "--corpus --vocabulary --set --format",
+        "count": "--corpus --vocabulary --tokenizer --context --minutes --set --format",
         "evaluate": "--corpus --checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vitral.cli.options import Format, FormatOption
+from vitral.cli.options import ContextOption, Format, FormatOption, TokenizerOption
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -15,20 +15,29 @@ SHOWN_CHARACTERS, SHOWN_RARE = 40, 12
 
 def corpus(
     text: Annotated[
-        str, typer.Argument(metavar="PATH|NAME", help="A file, a folder, or a known text (vitral list texts).")
+        str,
+        typer.Argument(metavar="PATH|NAME|RUN", help="A file, a folder, a known text (vitral list texts), or a run."),
     ] = "sample",
-    tokenizer: Annotated[str, typer.Option(help="char, byte or bpe.")] = "char",
-    split: Annotated[str, typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.")] = "blocks",
+    tokenizer: TokenizerOption = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.  [default: chosen for the text]"),
+    ] = None,
+    context: ContextOption = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Training time that the text is planned for.  [default: 2]")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the report to as a page with figures.  [default: no page]")
     ] = None,
     format: FormatOption = Format.text,
 ) -> None:
-    """Report on a text: size, alphabet, n-gram baselines, problems."""
+    """Report on a text: size, alphabet, n-gram baselines, problems, and how vitral train would train on it."""
     from vitral.cli.screen import print_json, say
     from vitral.lab import survey
 
-    surveyed = survey(text, tokenizer=tokenizer, split=split)
+    chosen = {name: value for name, value in (("tokenizer", tokenizer), ("split", split)) if value is not None}
+    surveyed = survey(text, minutes=minutes, context=context, **chosen)
     if format is Format.json:
         print_json(surveyed.plain())
     else:
@@ -40,7 +49,7 @@ def corpus(
 
 
 def print_survey(surveyed: "Survey") -> None:
-    """Print the text in numbers, its alphabet, its n-gram baselines and its problems."""
+    """Print the text in numbers, its alphabet, its n-gram baselines, its problems and how to train on it."""
     from vitral.cli.screen import console, say, table
     from vitral.reports.text import ngram_rows, text_facts
 
@@ -62,3 +71,5 @@ def print_survey(surveyed: "Survey") -> None:
         say(f"problem: {problem}")
     if not report.problems:
         say("no problems found")
+    for line in surveyed.advice:
+        say(line)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vitral.cli.options import Format, FormatOption, SetOption
+from vitral.cli.options import ContextOption, Format, FormatOption, SetOption, TokenizerOption
 
 if TYPE_CHECKING:
     from vitral.reports.model import ModelCount
@@ -12,16 +12,24 @@ if TYPE_CHECKING:
 
 def count(
     start: Annotated[
-        str, typer.Argument(metavar="PRESET|CONFIG.toml", help="Preset or configuration file of the model.")
+        str,
+        typer.Argument(
+            metavar="PRESET|CONFIG.toml|TEXT|RUN",
+            help="A preset, a configuration file, a text (the model that vitral train would use for it), or a run.",
+        ),
     ] = "shakespeare",
     text: Annotated[str | None, typer.Option("--corpus", help="Count with the vocabulary of this text.")] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(
-            help="Count with this many tokens.  [default: the nominal vocabulary of a preset, or that of the "
-            "configuration's text]",
+            help="Count with this many tokens.  [default: the nominal vocabulary of a preset, that of the text or run]",
             min=1,
         ),
+    ] = None,
+    tokenizer: TokenizerOption = None,
+    context: ContextOption = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Training time, which decides the model for a text.  [default: 2]")
     ] = None,
     settings: SetOption = None,
     format: FormatOption = Format.text,
@@ -32,7 +40,8 @@ def count(
     from vitral.lab import count
 
     overrides = merge(*(assignment(setting) for setting in settings or []))
-    counted = count(start, corpus=text, vocabulary=vocabulary, **overrides)
+    chosen = {"minutes": minutes, "tokenizer": tokenizer, "context": context}
+    counted = count(start, corpus=text, vocabulary=vocabulary, **chosen, **overrides)
     if format is Format.json:
         print_json(counted.plain())
     else:
@@ -41,7 +50,7 @@ def count(
 
 def print_count(counted: "ModelCount") -> None:
     """Print every tensor with its formula, the total, operations and bytes."""
-    from vitral.cli.screen import console, table
+    from vitral.cli.screen import console, say, table
     from vitral.reports.model import cost_rows
 
     rows = [
@@ -54,3 +63,5 @@ def print_count(counted: "ModelCount") -> None:
     columns = ("name", "part", "shape", "formula", "parameters")
     screen.print(table(title, columns, [*rows, ("total", "", "", "", total)], words=4))
     screen.print(table("Operations and bytes (float32)", ("", "", "how counted"), cost_rows(counted), words=3))
+    for line in counted.advice:
+        say(line)

@@ -73,6 +73,16 @@ SetOption = Annotated[
 CorpusOption = Annotated[
     str | None, typer.Option("--corpus", help="Text to use instead of the one in the configuration.")
 ]
+TokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="char, byte, bpe, or bpe with its size, as in bpe:1024.  [default: chosen for the text]"
+    ),
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(help="Tokens in the model's input.  [default: chosen for the text and the time]", min=1),
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option(

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from vitral.cli.options import CorpusOption, DeviceName, Precision, RunFolderOption, SetOption, ThreadsOption, runtime
+from vitral.cli.options import (
+    ContextOption,
+    CorpusOption,
+    DeviceName,
+    Precision,
+    RunFolderOption,
+    SetOption,
+    ThreadsOption,
+    TokenizerOption,
+    runtime,
+)
 
 
 class StepPlan(enum.StrEnum):
@@ -32,6 +42,8 @@ def train(
     init_from: Annotated[
         Path | None, typer.Option(help="Run whose weights to start from (fine-tuning).  [default: random weights]")
     ] = None,
+    tokenizer: TokenizerOption = None,
+    context: ContextOption = None,
     settings: SetOption = None,
     seed: Annotated[
         int | None,
@@ -61,23 +73,25 @@ def train(
     from vitral.cli.progress import live_reporter, tensorboard_reporter
     from vitral.cli.session import time_frame
     from vitral.core.config import assignment
-    from vitral.lab import configure, free_folder
-    from vitral.training import all_of, train
+    from vitral.lab import free_folder
+    from vitral.lab.configuration import pinned, plan_run
+    from vitral.training import all_of
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
         _planned(plan),
         *(assignment(setting) for setting in settings or []),
+        pinned(tokenizer, context),
     ]
     if seed is not None:
         overrides.append({"seed": seed})
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
-    config = configure(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
-    folder = out or free_folder(start or config.corpus.source)
+    planned = plan_run(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
+    folder = out or free_folder(start or planned.config.corpus.source)
     with live_reporter() as report:
         also = [tensorboard_reporter(folder)] if tensorboard else []
-        train(config, folder, callback=all_of(report, *also), init_from=init_from, frame=time_frame())
+        planned.train(folder, all_of(report, *also), time_frame())
     finish(folder)
 
 

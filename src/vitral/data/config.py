@@ -36,6 +36,16 @@ def _tag(value: Any) -> str | None:
     return _TAGS.get(str(name))
 
 
+def _named(word: str) -> dict[str, Any]:
+    """The table of a tokenizer given as one word, `"char"` or `"bpe:1024"`."""
+    name, colon, size = word.partition(":")
+    if not colon:
+        return {"name": word}
+    if name != "bpe" or not (size.isascii() and size.isdecimal() and len(size) < 8):
+        raise ValueError(f"{word!r} is not a tokenizer; expected char, byte, bpe, or bpe with its size, as in bpe:1024")
+    return {"name": name, "vocab_size": int(size)}
+
+
 TokenizerConfig = Annotated[
     Annotated[CharConfig, Tag("Char")] | Annotated[ByteConfig, Tag("Byte")] | Annotated[BPEConfig, Tag("Bpe")],
     Discriminator(_tag),
@@ -50,7 +60,8 @@ class CorpusConfig(Config):
 
     Attributes:
         source: a corpus name, a file or a folder; a name takes precedence over a file of that name (write `./name`).
-        tokenizer: `"char"`, `"byte"`, `"bpe"`, or a table such as `{name = "bpe", vocab_size = 1024}`.
+        tokenizer: `"char"`, `"byte"`, `"bpe"`, `"bpe:1024"` (tokens in the vocabulary), or a table such as
+            `{name = "bpe", vocab_size = 1024}`.
         split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
             validation and test split, for comparison with nanoGPT.
         newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them unchanged.
@@ -92,7 +103,7 @@ class CorpusConfig(Config):
     @field_validator("tokenizer", mode="before")
     @classmethod
     def _accept_a_bare_name(cls, value: Any) -> Any:
-        table = {"name": value} if isinstance(value, str) else value
+        table = _named(value) if isinstance(value, str) else value
         if isinstance(table, Mapping):
             if "name" not in table:
                 raise ValueError(f"the table of a tokenizer needs a name, {nearest('', _TAGS)}")

@@ -19,7 +19,6 @@ RARE = 10
 """A character with fewer occurrences than this counts as rare."""
 
 _LONG_LINE = 5_000
-_LARGE_ALPHABET = 1_000
 _FEW_BATCHES = 20
 _MOST_BLOCKS = 200
 _FEW_TEST_TOKENS = 10_000
@@ -150,7 +149,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
     problems = [
         *([] if num_windows else [f"There is nothing to train on: {too_short(train, context_length)}."]),
         *_size_problems(dataset, batches_per_pass, context_length, batch_size),
-        *_alphabet_problems(alphabet, rare, unlearnable, dataset.tokenizer.name),
+        *_alphabet_problems(alphabet, rare, unlearnable),
         *_character_problems(text, counts),
         *_line_problems(lines),
         *_duplicate_problems(duplicates),
@@ -235,7 +234,6 @@ def _alphabet_problems(
     alphabet: tuple[CharacterCount, ...],
     rare: tuple[CharacterCount, ...],
     unlearnable: tuple[CharacterCount, ...],
-    tokenizer: str,
 ) -> list[str]:
     problems = []
     if rare:
@@ -251,11 +249,6 @@ def _alphabet_problems(
         )
     if len(alphabet) == 1:
         problems.append("The text repeats a single character, so there is nothing to learn: use another text.")
-    if len(alphabet) > _LARGE_ALPHABET and tokenizer == "char":
-        problems.append(
-            f"The alphabet has {len(alphabet):,} characters. Embedding and head will be most of the model: use the "
-            "bpe or the byte tokenizer."
-        )
     return problems
 
 

@@ -5,26 +5,28 @@ and returns an object instead of printing.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import Count, checked
+from vitral.core.checked import Count, Finite, checked
 from vitral.core.renamed import renamed
-from vitral.data import CorpusConfig, load_corpus, prepare
+from vitral.data import Corpus, Dataset, load_corpus, prepare
 from vitral.explain import CheckReport, Exercise
 from vitral.explain import check as check_example
 from vitral.explain.examples.example import Example
-from vitral.lab.configuration import DEFAULT_PRESET, Preset, configure, presets
+from vitral.lab.configuration import Preset, configure, pinned, plan_run, presets, refuse_choices
 from vitral.lab.examples import find_example, make_exercise
 from vitral.lab.run import Generation, Measures, Run
 from vitral.lab.study_plan import StudyPlan, plan_study
-from vitral.model import cost, parameter_table
+from vitral.lab.text_plan import TextPlan, written_plan
 from vitral.reports.model import ModelCount
 from vitral.reports.study import StudyPage
 from vitral.reports.text import Survey, survey_dataset
+from vitral.runs import RunConfig, is_run, load_run
 from vitral.training import Callback, silent
 from vitral.training import resume as resume_run
-from vitral.training import train as train_run
+from vitral.training.deadline import TimeFrame
 
 __all__ = [
     "Generation",
@@ -55,6 +57,9 @@ def train(
     out: str | Path | None = None,
     *,
     corpus: str | None = None,
+    minutes: Finite | None = None,
+    tokenizer: str | None = None,
+    context: Count | None = None,
     init_from: str | Path | None = None,
     callback: Callback = silent,
     **overrides: Any,
@@ -65,6 +70,10 @@ def train(
         start: a preset, a `.toml` file, or a text (a file, a folder, a name such as "tinyshakespeare").
         out: the run's folder; a free one under `runs/` if None.
         corpus: the text, instead of the one in `start`.
+        minutes: training time; 2 for a bare text.
+        tokenizer: "char", "byte", "bpe" or "bpe:1024". None: that of the configuration, or for a bare text that of its
+            plan.
+        context: tokens in the model's input; None as for `tokenizer`.
         init_from: a run whose weights to start from (fine-tuning).
         callback: called with every event of training; if it raises, the run is saved first.
         overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`.
@@ -77,11 +86,12 @@ def train(
     if "reporter" in overrides:
         renamed("reporter", "callback")
         callback = overrides.pop("reporter")
+    frame = TimeFrame()
     source = None if init_from is None else Path(init_from)
-    config = configure(start, corpus=corpus, init_from=source, overrides=[overrides])
-    folder = Path(out) if out is not None else free_folder(start or config.corpus.source)
-    train_run(config, folder, callback=callback, init_from=source)
-    return Run(folder)
+    layers = [overrides, pinned(tokenizer, context)]
+    plan = plan_run(start, corpus=corpus, init_from=source, minutes=minutes, overrides=layers)
+    folder = Path(out) if out is not None else free_folder(start or plan.config.corpus.source)
+    return Run(plan.train(folder, callback, frame).path)
 
 
 @checked(first=True)
@@ -143,58 +153,94 @@ def study(
 
 
 @checked(first=True)
-def survey(source: str = "sample", **corpus: Any) -> Survey:
-    """Report on a text before training: size, alphabet, duplicates, problems, n-gram baselines.
+def survey(
+    source: str = "sample", *, minutes: Finite | None = None, context: Count | None = None, **corpus: Any
+) -> Survey:
+    """Report on a text before training: size, alphabet, duplicates, problems, n-gram baselines, and how to train on it.
 
-    Batches are counted with the context length and batch size of the default preset.
+    Tokenizer, split, context and batches are those of `train` with the same arguments. A run's folder gives the report
+    on its text, tokenized and split as in the run.
 
     Args:
-        source: a known text's name, a file, or a folder.
-        corpus: other keys of the `[corpus]` table, for example `tokenizer="bpe", split="tail"`.
+        source: a known text's name, a file, a folder, or a run.
+        minutes: training time that the text is planned for; 2 if None.
+        context: tokens in the model's input; None: that of the plan.
+        corpus: other keys of the `[corpus]` table, for example `tokenizer="bpe:1024", split="tail"`.
 
     Raises:
-        UsageError: the text cannot be read, or is too short to be split.
+        UsageError: the text cannot be read, or is too short.
     """
-    config = CorpusConfig.parse({**corpus, "source": source}, "corpus")
-    text = load_corpus(config)
-    default = presets()[DEFAULT_PRESET].run
-    return survey_dataset(
-        prepare(config, corpus=text),
+    if is_run(source):
+        refuse_choices(source, minutes=minutes, context=context, **corpus)
+        return _survey_run(source)
+    known = presets()
+    start = source if source in known and known[source].run["corpus"]["source"] == source else None
+    layers = [{"corpus": {**corpus, "source": source}}, pinned(None, context)]
+    plan = plan_run(start, minutes=minutes, overrides=layers)
+    text = plan.corpus or load_corpus(plan.config.corpus)
+    return _survey(prepare(plan.config.corpus, corpus=text), text, plan.config, plan.text)
+
+
+def _survey_run(path: str) -> Survey:
+    run = Run(path)
+    dataset, config = run.dataset(), run.sealed.config
+    return _survey(dataset, dataset.load_text(), config, written_plan(config, f"the run {path}"))
+
+
+def _survey(dataset: Dataset, text: Corpus, config: RunConfig, plan: TextPlan) -> Survey:
+    surveyed = survey_dataset(
+        dataset,
         text.text,
-        context_length=default["model"]["context_length"],
-        batch_size=default["training"]["batch_size"],
+        context_length=config.model.context_length,
+        batch_size=config.training.batch_size,
     )
+    return replace(surveyed, plan=tuple(plan.plain()), advice=plan.lines)
 
 
 @checked(first=True)
 def count(
-    start: str = "shakespeare", *, corpus: str | None = None, vocabulary: Count | None = None, **overrides: Any
+    start: str = "shakespeare",
+    *,
+    corpus: str | None = None,
+    vocabulary: Count | None = None,
+    minutes: Finite | None = None,
+    tokenizer: str | None = None,
+    context: Count | None = None,
+    **overrides: Any,
 ) -> ModelCount:
-    """Count parameters, operations and bytes of a model before it is trained.
+    """Count parameters, operations and bytes of a model before it is trained, or of a run.
 
     Args:
-        start: a preset or a `.toml` file.
+        start: a preset, a `.toml` file, a text (the model that `train` would use for it here and now, by timing a few
+            steps), or a run.
         corpus: count with this text's vocabulary.
         vocabulary: count with this many tokens. If neither is given, a preset is counted with its own nominal
-            vocabulary, and a `.toml` file with that of its text.
+            vocabulary, a `.toml` file and a text with that of the text, a run with its own.
+        minutes: as for `train`.
+        tokenizer: as for `train`.
+        context: as for `train`.
         overrides: tables of the configuration, as for `train`.
 
     Raises:
         UsageError: an invalid configuration, or its text cannot be read.
     """
+    layers = [overrides, pinned(tokenizer, context)]
+    if is_run(start):
+        chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
+        refuse_choices(start, **chosen, tokenizer=tokenizer, context=context, **overrides)
+        run = load_run(Path(start))
+        return ModelCount.of(start, run.sealed.config, run.tokenizer.vocab_size)
     known = presets()
-    config = configure(start, corpus=corpus, overrides=[overrides])
+    plan = plan_run(start, corpus=corpus, minutes=minutes, overrides=layers)
+    if plan.corpus is not None:
+        dataset = plan.dataset()
+        fitted = plan.fitted(dataset)
+        advice = (*plan.text.lines, *fitted.notes)
+        return ModelCount.of(start, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice)
     if vocabulary is None:
-        nominal = corpus is None and start in known
-        vocabulary = known[start].vocabulary if nominal else prepare(config.corpus).tokenizer.vocab_size
-    return ModelCount(
-        name=start or DEFAULT_PRESET,
-        vocab_size=vocabulary,
-        config=config.model,
-        batch_size=config.training.batch_size,
-        rows=parameter_table(config.model, vocabulary),
-        cost=cost(config.model, vocabulary, config.training.batch_size),
-    )
+        nominal = corpus is None and tokenizer is None and start in known
+        vocabulary = known[start].vocabulary if nominal else plan.dataset().tokenizer.vocab_size
+    return ModelCount.of(start, plan.config, vocabulary)
 
 
 @checked(first=True)

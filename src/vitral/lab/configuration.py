@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -11,17 +11,27 @@ from typing import Any
 from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
-from vitral.data import corpus_names
-from vitral.runs import enter
-from vitral.training import RunConfig
+from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
+from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
+from vitral.runs import RunFolder, enter, load_run, refuse_existing
+from vitral.training import Callback, RunConfig, train
+from vitral.training.deadline import TimeFrame
+from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
+from vitral.training.run import build_model
+from vitral.training.sizes import LADDER
 
 DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
 """Training time where a bare text is given and nothing else."""
 
-CONTEXTS = ((0.5, 128), (15.0, 256))
-"""(Minutes, context): the context of a bare text from that training time on."""
-FITTED_BATCH = 16
+SIZE = ("model.d_model", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.d_ff")
+PRECISION = ("training.dtype", "training.compile")
+SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
+"""Keys that training chooses together, by measured speed, where the user has chosen none of them."""
+USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
+"""(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed."""
+_IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
+"""The preset `fast` for a bare text: not every processor is faster in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,60 @@ def presets() -> dict[str, Preset]:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class RunPlan:
+    """A run to be made.
+
+    Attributes:
+        config: its complete configuration.
+        text: how its text is trained on, with the reasons.
+        corpus: the text, where it was read to plan; None where the configuration is a preset or a file.
+        init_from: a run whose weights it starts from.
+    """
+
+    config: RunConfig
+    text: TextPlan
+    corpus: Corpus | None = None
+    init_from: Path | None = None
+
+    def dataset(self) -> Dataset:
+        """The text, tokenized and split as the run will have it.
+
+        Raises:
+            UsageError: the text cannot be used.
+            StorageError: the tokens cannot be stored.
+        """
+        tokenizer = None if self.init_from is None else load_run(self.init_from).tokenizer
+        return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer)
+
+    def fitted(self, dataset: Dataset) -> ResolvedPlan:
+        """The configuration with the size that training would choose here and now, by timing steps.
+
+        Raises:
+            UsageError: the time allows only a handful of steps.
+        """
+        if self.config.training.plan != FIT:
+            return ResolvedPlan(self.config, ())
+        vocab_size = dataset.tokenizer.vocab_size
+        train, *held_out = (int(dataset.splits[name].tokens.size) for name in SPLITS)
+        return resolve_plan(self.config, lambda config: build_model(config, vocab_size), train, held_out)
+
+    def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
+        """Train the run in a new folder, in the minutes of its time frame.
+
+        Raises:
+            UsageError: the configuration cannot be used, or `out` exists.
+            TrainingStopped: a number was not finite.
+            StorageError: writing to disk failed.
+        """
+        refuse_existing(out)
+        for line in () if self.corpus is None else self.text.lines:
+            callback({"event": "note", "text": line})
+        # A run that starts from another one has that one's tokenizer: training prepares its text itself.
+        dataset = self.dataset() if self.init_from is None and self.corpus is not None else None
+        return train(self.config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
+
+
 @checked(first=True)
 def configure(
     start: str | None = None,
@@ -61,7 +125,19 @@ def configure(
     minutes: Finite | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
 ) -> RunConfig:
-    """The configuration of a run.
+    """The configuration of a run; see `plan_run`."""
+    return plan_run(start, corpus=corpus, init_from=init_from, minutes=minutes, overrides=overrides).config
+
+
+def plan_run(
+    start: str | None = None,
+    *,
+    corpus: str | None = None,
+    init_from: Path | None = None,
+    minutes: float | None = None,
+    overrides: Sequence[Mapping[str, Any]] = (),
+) -> RunPlan:
+    """Plan a run. A bare text is read, and trained on as `plan_text` says.
 
     Args:
         start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset takes precedence.
@@ -71,16 +147,16 @@ def configure(
         overrides: plain nested data, later over earlier.
 
     Raises:
-        UsageError: an invalid value or an unknown name, in one line.
+        UsageError: an invalid value or an unknown name, in one line; or a bare text that cannot be read.
     """
-    training = merge(*overrides).get("training", {})
-    training = training if isinstance(training, Mapping) else {}
-    if minutes is not None and "steps" in training:
+    chosen = merge(*overrides).get("training", {})
+    chosen = chosen if isinstance(chosen, Mapping) else {}
+    if minutes is not None and "steps" in chosen:
         raise UsageError("minutes: training.steps is given too; give only one of the two")
-    minutes = training.get("minutes", minutes)
-    layers: list[Mapping[str, Any]] = []
-    where = "config"
+    minutes = chosen.get("minutes", minutes)
     known = presets()
+    layers: list[Mapping[str, Any]] = []
+    where, is_bare = "config", False
     if start in known:
         layers.append(known[start].run)
     elif start is not None and start.endswith(".toml"):
@@ -88,27 +164,64 @@ def configure(
         where = start
     else:
         _require_text_or_preset(start, known)
-        layers += [known[DEFAULT_PRESET].run, {"corpus": {"source": start or "sample"}}]
-        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in training else minutes
+        is_bare = True
+        layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
+        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
+    later = [*_inherited(init_from), *([] if corpus is None else [{"corpus": {"source": corpus}}]), *overrides]
+    pins = _keys(merge(*later))
     if minutes is not None:
+        layers.append({"training": {"minutes": minutes}})
         is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-        layers += [*(grown(start, minutes, known) if is_number else []), {"training": {"minutes": minutes}}]
-    if init_from is not None:
-        inherited = enter(init_from, lambda line: None).config.plain()
-        layers.append({"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}})
-    if corpus is not None:
-        layers.append({"corpus": {"source": corpus}})
-    return RunConfig.parse(merge(*layers, *overrides), where)
+        if is_number and (is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0])):
+            layers += [_sized(minutes, pins), usual_shape(minutes)]
+    config = RunConfig.parse(merge(*layers, *later), where)
+    if not is_bare:
+        return RunPlan(
+            config, written_plan(config, f"the preset {start}" if start in known else where), None, init_from
+        )
+    text = load_corpus(config.corpus)
+    plan = plan_text(text, config, pins)
+    return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from)
 
 
-def grown(start: str | None, minutes: float, known: Mapping[str, Preset]) -> list[Mapping[str, Any]]:
-    """The layers that let the model fit the time; none for other configurations."""
-    contexts = [context for least, context in CONTEXTS if minutes >= least]
-    its_own = (start in known and start != DEFAULT_PRESET) or (start or "").endswith(".toml")
-    if its_own or not contexts:
+def pinned(tokenizer: str | None, context: int | None) -> dict[str, Any]:
+    """The tokenizer and the context that a user chose, as a layer of configuration."""
+    layer: dict[str, Any] = {} if tokenizer is None else {"corpus": {"tokenizer": tokenizer}}
+    return layer if context is None else {**layer, "model": {"context_length": context}}
+
+
+def refuse_choices(run: str, **choices: Any) -> None:
+    """Refuse options that a run has decided already.
+
+    Raises:
+        UsageError: one of them is given.
+    """
+    given = [name for name, value in choices.items() if value is not None]
+    if given:
+        raise UsageError(f"{run}: a run, whose text and model are decided; leave out {given[0]}")
+
+
+def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
+    """The layer of a run whose weights are the initial ones."""
+    if init_from is None:
         return []
-    training = {"batch_size": FITTED_BATCH, "plan": "fit"}
-    return [{"model": {"context_length": contexts[-1]}, "training": training}]
+    inherited = enter(init_from, lambda line: None).config.plain()
+    return [{"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}}]
+
+
+def _keys(layer: Mapping[str, Any]) -> set[str]:
+    """The keys that a layer of configuration sets, as in "model.d_model"."""
+    return {f"{table}.{key}" for table, values in layer.items() if isinstance(values, Mapping) for key in values}
+
+
+def _sized(minutes: float, chosen: Set[str]) -> dict[str, Any]:
+    """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
+    if not chosen.intersection(SIZED):
+        return {"training": {"plan": FIT}}
+    usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
+    size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
+    plan = "as-written" if chosen.intersection(PRECISION) else "auto"
+    return {"model": size.model, "training": {**size.training, "plan": plan}}
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:

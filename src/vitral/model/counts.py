@@ -1,6 +1,7 @@
 """The cost of a model, computed from its configuration: parameters, floating-point operations, bytes."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from vitral.core.checked import Count, checked
 from vitral.model.config import ModelConfig
@@ -37,7 +38,7 @@ class Cost:
         backward_flops: the same for a backward pass.
         weight_bytes: memory of the weights.
         gradient_bytes: memory of their gradients.
-        optimizer_bytes: memory of AdamW's two averages.
+        optimizer_bytes: memory of the optimizer's averages: two of AdamW, one of Muon.
         activation_bytes: memory of the activations kept for the backward pass of one batch (an estimate).
         cache_bytes: memory of keys and values of one sequence of full context length.
     """
@@ -80,19 +81,19 @@ def count_parameters(config: ModelConfig, vocab_size: Count) -> int:
 
 
 @checked(first=True)
-def cost(config: ModelConfig, vocab_size: Count, batch_size: Count = 1) -> Cost:
+def cost(
+    config: ModelConfig, vocab_size: Count, batch_size: Count = 1, *, optimizer: Literal["adamw", "muon"] = "adamw"
+) -> Cost:
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
     al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting, since the full square is
     computed. Backward: twice the forward pass.
     """
-    parameters = count_parameters(config, vocab_size)
-    matrices = sum(
-        row.count
-        for row in parameter_table(config, vocab_size)
-        if row.part in ("attention", "feed-forward", "head") and len(row.shape) == 2
-    )
+    rows = parameter_table(config, vocab_size)
+    parameters = sum(row.count for row in rows)
+    inside = sum(row.count for row in rows if is_block_matrix(row))
+    matrices = inside + sum(row.count for row in rows if row.part == "head")
     tied = vocab_size * config.d_model if config.tie_head else 0
     attends = config.attention != "none"
     square = 4 * config.context_length * config.d_model * config.num_layers if attends else 0
@@ -105,10 +106,15 @@ def cost(config: ModelConfig, vocab_size: Count, batch_size: Count = 1) -> Cost:
         backward_flops=2 * forward,
         weight_bytes=BYTES_FLOAT32 * parameters,
         gradient_bytes=BYTES_FLOAT32 * parameters,
-        optimizer_bytes=2 * BYTES_FLOAT32 * parameters,
+        optimizer_bytes=BYTES_FLOAT32 * (2 * parameters - (inside if optimizer == "muon" else 0)),
         activation_bytes=BYTES_FLOAT32 * batch_size * config.context_length * kept,
         cache_bytes=BYTES_FLOAT32 * cached,
     )
+
+
+def is_block_matrix(row: ParameterRow) -> bool:
+    """Whether this is a matrix inside a block, which Muon moves."""
+    return len(row.shape) == 2 and row.part in ("attention", "feed-forward")
 
 
 def kept_per_token(config: ModelConfig) -> int:

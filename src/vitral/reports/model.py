@@ -5,7 +5,8 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.figures.sections import Table
-from vitral.model import Cost, ModelConfig, ParameterRow
+from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
+from vitral.runs import RunConfig
 
 
 @checked(first=True)
@@ -20,6 +21,8 @@ class ModelCount:
         batch_size: windows in a batch, for the activations.
         rows: every learned tensor.
         cost: totals.
+        optimizer: "adamw" or "muon".
+        advice: how its text is trained on, one line for each choice.
     """
 
     name: str
@@ -28,6 +31,17 @@ class ModelCount:
     batch_size: int
     rows: list[ParameterRow]
     cost: Cost
+    optimizer: str = "adamw"
+    advice: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(name: str, config: RunConfig, vocab_size: int, advice: tuple[str, ...] = ()) -> "ModelCount":
+        """The count of a configuration with this many tokens."""
+        model, training = config.model, config.training
+        optimizer = training.optimizer.name
+        costs = cost(model, vocab_size, training.batch_size, optimizer=optimizer)
+        rows = parameter_table(model, vocab_size)
+        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -38,7 +52,15 @@ class ModelCount:
             "model": self.config.plain(),
             "rows": [asdict(row) for row in self.rows],
             "cost": asdict(self.cost),
+            "optimizer": self.optimizer,
+            "advice": list(self.advice),
         }
+
+
+_OPTIMIZERS = {
+    "adamw": "AdamW: two averages of 4 bytes each",
+    "muon": "Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter",
+}
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
@@ -58,7 +80,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
         ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
-        ("optimizer", _bytes(costs.optimizer_bytes), "AdamW: two moments of 4 bytes each"),
+        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS[counted.optimizer]),
         ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
         ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
     ]

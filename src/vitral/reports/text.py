@@ -1,5 +1,6 @@
 """A text before training: the report of `data` and the n-gram baselines of `evaluation`, to print or as a page."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,18 @@ class Survey:
     Attributes:
         report: size, alphabet, lines, duplicates, problems.
         baselines: n-gram models counted on its training split and scored on its test split.
+        plan: how the text is trained on: each choice as plain data, with its reason.
+        advice: the same for people, one line for each choice.
     """
 
     report: CorpusReport
     baselines: NgramBaselines
+    plan: tuple[Mapping[str, Any], ...] = ()
+    advice: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return {**self.report.plain(), "ngrams": self.baselines.plain()}
+        return {**self.report.plain(), "ngrams": self.baselines.plain(), "plan": [dict(one) for one in self.plan]}
 
     def write(self, out: Path) -> Path:
         """Write the report as a page with figures into the folder `out`, and return the path of the page.
@@ -90,10 +95,12 @@ def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
         "occurrences.",
     )
     problems: Section = Listing(tuple(report.problems)) if report.problems else Paragraph("No problems were found.")
+    advice: list[Section] = [Heading("Training on it", 3), Listing(survey.advice)] if survey.advice else []
     notes: list[Section] = [Paragraph("On reading: " + " ".join(report.notes))] if report.notes else []
     return [
         Table("The text in numbers", ("", ""), tuple(text_facts(report)), prose=(1,)),
         *notes,
+        *advice,
         Heading("Problems", 3),
         problems,
         Heading("N-gram baselines", 3),

@@ -2,7 +2,7 @@
 
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.runs.folder import RunFolder, refuse_existing
+from vitral.runs.folder import RunFolder, is_run, refuse_existing
 from vitral.runs.gate import SealedRun, enter
 from vitral.runs.identity import Decision, Identity, Parent
 from vitral.runs.loading import LoadedRun, load_run
@@ -18,6 +18,7 @@ __all__ = [
     "SealedRun",
     "TrainingConfig",
     "enter",
+    "is_run",
     "load_run",
     "refuse_existing",
 ]

@@ -17,6 +17,7 @@ What is read back is verified against the newest intact checkpoint. `vitral.runs
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
 from vitral.core.guarded import GuardedFolder
 from vitral.core.seals import json_object, sealed_json, unsealed_json
+from vitral.data import corpus_names
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, Shapes
 from vitral.runs.metrics_log import MetricsLog
@@ -49,6 +51,16 @@ _OURS = re.compile(
     r"|(steps/)?\.[^/]*\.tmp"
 )
 """Paths inside a run that is being created."""
+
+
+@checked(first=True)
+def is_run(path: str | Path) -> bool:
+    """Whether a folder has the files of a run, whole or damaged."""
+    return os.path.isdir(path) and _has_files_of_run(GuardedFolder(Path(path)))
+
+
+def _has_files_of_run(folder: GuardedFolder) -> bool:
+    return folder.kind("steps") is not None and (folder.kind(CONFIG) or folder.kind(RUN)) is not None
 
 
 @checked(first=["__init__", "open"])
@@ -117,9 +129,10 @@ class RunFolder:
             UsageError: it is not a run, or its files are links.
         """
         folder = cls(path)
-        there = {name: folder.files.kind(name) for name in (CONFIG, RUN, "steps")}
-        if there["steps"] is None or not (there[CONFIG] or there[RUN]):
-            raise UsageError(f"{path}: not a run (a run is a folder with config.toml and steps/, made by vitral train)")
+        if not _has_files_of_run(folder.files):
+            is_text = path.is_file() or (len(path.parts) == 1 and path.name in corpus_names())
+            instead = f"to train on this text: vitral train {path}" if is_text else "made by vitral train"
+            raise UsageError(f"{path}: not a run (a run is a folder with config.toml and steps/; {instead})")
         folder.files.names("steps")  # refuses a link
         return folder
 

@@ -176,9 +176,13 @@ class Deadline:
         training = trainer.config.training
         changes = self._other_threads(trainer)
         if abs(steps - training.steps) > WORTH_DECIDING * training.steps or (steps < training.steps and not changes):
-            changes |= {"steps": steps}
-            if not 1 / MOST_STRETCH <= steps / training.evaluate_every / EVALUATIONS <= MOST_STRETCH:
-                changes |= {"evaluate_every": math.ceil(steps / EVALUATIONS)}
+            every = training.evaluate_every
+            if not 1 / MOST_STRETCH <= steps / every / EVALUATIONS <= MOST_STRETCH:
+                every = changes["evaluate_every"] = math.ceil(steps / EVALUATIONS)
+            aligned = steps - steps % every
+            if steps - aligned < every // 4 and aligned > step:
+                steps = aligned  # two evaluations right after one another would tell nothing
+            changes["steps"] = steps
             warmup = max(step, steps // 10)
             if step < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
                 changes["schedule"] = training.schedule.model_copy(update={"warmup_steps": warmup})

@@ -8,7 +8,14 @@ from vitral.attention.executions import PLAIN_UP_TO
 from vitral.core.devices import resolve_device
 from vitral.core.machine import require_memory
 from vitral.model.config import DropoutConfig
-from vitral.model.counts import BYTES_FLOAT32, ParameterRow, count_parameters, kept_per_token, parameter_table
+from vitral.model.counts import (
+    BYTES_FLOAT32,
+    ParameterRow,
+    count_parameters,
+    is_block_matrix,
+    kept_per_token,
+    parameter_table,
+)
 from vitral.model.transformer import first_target
 from vitral.runs.config import RunConfig
 
@@ -34,7 +41,7 @@ def training_bytes(config: RunConfig, vocab_size: int) -> int:
     training, rows = config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
     weights = size * sum(row.count for row in rows)
-    moved = [row for row in rows if _in_block(row)] if training.optimizer.name == "muon" else []
+    moved = [row for row in rows if is_block_matrix(row)] if training.optimizer.name == "muon" else []
     by_muon = size * sum(row.count for row in moved)
     optimizer = 2 * (weights - by_muon) + by_muon
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
@@ -64,11 +71,6 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
     require_memory(needed, where, f"{THIS} on the GPU", there=torch.cuda.get_device_properties(device).total_memory)
 
 
-def _in_block(row: ParameterRow) -> bool:
-    """Whether Muon moves this tensor: a matrix inside a block."""
-    return len(row.shape) == 2 and row.part in ("attention", "feed-forward")
-
-
 def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
     """Numbers of the matrices that Muon orthogonalises together: those of one shape, whichever way they lie."""
     d, d_kv, stacks = config.model.d_model, config.model.kv_heads * config.model.d_head, Counter[tuple[int, int]]()
@@ -92,7 +94,7 @@ def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow]) -
     kept += norms * model.d_model
     if on_cpu and model.attention != "none" and model.context_length <= PLAIN_UP_TO:
         kept += model.num_layers * model.num_heads * model.context_length
-    copied = sum(row.count for row in rows if len(row.shape) == 2 and row.part in ("attention", "feed-forward", "head"))
+    copied = sum(row.count for row in rows if is_block_matrix(row) or row.part == "head")
     copied += vocab_size * model.d_model if model.tie_head else 0
     return 2 * (tokens * kept + copied)
 

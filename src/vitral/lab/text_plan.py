@@ -1,0 +1,222 @@
+"""How a text is trained on where nothing else is given: tokenizer, split, context length, batch size and dropout.
+
+`vitral corpus`, `vitral count` and `vitral train` use this one plan. It is a function of the text and the time; the
+model's size is chosen later, by measured speed. What the user has chosen stays as it is.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
+from vitral.data.alphabet import character_counts
+from vitral.data.texts import pieces
+from vitral.runs import RunConfig
+
+LEAST_CHARACTERS = 200
+"""Shorter texts have too few characters to hold some out."""
+LEAST_BLOCKS = 8
+"""Split `blocks` from this many blocks on: with fewer, its two held-out blocks are more than a quarter of the text."""
+SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (15.0, 256, 16))
+"""(Minutes, context length, batch size) from that training time on (measured: docs/speed.md)."""
+SHORT = 16 * BLOCK
+"""Characters from which on every split is longer than any context here, whatever the tokenizer."""
+COUNTED_PIECES = 16
+"""Pieces (of about a million characters) of a long text whose alphabet is counted."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice of a plan.
+
+    Attributes:
+        key: the key of the configuration.
+        value: its value as plain data.
+        reason: why, as a phrase.
+        is_pinned: whether the user chose it.
+        remark: what is bad about a pinned value, in one sentence.
+    """
+
+    key: str
+    value: Any
+    reason: str
+    is_pinned: bool = False
+    remark: str | None = None
+
+    @property
+    def word(self) -> str:
+        """The value as one word, as it is typed."""
+        if isinstance(self.value, Mapping):
+            return ":".join(str(part) for part in self.value.values())
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class TextPlan:
+    """The plan of a text.
+
+    Attributes:
+        choices: each choice with its reason.
+    """
+
+    choices: tuple[Choice, ...]
+
+    @property
+    def layer(self) -> dict[str, dict[str, Any]]:
+        """The choices that are not pinned, as a layer of configuration."""
+        layer: dict[str, dict[str, Any]] = {}
+        for choice in self.choices:
+            if not choice.is_pinned:
+                table, key = choice.key.split(".")
+                layer.setdefault(table, {})[key] = choice.value
+        return layer
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The plan for people, one line for each choice and for each remark."""
+        told = [f"plan: {_NAMES[choice.key]} {choice.word}: {choice.reason}" for choice in self.choices]
+        return (*told, *(f"plan: {choice.remark}" for choice in self.choices if choice.remark is not None))
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The choices as plain data."""
+        return [asdict(choice) for choice in self.choices]
+
+
+_NAMES = {
+    "corpus.tokenizer": "tokenizer",
+    "corpus.split": "split",
+    "model.context_length": "context",
+    "training.batch_size": "batch",
+    "model.dropout": "dropout",
+}
+
+
+def written_plan(config: RunConfig, where: str) -> TextPlan:
+    """The plan of a configuration that is used as it is written in `where`."""
+    values = _values(config)
+    return TextPlan(tuple(Choice(key, value, f"as in {where}", is_pinned=True) for key, value in values.items()))
+
+
+def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset()) -> TextPlan:
+    """Choose how to train on a text.
+
+    Args:
+        corpus: the text.
+        config: the configuration without this plan; its `training.minutes` is the time.
+        pinned: keys that the user has chosen, such as "corpus.tokenizer"; their values in `config` stay.
+
+    Raises:
+        UsageError: the text is shorter than `LEAST_CHARACTERS`, or cannot be split or tokenized as the user wants.
+    """
+    size, alphabet = len(corpus.text), _alphabet(corpus)
+    choose = _Chooser(_values(config), pinned)
+    split, why = _split(size)
+    if size < LEAST_CHARACTERS:
+        raise UsageError(
+            f"{corpus.name}: a text of {size:,} characters is too short to train and measure on; give one of at least "
+            f"{LEAST_CHARACTERS}"
+        )
+    choose("corpus.split", split, why, _split_remark)
+    tokenizer, why = _tokenizer(size, alphabet)
+    choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, tokenizer, why))
+    context, batch = _shape(config.training.minutes)
+    time = "as many steps as are given" if config.training.minutes is None else f"{config.training.minutes:g} minutes"
+    room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
+    if room < 1:
+        raise UsageError(
+            f"{corpus.name}: one of the splits of this short text is a single token, so there is nothing to predict in "
+            "it; leave out corpus.tokenizer and corpus.split, or give a longer text"
+        )
+    if room < context:
+        context, why = _fitting(room), f"the shortest split of this short text has {room + 1:,} tokens"
+    else:
+        why = f"the usual one for {time}"
+    choose("model.context_length", context, why)
+    choose("training.batch_size", batch, f"windows in a step, the usual number for {time}")
+    return TextPlan(tuple(choose.choices))
+
+
+class _Chooser:
+    """Collects choices; a pinned one keeps the user's value."""
+
+    def __init__(self, given: Mapping[str, Any], pinned: Set[str]) -> None:
+        self.values, self.choices, self._pinned = dict(given), list[Choice](), pinned
+
+    def __call__(
+        self, key: str, value: Any, reason: str, remark: Callable[[Any], str | None] = lambda pin: None
+    ) -> None:
+        if key in self._pinned:
+            pin = self.values[key]
+            self.choices.append(Choice(key, pin, "as you chose", True, None if pin == value else remark(pin)))
+        else:
+            self.values[key] = value
+            self.choices.append(Choice(key, value, reason))
+
+
+def _values(config: RunConfig) -> dict[str, Any]:
+    plain = config.plain()
+    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in _NAMES if key != "model.dropout"}
+
+
+def _alphabet(corpus: Corpus) -> int:
+    return len(character_counts(islice(pieces(corpus.text), COUNTED_PIECES)))
+
+
+def _shape(minutes: float | None) -> tuple[int, int]:
+    """Context length and batch size for a training time."""
+    return next((context, batch) for least, context, batch in reversed(SHAPES) if (minutes or 0) >= least)
+
+
+def usual_shape(minutes: float) -> dict[str, Any]:
+    """Context length and batch size of a long text for a training time, as a layer of configuration."""
+    context, batch = _shape(minutes)
+    return {"model": {"context_length": context}, "training": {"batch_size": batch}}
+
+
+def _split(size: int) -> tuple[str, str]:
+    if size < LEAST_BLOCKS * BLOCK:
+        return (
+            "tail",
+            f"{size:,} characters are too few for blocks of {BLOCK:,} spread over the text; its end is held out",
+        )
+    return "blocks", f"blocks of {BLOCK:,} characters spread over the text are held out"
+
+
+def _split_remark(pin: str) -> str | None:
+    if pin != "blocks":
+        return None
+    return f"split blocks holds out more than a quarter of a text this short; tail would hold out {3 / 20:.0%}"
+
+
+def _tokenizer(size: int, alphabet: int) -> tuple[dict[str, Any], str]:
+    """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
+    return {"name": "char"}, f"{alphabet:,} distinct characters in {size:,}"
+
+
+def _tokenizer_remark(pin: Mapping[str, Any], own: Mapping[str, Any], why: str) -> str | None:
+    return None
+
+
+def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
+    """The longest context with a whole window in every split; for a text that is not short, only a lower bound."""
+    if len(corpus.text) >= SHORT and config.corpus.passages is None:
+        return SHORT
+    table = config.corpus.plain() | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
+    splits = prepare(CorpusConfig.parse(table, "corpus"), corpus=corpus).splits
+    return min(_longest(split) for split in splits.values()) - 1
+
+
+def _longest(split: Split) -> int:
+    """Tokens of the longest segment of a split."""
+    return int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
+
+
+def _fitting(room: int) -> int:
+    """The largest power of two up to this number.
+
+    >>> [_fitting(room) for room in (1, 9, 49, 64)]
+    [1, 8, 32, 64]
+    """
+    return 1 << room.bit_length() - 1

@@ -1,0 +1,169 @@
+"""The plan of a bare text: the same for corpus, count and train, and one that every text can be trained by."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import vitral
+from vitral.core.errors import UsageError
+from vitral.data import Corpus, CorpusConfig, count_windows, prepare
+from vitral.evaluation import ngram_baselines
+from vitral.lab import ModelCount
+from vitral.lab.configuration import plan_run
+from vitral.lab.text_plan import LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text
+from vitral.model import Transformer, next_token_loss
+from vitral.runs import RunConfig
+from vitral.training.optimizers import build_optimizer, optimizer_tensors
+
+TINY: dict[str, Any] = {
+    "model": {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 16},
+    "training": {"steps": 2, "evaluate_every": 2, "threads": 1},
+}
+WORDS = ["so", "the", "light", "was", "blue", "and", "then,", "it", "fell", "over\n"]
+
+
+def prose(size: int) -> str:
+    draw = random.Random(size)
+    words = " ".join(draw.choice(WORDS) for _ in range(size // 2 + 1))
+    return words[:size]
+
+
+def in_memory(text: str) -> Corpus:
+    return Corpus("text", text, len(text), "")
+
+
+def planned(text: str, minutes: float | None = None, **layers: Any) -> tuple[RunConfig, TextPlan]:
+    """The configuration of a text in memory, and its plan."""
+    plain: dict[str, Any] = {"training": {} if minutes is None else {"minutes": minutes}, **layers}
+    pinned = {f"{table}.{key}" for table, keys in layers.items() for key in keys}
+    plan = plan_text(in_memory(text), RunConfig.parse(plain, "test"), pinned)
+    merged = {table: plain.get(table, {}) | plan.layer.get(table, {}) for table in ("corpus", "model", "training")}
+    return RunConfig.parse(merged, "test"), plan
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(LEAST_CHARACTERS, 40_000),
+    st.sampled_from(["a", "a\n", "\U0001f600ab", "".join(map(chr, range(0x4E00, 0x4F00)))]) | st.just(""),
+    st.sampled_from([None, 0.2, 2.0, 30.0]),
+    st.sampled_from(["", "byte", "bpe"]),
+)
+def test_any_text_from_200_characters_on_can_be_trained_and_measured(
+    own_cache: None, size: int, alphabet: str, minutes: float | None, tokenizer: str
+) -> None:
+    text = (alphabet * size)[:size] if alphabet else prose(size)
+    try:
+        config, _ = planned(text, minutes, **({"corpus": {"tokenizer": tokenizer}} if tokenizer else {}))
+    except UsageError:  # ten equal characters can be one byte pair
+        assert tokenizer == "bpe"
+        return
+    dataset = prepare(config.corpus, corpus=in_memory(text))
+    splits = dataset.splits
+    assert count_windows(splits["train"], config.model.context_length).sum() >= 1
+    assert all(count_windows(split, config.model.context_length).sum() >= 1 for split in splits.values())
+    ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
+
+
+def test_a_short_text_holds_out_its_end_and_a_long_one_blocks(own_cache: None) -> None:
+    least = LEAST_BLOCKS * 5_000
+    for size, split in ((LEAST_CHARACTERS, "tail"), (least - 1, "tail"), (least, "blocks")):
+        assert planned(prose(size))[0].corpus.split == split
+    with pytest.raises(UsageError, match="199"):
+        planned(prose(199))
+    # What is pinned is not overruled, and what is bad about it is said.
+    config, plan = planned(prose(20_000), corpus={"split": "blocks"})
+    assert config.corpus.split == "blocks"
+    assert [choice.key for choice in plan.choices if choice.remark] == ["corpus.split"]
+
+
+def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: None) -> None:
+    # The validation split is a twentieth: 10, 50 and 250 characters.
+    contexts = [planned(prose(size), 2.0)[0].model.context_length for size in (200, 1_000, 5_000)]
+    assert contexts == [8, 32, 128]
+
+
+@pytest.mark.parametrize(("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (20.0, 256, 16)])
+def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, context: int, batch: int) -> None:
+    config, _ = planned(prose(9_000), minutes)
+    assert (config.model.context_length, config.training.batch_size) == (context, batch)
+
+
+@pytest.fixture(scope="module")
+def essay(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("texts") / "essay.txt"
+    path.write_text(prose(1_500), encoding="utf-8", newline="\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def run(own_cache: None, essay: str, tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
+    return vitral.train(essay, tmp_path_factory.mktemp("runs") / "essay", **TINY)
+
+
+def test_survey_count_and_train_have_one_plan(own_cache: None, essay: str, run: vitral.Run) -> None:
+    plan = plan_run(essay, overrides=[TINY])
+    trained = RunConfig.parse(run.config, "run")
+    assert trained.corpus == plan.config.corpus
+    assert trained.model.context_length == plan.config.model.context_length
+    assert trained.training.batch_size == plan.config.training.batch_size
+    counted = vitral.count(essay, **TINY)
+    assert (counted.config, counted.vocab_size) == (plan.config.model, run.model.vocab_size)
+    surveyed = vitral.survey(essay, minutes=2.0)
+    usual = plan_run(essay)
+    assert list(surveyed.plan) == usual.text.plain()
+    assert surveyed.report.tokens == {name: split.tokens.size for name, split in usual.dataset().splits.items()}
+    per_step = usual.config.model.context_length * usual.config.training.batch_size
+    assert surveyed.report.batches_per_pass == surveyed.report.tokens["train"] / per_step
+
+
+def test_the_plan_is_told_while_training(own_cache: None, essay: str, tmp_path: Path) -> None:
+    told = []
+    vitral.train(essay, tmp_path / "run", callback=lambda event: told.append(event.get("text")), **TINY)
+    lines = plan_run(essay, overrides=[TINY]).text.lines
+    assert [line for line in told if line in lines] == list(lines)
+
+
+def test_what_is_pinned_stays(own_cache: None, essay: str) -> None:
+    config = vitral.configure(essay, overrides=[{"corpus": {"tokenizer": "bpe:300"}, "model": {"context_length": 7}}])
+    assert config.corpus == CorpusConfig.parse({**config.corpus.plain(), "tokenizer": "bpe:300"}, "corpus")
+    assert config.model.context_length == 7
+    counted = vitral.count(essay, tokenizer="byte", context=9, training={"steps": 1})
+    assert (counted.vocab_size, counted.config.context_length) == (256, 9)
+    preset = vitral.configure("shakespeare", corpus=essay)
+    assert (preset.corpus.split, preset.model.context_length) == ("blocks", 50)
+
+
+def test_a_run_is_counted_and_surveyed_as_it_is(own_cache: None, run: vitral.Run) -> None:
+    counted = vitral.count(str(run.path))
+    assert counted.cost.parameters == sum(row.count for row in run.parameters())
+    assert (counted.config, counted.vocab_size) == (run.model.config, run.model.vocab_size)
+    surveyed = vitral.survey(str(run.path))
+    assert surveyed.report.tokens == {name: split.tokens.size for name, split in run.dataset().splits.items()}
+    assert surveyed.baselines == run.ngram_baselines()
+    for mistake in (
+        lambda: vitral.count(str(run.path), vocabulary=5),
+        lambda: vitral.count(str(run.path), model={"d_model": 8}),
+        lambda: vitral.survey(str(run.path), tokenizer="byte"),
+    ):
+        with pytest.raises(UsageError, match="leave out"):
+            mistake()
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_state_of_the_optimizer_is_counted(name: str) -> None:
+    config = RunConfig.parse(
+        {"model": {**TINY["model"], "context_length": 5}, "training": {"optimizer": {"name": name}}}, "test"
+    )
+    model = Transformer(config.model, 11, seed=1)
+    optimizer = build_optimizer(model, config.training.optimizer)
+    batch = torch.arange(12).reshape(2, 6) % 11
+    next_token_loss(model(batch[:, :-1]), batch[:, 1:], model.mask).backward()
+    optimizer.step()
+    kept = sum(tensor.numel() for tensor in optimizer_tensors(model, optimizer).values() if tensor.dim())
+    counted = ModelCount.of("model", config, 11)
+    assert counted.cost.optimizer_bytes == 4 * kept
