@@ -29,6 +29,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--threads", type=_count, default=None, help="of every contender (default PyTorch's)")
     made.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="for the results of this machine")
     made.add_argument("--nanogpt", type=Path, default=None, metavar="FOLDER", help="a checkout of nanoGPT")
+    made.add_argument(
+        "--text", action="append", default=[], metavar="PATH|NAME", help="one more text of nanogpt-minute; repeatable"
+    )
     return made
 
 
@@ -53,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         threads=torch.get_num_threads(),
         quick=said.quick,
         nanogpt=said.nanogpt,
+        texts=tuple(said.text),
     )
     console = Console()
     try:

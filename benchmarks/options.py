@@ -20,6 +20,7 @@ class Options:
         threads: threads of every contender, in this process and in those it starts.
         quick: a smoke run: little work, few rounds, numbers that mean nothing.
         nanogpt: a checkout of nanoGPT, to measure against it too.
+        texts: further texts of the rows that train on several, as names or paths.
     """
 
     rounds: int = 7
@@ -27,6 +28,7 @@ class Options:
     threads: int = 1
     quick: bool = False
     nanogpt: Path | None = None
+    texts: tuple[str, ...] = ()
 
     @property
     def least_seconds(self) -> float:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from vitral.data import Corpus, CorpusConfig, cache_folder, load_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 LAST_LINES = 3
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def shakespeare_corpus() -> Corpus:
@@ -31,19 +32,19 @@ def shakespeare_corpus() -> Corpus:
         raise LeftOut(f"the complete Shakespeare is not here ({error})") from None
 
 
-def environment(options: Options, scratch: Path) -> dict[str, str]:
+def environment(options: Options, scratch: Path, *, own_threads: bool = False) -> dict[str, str]:
     """The environment of a cold process: number of threads, empty caches under `scratch`, the folder of texts.
 
     Vitral's cache also contains downloads, so without a folder of the user's own the downloaded texts are used as one.
+    With `own_threads` every process chooses its threads itself, as it does for users who say nothing.
     """
     corpora = os.environ.get("VITRAL_CORPORA") or str(cache_folder() / "corpora")
     texts = {"VITRAL_CORPORA": str(Path(corpora).resolve())} if Path(corpora).is_dir() else {}
-    threads = str(options.threads)
+    inherited = {name: value for name, value in os.environ.items() if name not in THREADS}
     return {
-        **os.environ,
+        **inherited,
         **texts,
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
+        **({} if own_threads else dict.fromkeys(THREADS, str(options.threads))),
         "VITRAL_CACHE": str(scratch / "vitral"),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
         "TRITON_CACHE_DIR": str(scratch / "triton"),
@@ -51,11 +52,11 @@ def environment(options: Options, scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def cold(options: Options) -> Iterator[tuple[Path, dict[str, str]]]:
+def cold(options: Options, *, own_threads: bool = False) -> Iterator[tuple[Path, dict[str, str]]]:
     """A temporary folder, and the environment of a process that uses it for its empty caches."""
     with tempfile.TemporaryDirectory(prefix="vitral-bench-") as folder:
         scratch = Path(folder)
-        yield scratch, environment(options, scratch)
+        yield scratch, environment(options, scratch, own_threads=own_threads)
 
 
 def python(*arguments: str) -> list[str]:
@@ -63,13 +64,13 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]
 
 
-def finish(command: Sequence[str], env: dict[str, str]) -> str:
+def finish(command: Sequence[str], env: Mapping[str, str], cwd: Path = ROOT) -> str:
     """Run a command to its end; return its output.
 
     Raises:
         LeftOut: it failed; with its last lines.
     """
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         said = " | ".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
         raise LeftOut(f"{' '.join(command[1:4])} … failed ({done.returncode}): {said}")

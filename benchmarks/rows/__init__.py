@@ -4,13 +4,25 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.options import Options
 from benchmarks.results import Section
-from benchmarks.rows import capturing, encoding, evaluating, generating, longtexts, minute, starting, target, training
+from benchmarks.rows import (
+    capturing,
+    encoding,
+    evaluating,
+    generating,
+    longtexts,
+    minute,
+    nanogpt_minute,
+    starting,
+    target,
+    training,
+)
 
 Measure = Callable[[Sequence[str], Options], list[Section]]
 
 _MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (target.NAMES, target.measure),
     (minute.NAMES, minute.measure),
+    (nanogpt_minute.NAMES, nanogpt_minute.measure),
     (training.NAMES, training.measure),
     (generating.NAMES, generating.measure),
     (encoding.NAMES, encoding.measure),

@@ -1,0 +1,138 @@
+"""Row `nanogpt-minute`: the test loss after a minute of wall time, against nanoGPT's own code with its CPU settings."""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.options import LeftOut, Options
+from benchmarks.peers import NANOGPT, nanogpt
+from benchmarks.peers.nanogpt_training import Characters, characters_of, loss_of, pace_of, require_checkout, train
+from benchmarks.processes import cold, finish, python
+from benchmarks.results import LOSS, OURS, Goal, Measurement, Section
+from vitral import load
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, load_corpus
+
+NAMES = ("nanogpt-minute",)
+TEXTS = ("tinyshakespeare", "machado")
+SECONDS, QUICK_SECONDS = 60.0, 12.0
+TRIAL_STEPS, QUICK_TRIAL_STEPS = 200, 12
+LOWER = 0.25
+LATE = 1.1
+"""Seconds are held against the time given times this."""
+NATS_PER_BIT = 0.6931471805599453
+
+_NOTES = (
+    "both: wall time of a whole process, from start to end, started without OMP_NUM_THREADS; losses in nats per "
+    "character of the same test split, each model in windows of its own context",
+    "Vitral: vitral train TEXT --minutes 1, with reading and tokenizing the text, choosing the model and the page of "
+    "the run; empty caches; its best checkpoint",
+    "nanoGPT: python train.py config/train_shakespeare_char.py with the CPU settings of its README, max_iters and "
+    "lr_decay_iters chosen so that the process takes the whole time; its text is prepared and its steps are timed "
+    "before the clock starts; its last model",
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One training of one contender.
+
+    Attributes:
+        seconds: wall time of its process.
+        loss: test loss, nats per character.
+        steps: optimizer steps.
+    """
+
+    seconds: float
+    loss: float
+    steps: int
+
+
+def measure(names: Sequence[str], options: Options) -> list[Section]:
+    """Measure the row, one section a text, both contenders in turns.
+
+    Raises:
+        LeftOut: no checkout of nanoGPT was named, or none of the texts is here.
+    """
+    checkout = require_checkout(options.nanogpt)
+    texts, missing = _present([*TEXTS, *options.texts])
+    if not texts:
+        raise LeftOut("; ".join(missing))
+    return [_section(text, checkout, options, missing) for text in (texts[:1] if options.quick else texts)]
+
+
+def _present(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The texts that are here, paths made absolute, and a line about each other one."""
+    found, missing = [], []
+    for name in names:
+        text = os.path.abspath(name) if os.path.exists(name) else name
+        try:
+            load_corpus(CorpusConfig(source=text))
+            found.append(text)
+        except UsageError as error:
+            missing.append(f"{name} is left out: {error}")
+    return found, missing
+
+
+def _section(text: str, checkout: Path, options: Options, missing: Sequence[str]) -> Section:
+    seconds = QUICK_SECONDS if options.quick else SECONDS
+    ours: list[Round] = []
+    theirs: list[Round] = []
+    for seed in range(1, 1 + (1 if options.quick else options.seeds)):
+        with cold(options, own_threads=True) as (scratch, env):
+            ours.append(_ours(text, seconds, seed, scratch / "run", env))
+            # nanoGPT gets the split of that run, so that both are measured on the same characters.
+            characters = characters_of(load(scratch / "run").dataset())
+            theirs.append(_theirs(characters, seconds, checkout, scratch, env, options))
+    return section(Path(text).stem, seconds, ours, theirs, missing)
+
+
+def section(
+    text: str, seconds: float, ours: Sequence[Round], theirs: Sequence[Round], missing: Sequence[str] = ()
+) -> Section:
+    """The table of one text."""
+    lower = [their.loss - our.loss for our, their in zip(ours, theirs, strict=True)]
+    rounds = f"{text}: nats below nanoGPT, round by round: {', '.join(f'{each:.3f}' for each in lower)}"
+    return Section(
+        NAMES[0],
+        f"{text}: test loss after {seconds:g} s of wall time, start to end of a cold process",
+        (_measurement(OURS, ours), _measurement(NANOGPT, theirs)),
+        goals=(Goal("lower", LOWER, NANOGPT), Goal("seconds", round(seconds * LATE, 1))),
+        notes=(*_NOTES, rounds, *missing),
+    )
+
+
+def _measurement(name: str, rounds: Sequence[Round]) -> Measurement:
+    facts = {LOSS: round(median(one.loss for one in rounds), 4), "steps": rounds[-1].steps}
+    return Measurement(name, tuple(one.seconds for one in rounds), facts)
+
+
+def _ours(text: str, seconds: float, seed: int, folder: Path, env: Mapping[str, str]) -> Round:
+    minutes = f"{seconds / 60:g}"
+    command = python("-m", "vitral", "train", text, "--minutes", minutes, "--seed", str(seed), "--out", str(folder))
+    began = time.perf_counter()
+    finish(command, env)
+    took = time.perf_counter() - began
+    found: dict[str, Any] = json.loads(finish(python("-m", "vitral", "evaluate", str(folder), *EVALUATION), env))
+    return Round(took, found["parts"]["test"]["bits_per_character"] * NATS_PER_BIT, found["step"])
+
+
+EVALUATION = ("--format", "json", "--no-copying")
+
+
+def _theirs(
+    characters: Characters, seconds: float, checkout: Path, scratch: Path, env: Mapping[str, str], options: Options
+) -> Round:
+    data = scratch / "characters"
+    characters.write(data)
+    trial_steps = QUICK_TRIAL_STEPS if options.quick else TRIAL_STEPS
+    trial = train(checkout, data, scratch / "trial", trial_steps, env, evaluations=0)
+    steps = pace_of(trial.printed, trial.seconds).steps_in(seconds)
+    trained = train(checkout, data, scratch / "nanogpt", steps, env)
+    loss = loss_of(nanogpt.load(checkout), trained.out, characters.splits["test"])
+    return Round(trained.seconds, loss, steps)
