@@ -157,7 +157,7 @@ def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: Run
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     new = tmp_path / "new"
-    for path, out, how, complaint in (
+    cases: tuple[tuple[Path, Path, dict[str, Any], str], ...] = (
         (tmp_path / "stopped", new, {"steps": 2}, "vitral resume"),
         (parent.path, new, {}, "--minutes"),
         (parent.path, new, {"steps": 2, "minutes": 1.0}, "--minutes"),
@@ -166,7 +166,8 @@ def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: Run
         (parent.path, parent.path, {"steps": 2}, "exists already"),
         (parent.path, tmp_path / "full", {"steps": 2}, "exists already"),
         (tmp_path, new, {"steps": 2}, "not a run"),
-    ):
+    )
+    for path, out, how, complaint in cases:
         with pytest.raises(UsageError, match=complaint) as refused:
             continue_run(path, out, **how)
         assert "\n" not in str(refused.value)
