@@ -105,6 +105,16 @@ def test_a_text_that_is_seen_often_gets_dropout(own_cache: None) -> None:
     assert planned(prose(2_000), 2.0, model={"dropout": 0.0})[0].model.dropout == none
 
 
+def test_a_text_that_is_not_seen_once_is_read_in_byte_pairs(own_cache: None) -> None:
+    """Two minutes are about 2.05 million tokens: once the training split of 2.41 million characters."""
+    sizes = {"char": 2_400_000, "bpe": 2_420_000}
+    for name, size in sizes.items():
+        assert planned("ab\n" * (size // 3), 2.0)[0].corpus.tokenizer.name == name
+    many = "".join(map(chr, range(0x4E00, 0x4E00 + 1_000)))
+    assert planned(many * 2_500, 2.0)[0].corpus.tokenizer.name == "char"
+    assert planned("ab\n" * 900_000)[0].corpus.tokenizer.name == "char"  # no time: the steps are given
+
+
 def test_a_text_with_dropout_may_be_seen_more_often() -> None:
     often, seldom = (RunConfig.parse({"model": {"dropout": rate}}, "test") for rate in (0.1, 0.0))
     assert most_steps(often, 10**6) == pytest.approx(2 * most_steps(seldom, 10**6), abs=1)

@@ -33,6 +33,8 @@ SHORT = 16 * BLOCK
 """Characters from which on every split is longer than any context here, whatever the tokenizer."""
 LARGE_ALPHABET = 1_000
 """Alphabets from which on most characters are several bytes."""
+MOST_ENCODED = 20_000_000
+"""Characters of a longer text take too much of the time to encode as byte pairs."""
 COUNTED_PIECES = 16
 """Pieces (of about a million characters) of a long text whose alphabet is counted."""
 
@@ -131,7 +133,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
             f"{LEAST_CHARACTERS}"
         )
     choose("corpus.split", split, why, _split_remark)
-    tokenizer, why = _tokenizer(size, alphabet)
+    tokenizer, why = _tokenizer(size, alphabet, config)
     choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
     context, batch = _shape(config.training.minutes)
     time = "as many steps as are given" if config.training.minutes is None else f"{config.training.minutes:g} minutes"
@@ -204,13 +206,19 @@ def _split_remark(pin: str) -> str | None:
     return f"split blocks holds out more than a quarter of a text this short; tail would hold out {HELD_OUT:.0%}"
 
 
-def _tokenizer(size: int, alphabet: int) -> tuple[dict[str, Any], str]:
+def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, Any], str]:
     """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
-    return {"name": "char"}, f"{alphabet:,} distinct characters in {size:,}"
+    chars = f"{alphabet:,} distinct characters in {size:,}"
+    context, batch = _shape(config.training.minutes)
+    seen = _expected_steps(config) * context * batch
+    is_seen_once = (1 - HELD_OUT) * size <= seen
+    if config.training.minutes is None or is_seen_once or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
+        return {"name": "char"}, chars
+    return {"name": "bpe", "vocab_size": 1024}, f"{chars}, more than characters would see once in the time"
 
 
 def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:
-    if alphabet < LARGE_ALPHABET:
+    if alphabet < LARGE_ALPHABET or pin["name"] == "char":
         return None
     return (
         f"{alphabet:,} distinct characters are spelled in bytes by {pin['name']}; characters were measured to be better"
@@ -219,13 +227,21 @@ def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:
 
 def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[dict[str, float], str]:
     """Dropout where the text is seen often enough to be learned by heart (measured: docs/experiments.md)."""
-    training = config.training
-    steps = training.steps if training.minutes is None else EXPECTED_STEPS * min(1.0, training.minutes / SHAPES[1][0])
-    tokens = steps * training.accumulation * values["training.batch_size"] * values["model.context_length"]
+    tokens = (
+        _expected_steps(config)
+        * config.training.accumulation
+        * values["training.batch_size"]
+        * values["model.context_length"]
+    )
     times = tokens / ((1 - HELD_OUT) * size)
     rates = DROPOUT if times > MOST_EPOCHS else {}
     often = "so often that it would be learned by heart" if rates else f"at most about {MOST_EPOCHS} times"
     return DropoutConfig(**rates).plain(), f"this text is seen {often}"
+
+
+def _expected_steps(config: RunConfig) -> float:
+    minutes = config.training.minutes
+    return config.training.steps if minutes is None else EXPECTED_STEPS * min(1.0, minutes / SHAPES[1][0])
 
 
 def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
