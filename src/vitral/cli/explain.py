@@ -31,16 +31,18 @@ from vitral.cli.options import (
 )
 from vitral.core.errors import UsageError
 
+WhatArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="EXAMPLE.toml|NAME|RUN",
+        help="A worked example, by file or name (vitral list examples), or a run.",
+        autocompletion=complete_explained,
+    ),
+]
+
 
 def explain(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="EXAMPLE.toml|NAME|RUN",
-            help="A worked example, by file or name (vitral list examples), or a run.",
-            autocompletion=complete_explained,
-        ),
-    ] = None,
+    what: WhatArgument = None,
     text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,
     replace: ReplaceOption = None,
     layer: Annotated[
