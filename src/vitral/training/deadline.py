@@ -133,7 +133,10 @@ class Deadline:
         self._seen = (step, clock.stepping())
         while len(self._window) > WINDOW_STEPS and sum(self._window) - self._window[0] > WINDOW_SHARE * self.seconds:
             self._window.popleft()
-        return len(self._window) >= 2
+        # The counting of n-grams beside the first steps makes them slow for a moment.
+        is_counting = trainer.counting is not None and not trainer.counting.done()
+        patience = PLAN_AT[0] if is_counting else WINDOW_SHARE
+        return len(self._window) >= WINDOW_STEPS or sum(self._window) > patience * self.seconds
 
     def a_step(self) -> float:
         """Seconds of a step, at present."""
