@@ -1,20 +1,43 @@
-# Everything from a fresh clone: `make demo` and `make test` make their own environment in .venv.
+# Everything from a fresh clone: `make demo` and `make test` make their own environment in .venv, with the versions of
+# constraints.txt. The CPU build of PyTorch instead of the CUDA build: see README.md.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := -m pip --disable-pip-version-check --quiet
+PYTEST := -m pytest -q -n 2 --dist loadfile
+PYTHONS := 3.11 3.12 3.13 3.14
+# The lower bounds of the dependencies, as constraints.
+LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full check format gallery bench clean
+.PHONY: demo test test-full test-oldest test-newest check format gallery bench wheel resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
 
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 # The counts of a night: thousands of kills, 200,000 flipped bits, every safeguard taken away once.
 test-full: $(VENV)/.installed-dev
-	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/reliability
+	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability
+
+# For a night: the tests with the oldest and with the newest versions that pyproject.toml admits, each in an environment
+# of its own. On Linux both bring PyTorch with CUDA, about 6 GB. Old libraries warn about their newer neighbours.
+test-oldest: build/oldest.txt
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python $(PIP) install -c build/oldest.txt -e '.[dev]'
+	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python $(PYTEST) -W ignore::DeprecationWarning $(TESTS)
+
+test-newest:
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python $(PIP) install --upgrade --upgrade-strategy eager -e '.[dev]'
+	OMP_NUM_THREADS=1 $(VENV)-newest/bin/python $(PYTEST) $(TESTS)
+
+build/oldest.txt: pyproject.toml
+	mkdir -p build
+	$(PYTHON) -c $(LOWEST) > $@
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -33,21 +56,51 @@ gallery: $(VENV)/.installed
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
+# The wheel in an environment that does not see the checkout; only its dependencies are those of .venv.
+wheel: $(VENV)/.installed
+	rm -rf build/wheel
+	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	$(BIN)/python -m venv build/wheel/venv
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$(build/wheel/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dependencies.pth"
+	build/wheel/venv/bin/python $(PIP) install --no-deps build/wheel/vitral-*.whl
+	wheel="$$PWD/build/wheel"; cd / && set -ex; PATH="$$wheel/venv/bin:$$PATH"; \
+	vitral --version; vitral list > /dev/null; vitral study --help > /dev/null; vitral explain the-cat-sat > /dev/null; \
+	vitral train sample --set training.steps=20 --out "$$wheel/run" > /dev/null; vitral generate "$$wheel/run" --max-tokens 80
+
+# Whether the dependencies can be had for each Python, at the newest versions and at those of constraints.txt, and at the
+# oldest versions for the oldest Python. Nothing is installed.
+resolve: $(VENV)/bin/python build/oldest.txt
+	rm -rf build/resolve && mkdir -p build/resolve && : > build/resolve/newest.txt
+	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir build/resolve .
+	set -e; resolved() { \
+		$(BIN)/python -m pip install --dry-run --ignore-installed --only-binary=:all: --target build/resolve/none \
+			--python-version $$1 -c $$2 build/resolve/vitral-*.whl > build/resolve/log 2>&1 || { tail build/resolve/log; exit 1; }; \
+		echo "Python $$1 resolves with $$2"; }; \
+	resolved $(firstword $(PYTHONS)) build/oldest.txt; \
+	for version in $(PYTHONS); do \
+		resolved $$version constraints.txt; resolved $$version build/resolve/newest.txt; done
+
+# The versions of .venv become those of everyone; +cpu is a build of the same version.
+constraints: $(VENV)/.installed-dev
+	(sed -n '/^#/p' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//') > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("vitral needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 …") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python $(PIP) install -c constraints.txt -e .
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev]'
 	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python $(PIP) install -c constraints.txt -e '.[bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest build dist

@@ -2,16 +2,21 @@
 
 import json
 import math
+import platform
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
+from vitral import __version__
 from vitral.core.names import ATTENTION_STEPS
 from vitral.explain import LANGUAGES, check, parse_example, phrases
 from vitral.lab.examples import gallery, preset_model
+from vitral.runs import RunFolder
+from vitral.studies.results import run_path
 
 COMMANDS = [
     "demo",
@@ -19,6 +24,7 @@ COMMANDS = [
     "count",
     "train",
     "resume",
+    "continue",
     "evaluate",
     "generate",
     "inspect",
@@ -49,22 +55,33 @@ def test_help_imports_nothing_heavy() -> None:
         assert f"  {command}" in done.stdout
 
 
+def test_the_versions_in_one_line(vitral) -> None:
+    told = vitral("--version")
+    assert (told.code, told.err) == (0, "")
+    assert told.out == f"Vitral {__version__}, Python {platform.python_version()}, PyTorch {torch.__version__}\n"
+
+
+def test_without_a_command_the_help_is_printed(vitral) -> None:
+    assert vitral() == vitral("--help")
+
+
 def test_the_surface_of_the_command_line(vitral) -> None:
     """A snapshot: whoever changes a command or an option changes this list knowingly."""
     expected = {
         "demo": "--out --set",
-        "corpus": "--tokenizer --split --context --minutes --out --format",
-        "train": "--corpus --out --init-from --tokenizer --context --set --seed --device --dtype --plan --minutes "
-        "--threads --tensorboard",
+        "corpus": "--tokenizer --split --special --context --minutes --out --format",
+        "train": "--corpus --out --init-from --special --replace --tokenizer --context --set --seed --device --dtype "
+        "--plan --minutes --threads --tensorboard",
         "resume": "--corpus --strict",
+        "continue": "--minutes --steps --out --corpus --threads",
         "count": "--corpus --vocabulary --tokenizer --context --minutes --set --format",
         "evaluate": "--corpus --checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
-        "inspect": "--text --windows --top --format --out --checkpoint --corpus --device --dtype",
-        "explain": "--text --layer --head --query --key --column --block --ending --digits --lang --format --out "
-        "--checkpoint --device --dtype",
+        "inspect": "--text --replace --windows --top --format --out --checkpoint --corpus --device --dtype",
+        "explain": "--text --replace --layer --head --query --key --column --block --ending --digits --lang --format "
+        "--out --checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
         "--lang --format --out",
         "check": "--fix --out --lang --format",
@@ -307,6 +324,68 @@ def test_fine_tuning_starts_from_the_other_run(vitral, trained: Path, tmp_path: 
     assert "has shape" in other.err
 
 
+def test_fine_tuning_grows_or_replaces(vitral, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("WREN. A luz é tardia; o cão não vê. " * 600, encoding="utf-8")
+    start = ("train", "more.txt", "--init-from", str(trained), *SETTINGS)
+    for name, options, size in (("grown", (), 3), ("replaced", ("--replace", "e"), 0)):
+        told = vitral(*start, "--out", name, *options)
+        assert told.code == 0, told.err
+        sizes = [len(json.loads((run / "tokenizer.json").read_bytes())["tokens"]) for run in (trained, Path(name))]
+        assert sizes[1] - sizes[0] == size
+        assert ("new character" in told.out + told.err) == (size > 0)
+        measured = vitral("evaluate", name, "--format", "json")
+        assert measured.code == 0, measured.err
+    assert vitral("doctor", "replaced").code == 0
+    assert vitral("train", "more.txt", "--replace", "e", "--out", "new", *SETTINGS).code == 2
+    assert vitral(*start, "--replace", "é", "--out", "new").code == 2
+    assert not Path("new").exists()
+
+
+def test_unseen_characters_are_replaced_everywhere(vitral, trained: Path) -> None:
+    for command in (
+        ("generate", "--max-tokens", "3", "--prompt", "日本"),
+        ("explain", "--text", "日本"),
+        ("inspect", "--text", "日本"),
+    ):
+        refused = vitral(command[0], str(trained), *command[1:])
+        assert (refused.code, "日" in refused.err) == (2, True)
+        told = vitral(command[0], str(trained), *command[1:], "--replace", "e")
+        assert told.code == 0, told.err
+        assert vitral(command[0], str(trained), *command[1:], "--replace", "日").code == 2
+
+
+def test_special_tokens_separate_documents(vitral, tmp_path: Path) -> None:
+    end = "<|endoftext|>"
+    (tmp_path / "stories.txt").write_text(f"The light is late. {end}" * 1500, encoding="utf-8")
+    told = vitral("train", "stories.txt", "--special", end, "--out", "run", *SETTINGS)
+    assert told.code == 0, told.err
+    tokens = json.loads((tmp_path / "run" / "tokenizer.json").read_bytes())
+    assert tokens["special_tokens"] == {end: len(tokens["tokens"])}
+    prompted = vitral(
+        "generate", "run", "--prompt", f"{end}The", "--stop", end, "--max-tokens", "40", "--format", "json"
+    )
+    assert end not in json.loads(prompted.out)[0]["text"]
+    assert vitral("doctor", "run").code == 0
+    assert "1,500 times" in vitral("corpus", "stories.txt", "--special", end, "--format", "json").out
+    for wrong in ("", "<PAD>"):
+        refused = vitral("train", "stories.txt", "--special", wrong, "--out", "no", *SETTINGS)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_a_finished_run_is_continued(vitral, trained: Path, tmp_path: Path) -> None:
+    refused = vitral("resume", str(trained))
+    assert f"vitral continue {trained} --minutes 10" in refused.err
+    told = vitral("continue", str(trained), "--steps", "3", "--out", "longer")
+    assert told.code == 0, told.err
+    steps = [max(path.name for path in (run / "steps").iterdir()) for run in (trained, tmp_path / "longer")]
+    assert int(steps[1][-8:]) == int(steps[0][-8:]) + 3
+    assert (tmp_path / "longer" / "report" / "run.html").exists()
+    assert vitral("doctor", "longer").code == 0
+    for options in ((), ("--steps", "3", "--minutes", "1"), ("--minutes", "0"), ("--steps", "0")):
+        assert vitral("continue", str(trained), *options, "--out", "no").code == 2
+    assert not (tmp_path / "no").exists()
+
+
 def test_a_study_in_small(vitral, tmp_path: Path) -> None:
     told = vitral("study", "no-attention", "--base", "demo", "--seeds", "1,2", "--out", "s", *SETTINGS)
     assert told.code == 0, told.err
@@ -316,11 +395,17 @@ def test_a_study_in_small(vitral, tmp_path: Path) -> None:
 
 
 def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
-    told = vitral("demo", "--out", "d", *SETTINGS)
+    told = vitral("demo", "--out", "d", *SETTINGS, "--set", "training.sample_every=2")
     assert told.code == 0, told.err
     page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
-    for heading in ("The text", "The model", "Training", "One attention computation", "without attention"):
+    for heading in ("The text it wrote", "Learning", "One attention computation", "without attention", "The model"):
         assert heading in page
+    samples = [
+        event["text"].split("\n")[0]
+        for event in RunFolder(run_path(tmp_path / "d" / "study", "full", 1)).metrics("sample")
+    ]
+    assert told.out.index(samples[0]) < told.out.index("run 1 of 6") < told.out.index("run 6 of 6")
+    assert "run 7" not in told.out
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
 
@@ -329,3 +414,35 @@ def test_tensorboard_on_request(vitral, tmp_path: Path) -> None:
     told = vitral("train", "sample", "--out", "watched", "--tensorboard", *SETTINGS)
     assert told.code == 0, told.err
     assert list((tmp_path / "watched" / "tensorboard").glob("events.out*"))
+
+
+def test_every_command_of_a_process_has_its_own_time() -> None:
+    from vitral.cli import session
+
+    began = []
+    for _ in range(2):
+        session.begin()
+        began.append(session.time_frame().began)
+    assert began[0] < began[1]
+
+
+def test_a_text_is_read_as_the_options_say(vitral, tmp_path: Path) -> None:
+    lines = "".join(
+        json.dumps({"text": f"não é o número {number} "}, ensure_ascii=False) + "\n" for number in range(1200)
+    )
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.jsonl").write_bytes(lines.encode("cp1252"))
+    (tmp_path / "set" / "b.txt").write_bytes(b"\xff\xff")
+    options = ("--encoding", "cp1252", "--field", "text", "--glob", "*.jsonl")
+    told = vitral("corpus", "set", *options, "--format", "json")
+    assert told.code == 0, told.err
+    assert "ã" in str(json.loads(told.out))
+    size = ("--set", "model.d_model=8", "--set", "model.num_heads=1", "--set", "model.num_layers=1")
+    counted = vitral("count", "fast", "--corpus", "set", *options, *size)
+    assert counted.code == 0, counted.err
+    steps = ("--set", "training.steps=2", "--set", "training.plan=as-written", "--set", "model.context_length=16")
+    trained = vitral("train", "fast", "--corpus", "set", *options, *size, *steps, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert 'encoding = "cp1252"' in (tmp_path / "run" / "config.toml").read_text()
+    evaluated = vitral("evaluate", "run", "--no-copying")
+    assert evaluated.code == 0, evaluated.err

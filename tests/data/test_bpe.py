@@ -1,5 +1,5 @@
 from vitral.data import BPETokenizer
-from vitral.data.tokenizers import MAX_TOKEN_BYTES, learn_merges, numbered_merges
+from vitral.data.byte_pairs import MAX_TOKEN_BYTES, learn_merges, numbered_merges
 
 BLOCKS = ["low low low low low lower lower newest newest newest newest newest newest widest widest widest"]
 

@@ -55,16 +55,21 @@ def test_the_report_is_plain_data(tmp_path):
         ("\u200b" * 20, "control or invisible characters (“\\u200b” U+200B: 20)."),
         ("\ufffd" * 20, "U+FFFD occurs 20 times"),
         ("Ã©" * 20, "In 20 places the text looks like UTF-8"),
+        ("one\xa0two" * 20, "unusual spaces (“\\xa0” U+00A0: 20)."),
         ("a" * 5_001, "The longest line has 5,0"),
         ("é" * 20 + "e\u0301" * 30, "20 accented letters as one character, 30 as a letter and a combining accent."),
         ("e\u0301" * 30, "30 accented letters are written as a letter and a combining accent (NFD)."),
     ],
-    ids=["rare", "escape", "nul", "zero width", "lost", "mangled", "long line", "both forms", "decomposed"],
+    ids=["rare", "escape", "nul", "zero width", "lost", "mangled", "spaces", "long line", "both forms", "decomposed"],
 )
 def test_a_problem_is_found_and_named(tmp_path, addition, fact):
     report = report_on(tmp_path, with_training_text(addition))
     assert any(fact in problem for problem in report.problems)
     assert all(problem.isprintable() and problem.endswith(".") for problem in report.problems)
+
+
+def test_an_ideographic_space_is_usual(tmp_path):
+    assert not any("space" in problem for problem in report_on(tmp_path, with_training_text("　" * 20)).problems)
 
 
 def test_nine_is_rare_and_ten_is_not(tmp_path):

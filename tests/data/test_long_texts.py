@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vitral.core.errors import UsageError
 from vitral.data import SPLITS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, texts
 from vitral.data.batches import Split, thinned
-from vitral.data.texts import decode_document, pieces, read_document
+from vitral.data.texts import Reading, decode_document, pieces, read_document
 
 TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -34,7 +34,7 @@ def test_it_is_the_text_of_the_file(
 ) -> None:
     raw = (b"\xef\xbb\xbf" if has_mark else b"") + text.encode()
     (tmp_path / "x.txt").write_bytes(raw)
-    expected, found = decode_document(raw, "x", newlines), read_document(tmp_path / "x.txt", newlines)
+    expected, found = decode_document(raw, "x", Reading(newlines)), read_document(tmp_path / "x.txt", Reading(newlines))
     assert isinstance(found.text, LongText)
     assert "".join(pieces(found.text)) == expected.text
     assert len(found.text) == len(expected.text)
@@ -63,12 +63,17 @@ def test_what_is_not_utf8_is_refused_in_the_same_words(tmp_path: Path, raw: byte
 
 @pytest.mark.parametrize("tokenizer", ["char", "byte", {"name": "bpe", "vocab_size": 270}])
 @pytest.mark.parametrize("split", ["blocks", "tail"])
+@pytest.mark.parametrize("specials", [None, ["<|end|>", "ão"]])
 def test_tokens_and_report_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str, specials: list[str] | None
 ) -> None:
-    text = "".join(f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}\n" for n in range(4000)) + "😀"
+    text = (
+        "".join(f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}{(specials or [''])[0]}\n" for n in range(4000))
+        + "😀"
+    )
     (tmp_path / "x.txt").write_bytes(text.encode())
     config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "tokenizer": tokenizer, "split": split})
+    config = config.model_copy(update={"specials": None if specials is None else tuple(specials)})
 
     def outcome(cache: str) -> tuple:
         corpus = load_corpus(config)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import texts
-from vitral.data.texts import decode_document, read_document, reading_notes, shown, strip_licence
+from vitral.data.texts import Reading, decode_document, read_document, reading_notes, shown, strip_licence
 
 GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
 
@@ -32,7 +32,7 @@ def test_policy(raw, text):
 
 
 def test_newlines_are_kept_on_request():
-    assert decode_document(b"a\r\nb\rc\n", "here", "keep").text == "a\r\nb\rc\n"
+    assert decode_document(b"a\r\nb\rc\n", "here", Reading("keep")).text == "a\r\nb\rc\n"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_not_utf8_is_refused_with_its_place(raw, message):
 def test_any_bytes_come_back_or_are_refused_in_one_line(raw):
     document, message = None, ""
     try:
-        document = decode_document(raw, "here", "keep")
+        document = decode_document(raw, "here", Reading("keep"))
     except UsageError as refusal:
         message = str(refusal)
     if document is None:
@@ -81,8 +81,8 @@ def test_licence_is_stripped_exactly_and_counted():
 
 def test_licence_is_stripped_whatever_the_newlines():
     windows = GUTENBERG.replace("\n", "\r\n").encode()
-    assert decode_document(windows, "here", "lf").text == "the\nwork\n"
-    assert decode_document(windows, "here", "keep").text == "the\r\nwork\r\n"
+    assert decode_document(windows, "here", Reading("lf")).text == "the\nwork\n"
+    assert decode_document(windows, "here", Reading("keep")).text == "the\r\nwork\r\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer, CorpusConfig, Dataset, RecordedText, corpora, prepare, prepare_recorded, texts
+from vitral.data import (
+    CharTokenizer,
+    CorpusConfig,
+    Dataset,
+    RecordedText,
+    corpora,
+    folders,
+    prepare,
+    prepare_recorded,
+    texts,
+)
 from vitral.data.recorded import Search, _is_remote
 
 Recorded = dict[str, Any]
@@ -396,3 +406,62 @@ def test_paths_that_would_log_in_to_another_machine() -> None:
         assert not _is_remote(path, "posix")
     for path in ("C:\\x", "x.txt", "/x", "C:/a//b"):
         assert not _is_remote(path, "nt")
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "options"),
+    [
+        ("my.txt", ("ação e reação\n" * 2000).encode("cp1252"), {"encoding": "cp1252"}),
+        ("my.txt", ("été \r\n" * 4000).encode("utf-16"), {"encoding": "utf-16"}),
+        ("my.jsonl", b'{"text": "something is told"}\n' * 1000, {"field": "text", "separator": "|"}),
+    ],
+)
+def test_a_text_is_read_again_as_it_was(
+    tmp_path: Path, run: Path, name: str, raw: bytes, options: dict[str, Any]
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    trained = train_on(tmp_path / name, **options)
+    again(trained, run)
+    shutil.move(tmp_path / name, run / name)
+    again(trained, run)
+    shutil.move(run / name, tmp_path / "elsewhere")
+    again(trained, run, corpus=tmp_path / "elsewhere")
+
+
+def test_a_folder_of_a_pattern_is_found_again_beside_other_files(tmp_path: Path, run: Path) -> None:
+    write(tmp_path / "books" / "a.py")
+    write(tmp_path / "books" / "b.txt", 8)
+    trained = train_on(tmp_path / "books", glob=["*.py"])
+    assert trained[2]["folder"] == {"files": 1, "bytes": CHARACTERS}
+    write(tmp_path / "books" / "c.txt", 9)
+    (tmp_path / "books" / "runs" / "steps").mkdir(parents=True)
+    write(tmp_path / "books" / "runs" / "config.toml")
+    write(tmp_path / "books" / "runs" / "x.py")
+    again(trained, run)
+    shutil.move(tmp_path / "books", tmp_path / "elsewhere")
+    again(trained, run, corpus=tmp_path / "elsewhere")
+    write(tmp_path / "elsewhere" / "d.py", 9)
+    assert "elsewhere" in refused(trained, run, corpus=tmp_path / "elsewhere")
+
+
+def test_a_text_that_is_refused_today_is_still_that_of_an_old_run(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions read RTF, UTF-16 without a mark, and the files of a run as text."""
+    (tmp_path / "my.rtf").write_bytes(b"{\\rtf1 told }" * 2000)
+    write(tmp_path / "books" / "a.txt")
+    write(tmp_path / "books" / "config.toml", 8)
+    write(tmp_path / "books" / "metrics.jsonl", 9)
+    (tmp_path / "books" / "b.rtf").write_bytes(b"{\\rtf1 told }" * 2000)
+    refused_now = texts._refuse_other_formats
+    with monkeypatch.context() as earlier:
+        earlier.setattr(texts, "_refuse_other_formats", lambda *_: None)
+        earlier.setattr(folders, "own_kind", lambda *_: "")
+        trained = [train_on(tmp_path / name) for name in ("my.rtf", "books")]
+    assert texts._refuse_other_formats is refused_now
+    for one in trained:
+        with pytest.raises(UsageError):
+            prepare(one[0])
+        again(one, run)
+    shutil.move(tmp_path / "books", tmp_path / "elsewhere")
+    again(trained[1], run, corpus=tmp_path / "elsewhere")

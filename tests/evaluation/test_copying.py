@@ -1,5 +1,7 @@
 """The copying meter against brute force."""
 
+import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
 from vitral.data.split import split_text
-from vitral.evaluation import Copy, longest_copy, novel_share, training_text
+from vitral.evaluation import Copy, copied_spans, longest_copy, novel_share, training_text
 from vitral.evaluation.copying import SEAM
 
 TEXT = st.text("abc", max_size=15)
@@ -53,3 +55,56 @@ def test_no_copy_reaches_over_a_gap_of_the_training_text(tokenizer: str, tmp_pat
     assert training == SEAM.join(expected)
     gap = runs[0][-1][1]
     assert longest_copy(text[gap - 30 : gap + 30], training).length == 30
+
+
+NINE = "one two three, four five\nsix - seven eight nine"
+IROHA = "いろはにほへとちりぬるをわかよたれそつねならむうゐのおくやまけふこえてあさきゆめみし"
+
+
+@pytest.mark.parametrize(
+    ("sample", "training", "marked"),
+    [
+        ("And one two three, four five\nsix - seven eight ended", NINE, [NINE[:-5]]),
+        ("two three, four five\nsix - seven eight", NINE, []),  # seven words
+        ("one two three four five\nsix - seven eight nine", NINE, []),  # a comma is missing
+        (NINE, f"n{NINE}", [NINE[4:]]),  # "none" is another word
+        (NINE, f"n{NINE}s", []),
+        (f"{NINE} and {NINE}", NINE, [NINE, NINE]),
+        (f"xx{IROHA[3:34]}yy", IROHA, []),  # 31 characters
+        (f"xx{IROHA[3:35]}yy", IROHA, [IROHA[3:35]]),
+        (
+            f"a one two three four {IROHA[:16]} b",
+            f"one two three four {IROHA[:17]}",
+            [f"one two three four {IROHA[:16]}"],
+        ),
+        ("", NINE, []),
+        (NINE, "", []),
+    ],
+)
+def test_copied_passages_of_hand_made_texts(sample: str, training: str, marked: list[str]) -> None:
+    assert [sample[begin:end] for begin, end in copied_spans(sample, training)] == marked
+
+
+def pieces(text: str) -> list[tuple[int, int]]:
+    """Words, and characters of a script without spaces."""
+    return [found.span() for found in re.finditer(r"[いろ]|[ab]+", text)]
+
+
+TOKENS = st.lists(st.sampled_from(["a", "b", "ab", " ", ", ", "いろいろいろいろ", "い"]), max_size=70).map("".join)
+
+
+@given(TOKENS, TOKENS, st.integers(0, 200), st.integers(0, 200))
+def test_copied_passages_are_those_of_a_search_of_all(sample: str, training: str, begin: int, end: int) -> None:
+    sample += training[min(begin, end) : max(begin, end)]
+    known, marks = pieces(training), set[int]()
+    runs = {training[known[i][0] : known[j][1]] for i in range(len(known)) for j in range(i, len(known))}
+    units = pieces(sample)
+    for first, (start, _) in enumerate(units):
+        size = 0
+        for left, stop in units[first:]:
+            size += 4 if sample[left] in "ab" else 1
+            if size >= 32 and sample[start:stop] in runs:
+                marks |= set(range(start, stop))
+    spans = copied_spans(sample, training)
+    assert {at for span in spans for at in range(*span)} == marks
+    assert all(one[1] < two[0] for one, two in itertools.pairwise(spans))

@@ -14,10 +14,13 @@ from vitral.cli import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.core.guarded import GuardedFolder
-from vitral.lab.health import Diagnosis, examine_machine
+from vitral.lab.health import Diagnosis, examine_machine, judge_speed
+from vitral.lab.machine_speed import ComparedSpeed, compare
 from vitral.lab.run_health import examine_run, repair_run
 from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS, list_checkpoints, load_checkpoint, reseal
 from vitral.training import RunConfig, resume, train
+from vitral.training.plans import SLOW
+from vitral.training.trials import StepTime, TooSlow
 
 STEPS = 8
 
@@ -243,9 +246,53 @@ def test_what_nothing_seals_is_not_repaired(healthy: Path, tmp_path: Path) -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("times", "mark"),
+    [(0.4, "ok"), (0.95, "ok"), (0.96, "same"), (1.0, "same"), (1.04, "same"), (1.05, "slower"), (19.82, "slower")],
+)
+def test_a_choice_is_ticked_only_where_it_is_faster(times: float, mark: str) -> None:
+    judged = judge_speed(ComparedSpeed("bfloat16", "float32", times))
+    assert (judged.what, judged.mark) == ("bfloat16", mark)
+    assert f"{times:.2f}" in judged.found
+
+
+def test_a_slow_choice_is_no_fault_of_the_machine() -> None:
+    judged = judge_speed(ComparedSpeed("bfloat16", "float32", 1.5, is_least=True))
+    assert judged.mark == "slower"
+    assert Diagnosis((judged,)).healthy
+
+
+class FakeTimes:
+    """Steps that take as long as they are said to, one number for each round, and stop at a limit."""
+
+    def __init__(self, *rounds: float) -> None:
+        self.rounds, self.best, self.limits = list(rounds), float("inf"), list[float]()
+
+    def measure(self, limit: float = float("inf")) -> StepTime:
+        self.limits.append(limit)
+        seconds = self.rounds.pop(0)
+        if seconds > limit:
+            raise TooSlow(limit)
+        self.best = min(self.best, seconds)
+        return StepTime(seconds, seconds)
+
+
+def test_speeds_are_compared_in_turn_and_the_fastest_count() -> None:
+    chosen, plain = FakeTimes(3.0, 1.0, 2.9), FakeTimes(4.0, 2.0, 2.5)
+    assert compare("2 threads", chosen, "1 thread", plain) == ComparedSpeed("2 threads", "1 thread", 0.5)
+    assert chosen.limits == [SLOW * 4.0, SLOW * 2.0, SLOW * 2.5]
+
+
+def test_a_choice_is_slow_only_if_it_is_slow_in_every_round() -> None:
+    slow, late, plain = FakeTimes(9.0, 9.0, 9.0), FakeTimes(9.0, 1.1, 9.0), [1.0, 1.1, 1.2]
+    assert compare("bfloat16", slow, "float32", FakeTimes(*plain)) == ComparedSpeed("bfloat16", "float32", SLOW, True)
+    assert compare("bfloat16", late, "float32", FakeTimes(*plain)).times == pytest.approx(1.1)
+
+
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = examine_machine()
     assert marks(found)["float32"] == "ok"
+    assert marks(found)["bfloat16"] in ("ok", "same", "slower")
     assert command(["doctor"]) in (0, 1)
     assert "PyTorch" in capsys.readouterr().out
 

@@ -119,6 +119,21 @@ def test_the_default_grows_with_the_time_allowed(
     assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
 
 
+def test_a_single_run_is_watched_and_a_study_is_not(run: vitral.Run) -> None:
+    assert run.config["training"]["watch"] is True
+    evaluated = [event["step"] for event in run.metrics("evaluation")]
+    assert [event["step"] for event in run.metrics("sample")] == evaluated
+    assert "watch" not in plan_study("no-attention").base.plain()["training"]
+
+
+def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 1800)
+    table = {"source": str(tmp_path / "x.txt"), "encoding": "cp1252"}
+    assert vitral.configure("fast", corpus=table).corpus.encoding == "cp1252"
+    assert vitral.count("fast", corpus=table).vocab_size == 11  # ten characters and padding
+    assert vitral.survey(table["source"], encoding="cp1252", split="tail").report.vocab_size == 11
+
+
 def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
     assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 256
     with pytest.raises(UsageError, match="steps is given too"):

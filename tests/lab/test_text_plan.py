@@ -15,10 +15,12 @@ from vitral.data import Corpus, CorpusConfig, count_windows, prepare
 from vitral.evaluation import ngram_baselines
 from vitral.lab import ModelCount
 from vitral.lab.configuration import plan_run
-from vitral.lab.text_plan import LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text
-from vitral.model import Transformer, next_token_loss
+from vitral.lab.text_plan import DROPOUT, LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text
+from vitral.model import ModelConfig, Transformer, next_token_loss
+from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.optimizers import build_optimizer, optimizer_tensors
+from vitral.training.plans import most_steps
 
 TINY: dict[str, Any] = {
     "model": {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 16},
@@ -91,6 +93,21 @@ def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: Non
 def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, context: int, batch: int) -> None:
     config, _ = planned(prose(9_000), minutes)
     assert (config.model.context_length, config.training.batch_size) == (context, batch)
+
+
+def test_a_text_that_is_seen_often_gets_dropout(own_cache: None) -> None:
+    none = ModelConfig().dropout
+    # Two minutes are about a thousand steps of 16 windows of 128: 2.05 million characters, eight times 256,000.
+    assert planned("ab\n" * 95_000, 2.0)[0].model.dropout == DropoutConfig(**DROPOUT)
+    assert planned("ab\n" * 110_000, 2.0)[0].model.dropout == none
+    assert planned(prose(2_000), training={"steps": 2})[0].model.dropout == none
+    assert planned(prose(2_000), training={"steps": 900})[0].model.dropout != none
+    assert planned(prose(2_000), 2.0, model={"dropout": 0.0})[0].model.dropout == none
+
+
+def test_a_text_with_dropout_may_be_seen_more_often() -> None:
+    often, seldom = (RunConfig.parse({"model": {"dropout": rate}}, "test") for rate in (0.1, 0.0))
+    assert most_steps(often, 10**6) == pytest.approx(2 * most_steps(seldom, 10**6), abs=1)
 
 
 @pytest.fixture(scope="module")

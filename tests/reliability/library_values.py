@@ -275,6 +275,7 @@ def world(folder: Path) -> list[Case]:
         Case("rank_among_baselines", evaluation.rank_among_baselines, {"loss": 2.0, "baselines": ngrams}),
         Case("evaluate_split", evaluation.evaluate_split, {**whole, "batch_tokens": 64, "masking": masking}),
         Case("longest_copy", evaluation.longest_copy, {"sample": "the cat", "training_text": "a cat"}),
+        Case("copied_spans", evaluation.copied_spans, {"sample": "the cat", "training_text": "a cat"}),
         Case("novel_share", evaluation.novel_share, {"sample": "the cat", "training_text": "a cat", "n": 2}),
         Case("training_text", evaluation.training_text, {"dataset": dataset}),
         Case("generate", decoding.generate, {**of_model, "prompts": ["the"], **how, "options": options}),

@@ -9,7 +9,7 @@ import torch
 
 from vitral.lab.run_health import examine_run
 from vitral.runs import load_run
-from vitral.training import resume
+from vitral.training import continue_run, resume
 
 KEPT = Path(__file__).parent / "kept"
 FORMATS = sorted(path.name for path in KEPT.iterdir() if path.is_dir())
@@ -33,3 +33,10 @@ def test_it_is_healthy_and_goes_on(name: str, tmp_path: Path) -> None:
     shutil.rmtree(newest)
     assert resume(tmp_path / "run").metrics("end")[-1]["finished"]
     assert newest.is_dir()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_it_is_continued(name: str, tmp_path: Path) -> None:
+    folder = continue_run(KEPT / name, tmp_path / "run", steps=2)
+    assert folder.metrics("end")[-1]["step"] == 6
+    assert "wrong" not in {finding.mark for finding in examine_run(folder.path).findings}

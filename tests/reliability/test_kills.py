@@ -23,7 +23,7 @@ from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, scale
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import FORMAT, MANIFEST, STATE, load_checkpoint
-from vitral.training import RunConfig, loop, resume, train
+from vitral.training import RunConfig, continue_run, loop, resume, train
 from vitral.training.trainer import Planner, Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
@@ -169,6 +169,32 @@ def test_fine_tuning_killed_at_random_instants(
         assert_nothing_is_left(folder)
         shutil.rmtree(path)
     tally("kill -9 of fine-tuning at a random instant, every run ended bit-equal", kills)
+
+
+def test_continuing_killed_at_random_instants(
+    config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally
+) -> None:
+    """A kill before the folder has its name leaves nothing; any later one loses nothing."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    draw, kills, runs = random.Random(seed), 0, 0
+    whole = continue_run(straight.path, tmp_path / "whole", steps=9)
+
+    def go_on_with(path: Path) -> None:
+        if path.exists():
+            go_on(config, path)
+        else:
+            continue_run(straight.path, path, steps=9)
+
+    while kills < FINE_TUNING_KILLS:
+        path, runs = tmp_path / f"run-{runs}", runs + 1
+        kills += killed_until_it_ends(partial(go_on_with, path), draw, LONGEST / 2, 1.05)
+        folder = RunFolder.open(path)
+        assert last_bytes(folder, STEPS + 9) == last_bytes(whole, STEPS + 9), f"seed {seed}, run {runs}"
+        assert measured(folder) == measured(whole), f"seed {seed}, run {runs}"
+        assert_nothing_is_left(folder)
+        shutil.rmtree(path)
+    tally("kill -9 of a continued run at a random instant, every run ended bit-equal", kills)
 
 
 def plan(step: int, seconds: float) -> dict[str, Any] | None:
@@ -327,7 +353,7 @@ def slower(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """A run of some seconds, as a file, and the same without a stop."""
     folder = tmp_path_factory.mktemp("slower")
     plain = config.plain()
-    plain["training"] |= {"steps": 600, "checkpoint_every": 7, "evaluate_every": 300, "sample_every": 300}
+    plain["training"] |= {"steps": 600, "checkpoint_every": 7, "evaluate_every": 300, "watch": True}
     (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
     return folder / "run.toml", train(RunConfig.parse(plain), folder / "straight")
 

@@ -33,6 +33,8 @@ SMALL = (
     "model.context_length=11",
     "training.steps=4",
     "training.evaluate_every=2",
+    "training.sample_every=1",
+    "training.sample_tokens=20",
     "training.batch_size=5",
 )
 DIED = 9
@@ -135,8 +137,7 @@ def test_the_report_of_a_run_is_finished_by_the_same_call(straight: RunFolder, t
 def demonstrate(out: Path) -> None:
     """The same command, whatever there is."""
     planned = plan_demonstration(out, SMALL)
-    result = planned.train(lambda event: None)
-    planned.write(result, planned.walkthrough())
+    planned.write(planned.finish(planned.train(lambda event: None)))
 
 
 def numbers(out: Path) -> dict[str, object]:

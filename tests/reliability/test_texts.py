@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, recorded
-from vitral.data.texts import Document, pieces, read_file
+from vitral.data.texts import Document, Reading, pieces, read_file
 
 TOKENIZERS = ("char", "byte", {"name": "bpe", "vocab_size": 300})
 MILLION = 10**6
@@ -132,10 +132,10 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(texts, "PIECE", 1000)
     original = texts._decoded
 
-    def growing(raw: bytes, where: str, **options: int) -> str:
+    def growing(raw: bytes, where: str, *rest: Any, **options: int) -> str:
         with path.open("a") as file:
             file.write("more\n")
-        return original(raw, where, **options)
+        return original(raw, where, *rest, **options)
 
     monkeypatch.setattr(texts, "_decoded", growing)
     complaint = outcome(path, "char")
@@ -233,9 +233,9 @@ def test_a_strangers_source_is_harmless(
     monkeypatch.chdir(tmp_path)
     read: list[int] = []
 
-    def watched(file: BinaryIO, path: Path, newlines: str) -> Document:
+    def watched(file: BinaryIO, path: Path, reading: Reading) -> Document:
         read.append(os.fstat(file.fileno()).st_size)
-        return read_file(file, path, newlines)
+        return read_file(file, path, reading)
 
     def never(*_: object) -> None:
         raise AssertionError("a download was started, or a folder was read")

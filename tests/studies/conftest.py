@@ -53,7 +53,7 @@ def made(tmp_path: Path) -> Made:
             arms=arms,
             baselines=BASELINES,
             curve_baselines=BASELINES,
-            corpus={"source": "made-up", "sha256": "ab" * 32},
+            corpus={"source": "made-up", "sha256": "ab" * 32, "split": {"tokens": {"train": 2240}}},
             environment={"vitral": "0.0", "python": "3"},
             folder=tmp_path,
         )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from vitral.studies import StudyResult, loss_claims
+from vitral.studies import StudyResult, against_counts, loss_claims
 from vitral.studies.claims import Check, Claim, Note
 from vitral.studies.losses import baseline_arm, difference_text, headline, mean_loss
 
@@ -141,3 +141,42 @@ def test_a_difference_in_a_table(made) -> None:
     result = made({"full": [1.76], "no-attention": [2.64]})
     assert difference_text(None) == "\N{EN DASH}"
     assert difference_text(contrast(result)) == "+0.880, +50.0%"
+
+
+@pytest.mark.parametrize(
+    ("losses", "order", "beats", "rank"),
+    [
+        ([1.50, 1.51, 1.52], 4, True, "between the 4-gram and the 5-gram"),
+        ([1.50, 1.51, 1.80], 4, False, "between the trigram and the 4-gram"),
+        ([1.50, 1.51, 1.52], 5, False, "between the 4-gram and the 5-gram"),
+        ([1.3], 4, True, "below the 6-gram baseline"),
+        ([1.58, None, 1.60], 4, True, "between the 4-gram and the 5-gram"),
+    ],
+)
+def test_counts_are_beaten_by_a_lower_mean_over_the_finished_seeds(
+    made, losses: list[float | None], order: int, beats: bool, rank: str
+) -> None:
+    verdict = against_counts(made({"full": losses}), order)
+    assert verdict.loss == pytest.approx(sum(filter(None, losses)) / verdict.seeds)
+    assert verdict.seeds == sum(loss is not None for loss in losses)
+    assert (verdict.beats, verdict.rank) == (beats, rank)
+    assert verdict.counted == made({"full": losses}).baselines.orders[order]
+
+
+def test_a_run_that_was_still_learning_is_told_from_one_that_had_stopped(made) -> None:
+    result = made({"full": FULL})
+    verdict = against_counts(result, 4)
+    assert (verdict.lowest, verdict.last) == (10, 10)
+    assert verdict.passes == pytest.approx(10 * 64 * 7 / 2240)  # steps · batch · context / training tokens
+    runs = tuple(
+        replace(run, curve=((5, 1.7), (10, loss))) for run, loss in zip(result.arms[0].runs, FULL, strict=True)
+    )
+    risen = replace(result, arms=(replace(result.arms[0], runs=runs),))
+    assert against_counts(risen, 4).lowest == 5
+    assert against_counts(risen, 4).text != verdict.text
+
+
+def test_a_base_that_finished_from_no_seed_beats_nothing(made) -> None:
+    verdict = against_counts(made({"full": [None, None]}), 4)
+    assert (verdict.loss, verdict.seeds, verdict.beats) == (None, 0, False)
+    assert verdict.text

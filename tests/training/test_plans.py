@@ -231,15 +231,19 @@ def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.Monkey
         resolve_plan(configured(training={"minutes": 0.01}), build, 10**6)
 
 
-def test_a_short_text_is_not_learned_by_heart(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of 2 · 5 tokens: 8 times 100 tokens are 80 steps, however much time there is."""
+@pytest.mark.parametrize(("dropout", "steps"), [(0.0, 80), (0.1, 160)])
+def test_a_short_text_is_not_learned_by_heart(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch, dropout: float, steps: int
+) -> None:
+    """Steps of 2 · 5 tokens: 8 times 100 tokens are 80 steps, however much time there is; twice that with dropout."""
     timed(monkeypatch, {FLOAT: 0.25})
     config = configured(
-        training={"minutes": 2, "batch_size": 2, "accumulation": 1, "evaluate_every": 500}, model={"context_length": 5}
+        training={"minutes": 2, "batch_size": 2, "accumulation": 1, "evaluate_every": 500},
+        model={"context_length": 5, "dropout": dropout},
     )
     found = resolve_plan(config, build, 100)
-    assert (found.config.training.steps, found.config.training.evaluate_every) == (80, 16)
-    assert found.notes[1] == "plan: 80 steps see each token of this text 8 times, which is enough"
+    assert (found.config.training.steps, found.config.training.evaluate_every) == (steps, steps // 5)
+    assert f"{steps} steps see each token" in found.notes[1]
 
 
 def test_steps_are_really_timed(configured: Configured) -> None:

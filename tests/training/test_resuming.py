@@ -208,7 +208,7 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
 
 def test_what_cannot_be_resumed_is_refused_in_one_line(straight: RunFolder, tmp_path: Path) -> None:
     for path, complaint in (
-        (straight.path, "finished at step 20; to train further, use vitral train --init-from"),
+        (straight.path, "finished at step 20; to train it for longer: vitral continue"),
         (tmp_path, "not a run"),
     ):
         with pytest.raises(UsageError, match=complaint) as refused:
@@ -221,7 +221,7 @@ class Mistake(Exception):
 
 
 @pytest.mark.parametrize(
-    ("event", "step"), [("start", 0), ("step", 3), ("step", 7), ("lines", 7), ("evaluation", 14), ("end", 20)]
+    ("event", "step"), [("start", 0), ("step", 3), ("step", 7), ("lines", 1), ("evaluation", 14), ("end", 20)]
 )
 def test_a_callback_that_fails_loses_nothing(
     event: str,

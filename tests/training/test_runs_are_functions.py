@@ -42,6 +42,7 @@ def test_two_runs_are_equal(
         {"log_every": 3},
         {"checkpoint_every": 2, "keep_checkpoints": 2},
         {"sample_every": 6, "sample_tokens": 13},
+        {"watch": True, "sample_tokens": 13},
     ],
 )
 def test_looking_changes_nothing(
@@ -103,9 +104,10 @@ def test_what_is_said_while_training(configured: Configured, tmp_path: Path) -> 
     said: list[Event] = []
     sizes = {"steps": 5, "evaluate_every": 2, "log_every": 2, "sample_every": 3, "sample_tokens": 7}
     folder = train(configured(training=sizes), tmp_path / "run", callback=said.append)
-    lines = said.pop(2)  # counted before the first loss that is compared with them
-    assert lines["event"] == "lines"
-    assert folder.ngrams() == lines["ngrams"]
+    places = [place for place, event in enumerate(said) if event["event"] == "lines"]
+    assert len(places) == 1
+    assert places[0] <= 2  # counted beside the first steps, at the latest before the first loss compared with them
+    assert folder.ngrams() == said.pop(places[0])["ngrams"]
     assert [(event["event"], event["step"]) for event in said] == [
         ("start", 0),
         ("step", 2),
@@ -178,9 +180,6 @@ class TestInitFrom:
         config = configured(corpus={"source": str(other)}, training=self.FROZEN)
         folder = train(config, tmp_path / "run", init_from=straight.path)
         assert folder.document("tokenizer") == straight.document("tokenizer")
-        other.write_text("zebra " * 100, encoding="utf-8")
-        with pytest.raises(UsageError, match="'z'"):
-            train(config, tmp_path / "zebra", init_from=straight.path)
 
     @pytest.mark.parametrize(
         ("model", "complaint"),

@@ -6,12 +6,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from vitral.cli import (
     check,
+    continuation,
     corpus,
     count,
     demo,
@@ -21,7 +22,7 @@ from vitral.cli import (
     explain,
     generate,
     resume,
-    session,  # noqa: F401  first, since it takes the time
+    session,
     study,
     train,
 )
@@ -35,12 +36,36 @@ app = typer.Typer(
     name="vitral",
     help="Vitral: a small-Transformer laboratory with glass walls.\n\nTrain a language model on any text, then sample "
     "it, measure it, take it apart and explain it. Start with: vitral demo",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,
     context_settings={"max_content_width": 100},
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    """One line, without the seconds that an import of PyTorch takes."""
+    if is_asked:
+        from vitral.cli.screen import say
+        from vitral.core.versions import versions
+
+        say(versions())
+        raise typer.Exit
+
+
+@app.callback()
+def _without_command(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the versions of Vitral, Python, PyTorch."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 class _Carried(Exception):
@@ -67,6 +92,7 @@ for command in (
     count.count,
     train.train,
     resume.resume,
+    continuation.continue_run,
     evaluate.evaluate,
     generate.generate,
     inspect_command.inspect,
@@ -76,7 +102,7 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command()(_carrying(command))
+    app.command({"continue_run": "continue"}.get(command.__name__))(_carrying(command))
 app.command("list")(_carrying(list_command.list_names))
 
 
@@ -109,6 +135,7 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    session.begin()
     try:
         _require_current_folder()
         code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)

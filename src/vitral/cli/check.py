@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vitral.cli.complaints import complain
+from vitral.cli.completion import complete_example
 from vitral.cli.options import Format, FormatOption, LanguageCode, LanguageOption
 from vitral.core.errors import StorageError, UsageError
 
@@ -23,7 +24,11 @@ STYLES = {"unknown": "dim", "right": "green", "rounding": "yellow", "follows": "
 def check(
     examples: Annotated[
         list[str] | None,
-        typer.Argument(metavar="EXAMPLE.toml|NAME", help="Worked examples, by file or by name (vitral list examples)."),
+        typer.Argument(
+            metavar="EXAMPLE.toml|NAME",
+            help="Worked examples, by file or by name (vitral list examples).",
+            autocompletion=complete_example,
+        ),
     ] = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Write each corrected example as NAME.fixed.toml.  [default: only report]")

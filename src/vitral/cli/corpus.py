@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vitral.cli.options import ContextOption, Format, FormatOption, TokenizerOption
+from vitral.cli.completion import complete_text
+from vitral.cli.options import (
+    ContextOption,
+    EncodingOption,
+    FieldOption,
+    Format,
+    FormatOption,
+    GlobOption,
+    SpecialOption,
+    TokenizerOption,
+    reading,
+)
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -16,17 +27,25 @@ SHOWN_CHARACTERS, SHOWN_RARE = 40, 12
 def corpus(
     text: Annotated[
         str,
-        typer.Argument(metavar="PATH|NAME|RUN", help="A file, a folder, a known text (vitral list texts), or a run."),
+        typer.Argument(
+            metavar="PATH|NAME|RUN",
+            help="A file, a folder, a known text (vitral list texts), or a run.",
+            autocompletion=complete_text,
+        ),
     ] = "sample",
     tokenizer: TokenizerOption = None,
     split: Annotated[
         str | None,
         typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.  [default: chosen for the text]"),
     ] = None,
+    special: SpecialOption = None,
     context: ContextOption = None,
     minutes: Annotated[
         float | None, typer.Option(help="Training time that the text is planned for.  [default: 2]")
     ] = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the report to as a page with figures.  [default: no page]")
     ] = None,
@@ -36,8 +55,14 @@ def corpus(
     from vitral.cli.screen import print_json, say
     from vitral.lab import survey
 
-    chosen = {name: value for name, value in (("tokenizer", tokenizer), ("split", split)) if value is not None}
-    surveyed = survey(text, minutes=minutes, context=context, **chosen)
+    chosen = {
+        name: value
+        for name, value in (("tokenizer", tokenizer), ("split", split), ("specials", special))
+        if value is not None
+    }
+    surveyed = survey(
+        text, minutes=minutes, context=context, **chosen, **reading(encoding, field, glob).get("corpus", {})
+    )
     if format is Format.json:
         print_json(surveyed.plain())
     else:

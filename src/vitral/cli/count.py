@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vitral.cli.options import ContextOption, Format, FormatOption, SetOption, TokenizerOption
+from vitral.cli.completion import complete_counted, complete_text
+from vitral.cli.options import (
+    ContextOption,
+    EncodingOption,
+    FieldOption,
+    Format,
+    FormatOption,
+    GlobOption,
+    SetOption,
+    TokenizerOption,
+    reading,
+)
 
 if TYPE_CHECKING:
     from vitral.reports.model import ModelCount
@@ -16,9 +27,13 @@ def count(
         typer.Argument(
             metavar="PRESET|CONFIG.toml|TEXT|RUN",
             help="A preset, a configuration file, a text (the model that vitral train would use for it), or a run.",
+            autocompletion=complete_counted,
         ),
     ] = "shakespeare",
-    text: Annotated[str | None, typer.Option("--corpus", help="Count with the vocabulary of this text.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--corpus", help="Count with the vocabulary of this text.", autocompletion=complete_text),
+    ] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(
@@ -31,6 +46,9 @@ def count(
     minutes: Annotated[
         float | None, typer.Option(help="Training time, which decides the model for a text.  [default: 2]")
     ] = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     settings: SetOption = None,
     format: FormatOption = Format.text,
 ) -> None:
@@ -39,9 +57,10 @@ def count(
     from vitral.core.config import assignment, merge
     from vitral.lab import count
 
-    overrides = merge(*(assignment(setting) for setting in settings or []))
+    source = {} if text is None else {"corpus": {"source": text}}
+    overrides = merge(source, reading(encoding, field, glob), *(assignment(setting) for setting in settings or []))
     chosen = {"minutes": minutes, "tokenizer": tokenizer, "context": context}
-    counted = count(start, corpus=text, vocabulary=vocabulary, **chosen, **overrides)
+    counted = count(start, vocabulary=vocabulary, **chosen, **overrides)
     if format is Format.json:
         print_json(counted.plain())
     else:

@@ -5,15 +5,20 @@ from typing import Annotated
 
 import typer
 
+from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
 
-MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·"}
+MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
 
 
 def doctor(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="RUN|STUDY", help="Folder of a run or a study.  [default: check this machine]"),
+        typer.Argument(
+            metavar="RUN|STUDY",
+            help="Folder of a run or a study.  [default: check this machine]",
+            autocompletion=complete_checkup,
+        ),
     ] = None,
     repair: Annotated[
         bool,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vitral.cli.complaints import complain
+from vitral.cli.completion import complete_explained
 from vitral.cli.exercise import exercise as make_exercise
 from vitral.cli.options import (
     ColumnOption,
@@ -22,6 +23,7 @@ from vitral.cli.options import (
     LanguageOption,
     Precision,
     QueryOption,
+    ReplaceOption,
     Which,
     WhichOption,
     choice_of,
@@ -34,10 +36,13 @@ def explain(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="EXAMPLE.toml|NAME|RUN", help="A worked example, by file or name (vitral list examples), or a run."
+            metavar="EXAMPLE.toml|NAME|RUN",
+            help="A worked example, by file or name (vitral list examples), or a run.",
+            autocompletion=complete_explained,
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,
+    replace: ReplaceOption = None,
     layer: Annotated[
         str | None, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
     ] = None,
@@ -95,11 +100,10 @@ def explain(
         from vitral.lab import Run
 
         view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=lang.value)
-        walkthrough = Run(what, checkpoint.value, device=device.value, dtype=dtype.value).explain(
-            "To be" if text is None else text, view
-        )
+        loaded = Run(what, checkpoint.value, device=device.value, dtype=dtype.value)
+        walkthrough = loaded.explain("To be" if text is None else text, view, replace=replace)
     else:
-        _refuse_run_options(what, {"--text": text, "--layer": layer, "--block": block, "--ending": ending})
+        _refuse_run_options(what, text=text, replace=replace, layer=layer, block=block, ending=ending)
         from vitral.explain import walk_example
         from vitral.lab.examples import find_example
 
@@ -107,7 +111,7 @@ def explain(
     write_walkthrough(walkthrough, format, digits, out)
 
 
-def _refuse_run_options(what: str, options: dict[str, str | bool | None]) -> None:
-    given = [option for option, value in options.items() if value not in (None, False)]
+def _refuse_run_options(what: str, **options: str | bool | None) -> None:
+    given = [f"--{name}" for name, value in options.items() if value not in (None, False)]
     if given:
         raise UsageError(f"explain: {what} is no run; leave out {' and '.join(given)}, or give the folder of a run")

@@ -13,6 +13,7 @@ from vitral.cli.options import (
     Format,
     FormatOption,
     Precision,
+    ReplaceOption,
     RunArgument,
     Which,
     WhichOption,
@@ -57,10 +58,7 @@ def generate(
     crop: Annotated[
         bool, typer.Option("--crop", help="Shorten a prompt longer than the context to its end.  [default: refuse it]")
     ] = False,
-    replace: Annotated[
-        str | None,
-        typer.Option(help="Character to put in place of ones the model has never seen.  [default: refuse them]"),
-    ] = None,
+    replace: ReplaceOption = None,
     use_cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values between tokens.")] = True,
     checkpoint: WhichOption = Which.best,
     device: DeviceOption = DeviceName.cpu,
@@ -75,7 +73,7 @@ def generate(
     options = {name: value for name, value in context.params.items() if name in Generation.model_fields}
     options |= {"stop": tuple(stop or ()), "temperature": 0.0 if greedy else temperature}
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value)
-    prompt = _readable(loaded, prompt, replace)
+    _require_known(loaded, prompt, replace)
     if format is Format.text and num_samples == 1 and num_beams is None:
         _stream(loaded, prompt, options)
         return
@@ -86,23 +84,22 @@ def generate(
         _print_samples(samples)
 
 
-def _readable(run: "Run", prompt: str, replacement: str | None) -> str:
+def _require_known(run: "Run", prompt: str, replacement: str | None) -> None:
     from vitral.data import UnseenCharacter
 
     try:
-        ids = run.tokenizer.encode(prompt, replacement=replacement)
+        run.encode(prompt, replace=replacement)
     except UnseenCharacter as error:
         raise UsageError(
             f'--prompt: {error.where} is not in {error.alphabet}; remove it, or replace such characters: --replace " "'
         ) from None
-    return prompt if replacement is None else run.tokenizer.decode(ids)
 
 
 def _stream(run: "Run", prompt: str, options: dict[str, Any]) -> None:
     from vitral.figures.text import visible
 
     pieces = run.stream(prompt, **options)
-    sys.stdout.write(visible(prompt))
+    sys.stdout.write(visible(run.readable(prompt, options["replace"])))
     for piece in pieces:
         sys.stdout.write(visible(piece))
         sys.stdout.flush()

@@ -16,6 +16,7 @@ from vitral.cli.options import (
     DtypeOption,
     Precision,
     RecordedCorpusOption,
+    ReplaceOption,
     RunArgument,
     Which,
     WhichOption,
@@ -42,6 +43,7 @@ class InspectionForm(enum.StrEnum):
 def inspect(
     run: RunArgument,
     text: Annotated[str, typer.Option(help="Text the model reads.")],
+    replace: ReplaceOption = None,
     windows: Annotated[
         int | None,
         typer.Option(
@@ -73,7 +75,7 @@ def inspect(
     if out is not None and out.exists():
         raise UsageError(f"{out}: exists already and was not overwritten; choose another name")
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
-    found = loaded.inspect(text, windows=windows, top=top)
+    found = loaded.inspect(text, windows=windows, top=top, replace=replace)
     if form is InspectionForm.text and out is None:
         print_inspection(found)
         return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vitral.cli.completion import complete_run, complete_text
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +72,28 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set a configuration value, as in model.d_model=64; repeatable."),
 ]
 CorpusOption = Annotated[
-    str | None, typer.Option("--corpus", help="Text to use instead of the one in the configuration.")
+    str | None,
+    typer.Option("--corpus", help="Text to use instead of the one in the configuration.", autocompletion=complete_text),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", metavar="NAME", help="Encoding of the text, such as shift_jis or cp1252.  [default: UTF-8]"
+    ),
+]
+FieldOption = Annotated[
+    str | None,
+    typer.Option(
+        "--field",
+        metavar="KEY",
+        help="Of JSON lines, the key of the text, such as text or message.content.  [default: lines as they are]",
+    ),
+]
+GlobOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--glob", metavar="PATTERN", help="Of a folder, only files such as '*.py'; repeatable.  [default: all]"
+    ),
 ]
 TokenizerOption = Annotated[
     str | None,
@@ -92,8 +114,18 @@ ThreadsOption = Annotated[
         max=1024,
     ),
 ]
+SpecialOption = Annotated[
+    list[str] | None,
+    typer.Option("--special", help="Special token, as in '<|endoftext|>': a string that is one token; repeatable."),
+]
+ReplaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--replace", help="Character to put in place of ones the model has never seen.  [default: refuse them]"
+    ),
+]
 RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run)]
 
 LanguageOption = Annotated[LanguageCode, typer.Option("--lang", help="Language: English or Portuguese.")]
 HeadOption = Annotated[
@@ -115,6 +147,13 @@ def runtime(device: DeviceName | None, dtype: Precision | None) -> dict[str, Any
     """Device and precision as a layer of configuration; an option that was not given changes nothing."""
     given = {"device": device, "dtype": dtype}
     return {"training": {name: value.value for name, value in given.items() if value is not None}}
+
+
+def reading(encoding: str | None, field: str | None, glob: list[str] | None) -> dict[str, Any]:
+    """How a text is read as a layer of configuration; an option that was not given changes nothing."""
+    options = {"encoding": encoding, "field": field, "glob": glob or None}
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"corpus": given} if given else {}
 
 
 def numbers(option: str, given: str, first: int) -> tuple[int, ...] | None:
@@ -145,5 +184,9 @@ def choice_of(heads: str, query: int | None, key: int | None, column: int | None
 
 RecordedCorpusOption = Annotated[
     str | None,
-    typer.Option("--corpus", help="The run's text, if it is no longer where it was: a file, a folder, a name."),
+    typer.Option(
+        "--corpus",
+        help="The run's text, if it is no longer where it was: a file, a folder, a name.",
+        autocompletion=complete_text,
+    ),
 ]

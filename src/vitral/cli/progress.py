@@ -1,160 +1,33 @@
 """The progress of training: a live panel on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from rich.live import Live
-from rich.panel import Panel
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from vitral.cli.complaints import complain, show_traceback
-from vitral.cli.screen import console, say
+from vitral.cli.panel import TrainingPanel
+from vitral.cli.screen import console, prints_unicode, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
+from vitral.cli.training_state import TrainingState, copied_note
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
-from vitral.evaluation import NgramBaselines, rank_among_baselines
 from vitral.figures.text import visible
 from vitral.training import Callback, Event
 
-SPARKS = "▁▂▃▄▅▆▇█"
-WORK = ("before", "during", "in_all")
-"""Keys of a study's events: floating-point operations before and during this run, and in the whole study."""
 TENSORBOARD = "tensorboard"
 PLAIN_EVERY = 10.0
 """Seconds between plain lines of progress."""
 REDRAWN_EVERY = 0.25
 """Seconds between two pictures of the panel."""
-RECORDED = ("step", "evaluation", "sample")
+BRIEF = 70
+"""Characters of a sample that a study prints."""
+RECORDED = ("step", "early", "evaluation", "sample")
 """Events with which a line is returned: those that the trainer records while it trains."""
-
-
-class TrainingState:
-    """The latest event of each kind, of a training in progress."""
-
-    def __init__(self, study_began: float | None = None) -> None:
-        """Start before the first event; `study_began` is the time at which a study began."""
-        self.study_began = study_began
-        self.start: dict[str, Any] = {}
-        self.step: dict[str, Any] = {}
-        self.evaluation: dict[str, Any] = {}
-        self.losses: list[float] = []
-        self.began = time.monotonic()
-        self.first_step = 0
-        self.run: dict[str, Any] = {}
-
-    def take(self, event: Event) -> None:
-        """Remember an event."""
-        kind = event["event"]
-        if kind == "start":
-            self.__init__(self.study_began)
-            self.start, self.first_step = dict(event), event["step"]
-        elif kind == "lines":
-            self.lines = NgramBaselines.from_plain(event["ngrams"])
-        elif kind == "run":
-            self.start, self.step, self.evaluation = {}, {}, {}
-        elif kind == "step":
-            self.step = dict(event)
-            self.losses.append(event["loss"])
-        elif kind == "evaluation":
-            self.evaluation = dict(event)
-        self.run = {key: event[key] for key in ("arm", "seed", "run", "runs", *WORK) if key in event}
-        if self.run.get("in_all") and self.study_began is None:
-            self.study_began = time.monotonic()
-
-    def headline(self) -> str:
-        """The arm and seed, and the size of the model and of the text."""
-        start = self.start
-        which = (
-            f"arm {self.run['arm']}, seed {self.run['seed']} (run {self.run['run']} of {self.run['runs']}) · "
-            if self.run
-            else ""
-        )
-        return (
-            f"{which}{start['parameters']:,} parameters · vocabulary of {start['vocab_size']:,} · "
-            f"{start['tokens']['train']:,} training tokens · {start['device']}, {start['dtype']}"
-        )
-
-    def progress(self) -> str:
-        """Step, loss, learning rate, speed and time left, in one line."""
-        if not self.step:
-            return "starting"
-        done, total = self.step["step"], self.start["steps"]
-        parts = [
-            f"step {done:,}/{total:,}",
-            f"loss {self.step['loss']:.3f}",
-            f"learning rate {self.step['learning_rate']:.2e}",
-            f"{self.step['tokens_per_second']:,.0f} tokens/s",
-            f"{self._left(done, total)} left",
-        ]
-        return " · ".join(parts)
-
-    def whole(self) -> str:
-        """The progress and remaining time of a whole study; empty outside a study."""
-        if not self.run.get("in_all") or self.study_began is None:
-            return ""
-        to_do = self.start["steps"] - self.first_step if self.start else 0
-        share = (self.step.get("step", self.first_step) - self.first_step) / to_do if to_do else 0.0
-        before, during, in_all = (self.run[key] for key in WORK)
-        done = (before + share * during) / in_all
-        parts = [f"run {self.run['run']} of {self.run['runs']}", f"{100 * done:.0f}% of all training"]
-        if done > 0:
-            parts.append(f"{_clock((time.monotonic() - self.study_began) * (1 - done) / done)} left")
-        return " · ".join(parts)
-
-    def measured(self) -> str:
-        """The last evaluation, compared with the n-gram baselines."""
-        if not self.evaluation:
-            return "not evaluated yet"
-        evaluation = self.evaluation
-        is_causal_lm = self.start.get("objective", "next-token") == "next-token"
-        where = (
-            f"token, {rank_among_baselines(evaluation['test_loss'], self.lines)}" if is_causal_lm else "masked token"
-        )
-        return (
-            f"step {evaluation['step']:,}: validation {evaluation['validation_loss']:.3f} · "
-            f"test {evaluation['test_loss']:.3f} nats per {where}"
-        )
-
-    def curve(self, width: int = 60) -> str:
-        """The training losses so far as a line of bars."""
-        if len(self.losses) < 2:
-            return ""
-        stride = max(1, -(-len(self.losses) // width))
-        means = [sum(c) / len(c) for c in (self.losses[i : i + stride] for i in range(0, len(self.losses), stride))]
-        low, high = min(means), max(means)
-        levels = [round((mean - low) / ((high - low) or 1) * (len(SPARKS) - 1)) for mean in means]
-        return f"{high:.2f} " + "".join(SPARKS[level] for level in levels) + f" {means[-1]:.2f}"
-
-    def _left(self, done: int, total: int) -> str:
-        elapsed, steps = time.monotonic() - self.began, done - self.first_step
-        return _clock(elapsed / max(1, steps) * (total - done))
-
-
-def _clock(seconds: float) -> str:
-    """A time as minutes and seconds.
-
-    >>> _clock(75.4)
-    '1:15'
-    """
-    return f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
-
-
-def drawn(view: TrainingState) -> Panel:
-    """The live panel."""
-    rows = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=view.start["steps"], completed=view.step.get("step", view.first_step), width=60)
-    rows.add_row(Text("progress", style="bold"), bar)
-    rows.add_row(Text("training", style="bold"), Text(view.progress()))
-    rows.add_row(Text("losses", style="bold"), Text(view.curve(), style="cyan"))
-    rows.add_row(Text("measured", style="bold"), Text(view.measured()))
-    if view.whole():
-        rows.add_row(Text("study", style="bold"), Text(view.whole()))
-    return Panel(rows, title=Text(view.headline()), title_align="left")
 
 
 @contextmanager
@@ -216,57 +89,78 @@ class Harmless:
 
 
 class _Panel:
-    """On a terminal: a panel that changes in place, with lasting lines above it."""
+    """On a terminal: a panel that changes in place; only warnings and the end stay above it."""
 
     def __init__(self, live: Live) -> None:
-        self.live, self.view, self.drawn = live, TrainingState(), -REDRAWN_EVERY
+        self.live, self.state, self.drawn = live, TrainingState(), -REDRAWN_EVERY
+        self.panel = TrainingPanel(self.state, unicode=prints_unicode())
 
     def __call__(self, event: Event) -> None:
-        self.view.take(event)
-        for line in _lasting(event, self.view.start):
+        self.state.take(event)
+        for line in [] if _is_planned(event) else _lasting(event, self.state):
             self.live.console.print(Text(visible(line)))
-        if self.view.start:
+        if self.state.start or self.state.measuring:
             now = time.monotonic()
-            due = now - self.drawn >= REDRAWN_EVERY
+            due = event["event"] != "step" or now - self.drawn >= REDRAWN_EVERY
             self.drawn = now if due else self.drawn
-            self.live.update(drawn(self.view), refresh=due)
+            self.live.update(self.panel, refresh=due)
 
 
 class _Lines:
-    """Elsewhere: plain lines, some of the progress and every evaluation."""
+    """Elsewhere: plain lines, some of the progress, every evaluation and every sample; less of a study."""
 
     def __init__(self) -> None:
-        self.view, self.said = TrainingState(), -PLAIN_EVERY
+        self.state, self.said = TrainingState(), -PLAIN_EVERY
+        self.compared = ""
 
     def __call__(self, event: Event) -> None:
-        self.view.take(event)
-        kind = event["event"]
+        state = self.state
+        state.take(event)
+        kind, in_study = event["event"], "arm" in event
         if kind == "start":
-            say(self.view.headline())
+            say(state.headline())
+        elif kind == "lines" and state.compared() != self.compared:
+            self.compared = state.compared()
+            say(self.compared)
         elif kind == "step" and time.monotonic() - self.said >= PLAIN_EVERY:
             self.said = time.monotonic()
-            say(" · study: ".join(filter(None, (self.view.progress(), self.view.whole()))))
-        elif kind == "evaluation":
-            say(self.view.measured())
-        for line in _lasting(event, self.view.start):
+            say(" · study: ".join(filter(None, (state.progress(), state.whole()))))
+        elif kind == "early" or (kind == "evaluation" and not (in_study and event["step"] < state.start["steps"])):
+            say(state.measured())
+        elif kind == "sample":
+            say("\n".join(_brief(event) if in_study else _whole(event)))
+        elif kind == "probe":
+            say(state.measuring)
+        for line in _lasting(event, state):
             say(line)
 
 
-def _lasting(event: Event, start: Mapping[str, Any]) -> list[str]:
-    """Lines that stay on the screen; `start` is the first event of the training."""
+def _is_planned(event: Event) -> bool:
+    """Whether an event is a note made between two steps, which the panel shows until the next."""
+    return event["event"] == "note" and "step" in event
+
+
+def _whole(sample: Event) -> list[str]:
+    heading = " · ".join(filter(None, (f"--- sample after step {sample['step']:,}", copied_note(sample, marked=False))))
+    return [heading, sample["text"], "---"]
+
+
+def _brief(sample: Event) -> list[str]:
+    words = " ".join(sample["text"].split())
+    return [f"sample after step {sample['step']:,}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"]
+
+
+def _lasting(event: Event, state: TrainingState) -> list[str]:
+    """Lines that stay on the screen."""
     kind = event["event"]
-    if kind == "sample":
-        return [f"--- sample after step {event['step']:,}", event["text"], "---"]
     if kind == "note":
         return [f"note: {event['text']}"]
-    if kind == "probe":
-        return [f"measuring {event['name']}: {event['subject']}"]
     if kind == "stopped":
         return [f"stopped: {event['reason']}"]
-    if kind == "end" and event["finished"]:
+    if kind == "end" and not event["finished"]:
+        return [f"stopped after step {event['step']:,}, saved; continue with: vitral resume {state.start['out']}"]
+    if kind == "end" and "arm" not in event:
         return [f"done: {event['step']:,} steps in {event['seconds']:.0f} s"]
-    if kind == "end":
-        return [f"stopped after step {event['step']:,}, saved; continue with: vitral resume {start['out']}"]
     return []
 
 

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vitral.training.deadline import TimeFrame
 
-BEGAN = time.perf_counter()
+_starts = [time.perf_counter()]
 """When the program began, apart from the start of Python."""
 LEAST_AFTER, AFTER_START = 1.5, 0.6
 """Writing a page takes this many seconds, or this many times the time from the start to the first step."""
+
+
+def begin() -> None:
+    """Take the time of a command: of the first, the start of the program; a process may run others after it."""
+    _starts.append(_starts[0] if len(_starts) == 1 else time.perf_counter())
 
 
 def time_frame() -> "TimeFrame":
@@ -19,4 +24,5 @@ def time_frame() -> "TimeFrame":
     """
     from vitral.training.deadline import TimeFrame
 
-    return TimeFrame(BEGAN, max(LEAST_AFTER, AFTER_START * (time.perf_counter() - BEGAN)))
+    began = _starts[-1]
+    return TimeFrame(began, max(LEAST_AFTER, AFTER_START * (time.perf_counter() - began)))

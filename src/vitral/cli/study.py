@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vitral.cli.completion import complete_preset, complete_study
 from vitral.cli.options import CorpusOption, SetOption, ThreadsOption
 from vitral.core.errors import UsageError
 
@@ -12,7 +13,11 @@ from vitral.core.errors import UsageError
 def study(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME|MY.toml|list", help="A study's name, a file, or list to list all names."),
+        typer.Argument(
+            metavar="NAME|MY.toml|list",
+            help="A study's name, a file, or list to list all names.",
+            autocompletion=complete_study,
+        ),
     ],
     budget: Annotated[
         str | None,
@@ -23,7 +28,11 @@ def study(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--base", help="Preset or configuration of the base model.  [default: the study's own]"),
+        typer.Option(
+            "--base",
+            help="Preset or configuration of the base model.  [default: the study's own]",
+            autocompletion=complete_preset,
+        ),
     ] = None,
     text: CorpusOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study.  [default: studies/NAME-BUDGET]")] = None,

@@ -6,15 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
+from vitral.cli.completion import complete_run, complete_start
 from vitral.cli.options import (
     ContextOption,
     CorpusOption,
     DeviceName,
+    EncodingOption,
+    FieldOption,
+    GlobOption,
     Precision,
     RunFolderOption,
     SetOption,
+    SpecialOption,
     ThreadsOption,
     TokenizerOption,
+    reading,
     runtime,
 )
 
@@ -35,12 +41,28 @@ def train(
         typer.Argument(
             metavar="PRESET|CONFIG.toml|TEXT",
             help="A preset, a configuration file, or a text to train on (vitral list).  [default: sample]",
+            autocompletion=complete_start,
         ),
     ] = None,
     text: CorpusOption = None,
+    encoding: EncodingOption = None,
+    field: FieldOption = None,
+    glob: GlobOption = None,
     out: RunFolderOption = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Run whose weights to start from (fine-tuning).  [default: random weights]")
+        Path | None,
+        typer.Option(
+            help="Run whose weights to start from (fine-tuning).  [default: random weights]",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    special: SpecialOption = None,
+    replace: Annotated[
+        str | None,
+        typer.Option(
+            help="With --init-from: character to put in place of ones that run has never seen.  [default: they are "
+            "added to its vocabulary]"
+        ),
     ] = None,
     tokenizer: TokenizerOption = None,
     context: ContextOption = None,
@@ -79,7 +101,9 @@ def train(
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
+        reading(encoding, field, glob),
         _planned(plan),
+        _tokens(special, replace),
         *(assignment(setting) for setting in settings or []),
         pinned(tokenizer, context),
     ]
@@ -93,6 +117,11 @@ def train(
         also = [tensorboard_reporter(folder)] if tensorboard else []
         planned.train(folder, all_of(report, *also), time_frame())
     finish(folder)
+
+
+def _tokens(special: list[str] | None, replace: str | None) -> dict[str, Any]:
+    given = {"specials": special, "replacement": replace}
+    return {"corpus": {name: value for name, value in given.items() if value is not None}}
 
 
 def _planned(plan: StepPlan | None) -> dict[str, Any]:

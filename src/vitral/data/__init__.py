@@ -1,7 +1,8 @@
 """Texts, tokenizers, splits, datasets and batches, and a report on a text."""
 
-from vitral.data.alphabet import UnseenCharacter
+from vitral.data.alphabet import PAD, UnseenCharacter
 from vitral.data.batches import Batches, Split, count_windows, windows
+from vitral.data.byte_pairs import BPETokenizer
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, TokenizerConfig
 from vitral.data.corpora import SOURCES, Corpus, Source, cache_folder, corpus_names, load_corpus
 from vitral.data.dataset import Dataset, encode_splits, prepare, prepare_recorded
@@ -10,10 +11,9 @@ from vitral.data.report import CharacterCount, CorpusReport, Duplicates, LineSta
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
 from vitral.data.texts import LongText, Text
 from vitral.data.tokenizers import (
-    PAD,
-    BPETokenizer,
     ByteTokenizer,
     CharTokenizer,
+    DeclaringTokenizer,
     Tokenizer,
     build_tokenizer,
     tokenizer_from_plain,
@@ -38,6 +38,7 @@ __all__ = [
     "CorpusConfig",
     "CorpusReport",
     "Dataset",
+    "DeclaringTokenizer",
     "Duplicates",
     "LineStatistics",
     "LongText",

@@ -10,6 +10,9 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 
+PAD = "<PAD>"
+"""Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
+
 _CHUNK = 1 << 20
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
 

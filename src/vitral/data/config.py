@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from vitral.core.config import Config, nearest
+from vitral.core.config import Config, nearest, shown
+from vitral.data.alphabet import PAD, is_surrogate
+from vitral.data.encodings import codec_name, is_utf8
 
 
 class CharConfig(Config):
@@ -52,6 +54,11 @@ TokenizerConfig = Annotated[
 ]
 
 
+MOST_SPECIAL = 100
+"""Maximum length of a special token in characters."""
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
 Passage = Annotated[tuple[str, str], Field(strict=False)]
 
 
@@ -64,14 +71,24 @@ class CorpusConfig(Config):
             `{name = "bpe", vocab_size = 1024}`.
         split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
             validation and test split, for comparison with nanoGPT.
+        encoding: the encoding of the files, any that Python knows, such as `"shift_jis"`. Default: UTF-8.
+        field: of JSON lines, the key whose string is a text, such as `"text"`; `"message.content"` is the key of an
+            object inside. The texts are joined by `separator`. Default: files are read as they are.
+        glob: of a folder, only the files that match a pattern, or one of several. A pattern without `/` is compared
+            with a file's name, one with `/` with its path in the folder, where `**` is any number of folders; capital
+            letters count. Hidden files are never read. Default: all files that are text.
         newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them unchanged.
-        separator: text inserted between the files of a folder.
+        separator: text inserted between the files of a folder, and between the texts of JSON lines.
         share: fraction of the training blocks to train on; a smaller share is a subset of a larger one. Default: all.
         passages: pairs `[from, to]` of lines: train only on the text from the first line up to the second. Default:
             everything.
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
+        specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
+            that equals `separator` separates the files of a folder by this token. Default: none.
+        replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
+            tokens (characters) or their bytes. Default: none.
 
-    The last three keys do not change the validation and test splits.
+    `share`, `passages` and `also` do not change the validation and test splits.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)
@@ -80,24 +97,71 @@ class CorpusConfig(Config):
     source: str = Field(default="sample", min_length=1)
     tokenizer: TokenizerConfig = Field(default_factory=CharConfig)
     split: Literal["blocks", "tail", "nanogpt"] = "blocks"
+    encoding: str | None = Field(default=None, max_length=100)
+    field: str | None = Field(default=None, min_length=1, max_length=1000)
+    glob: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=100)] | None = None
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
     share: float | None = Field(default=None, gt=0, le=1)
     passages: Annotated[tuple[Passage, ...], Field(strict=False)] | None = None
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
-    @field_validator("share", "passages", "also", mode="before")
+    specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    replacement: str | None = Field(default=None, min_length=1, max_length=1)
+
+    @field_validator("share", "passages", "also", "specials", mode="before")
     @classmethod
     def _unset_default_values(cls, value: Any) -> Any:
         """Values that mean the default become None, so that equal meanings have equal configurations."""
         whole = isinstance(value, int | float) and not isinstance(value, bool) and value == 1
         return None if whole or value in ([], ()) else value
 
+    @field_validator("encoding", mode="after")
+    @classmethod
+    def _encoding_by_pythons_name(cls, value: str | None) -> str | None:
+        """One name for each encoding, and None for the default, so that equal meanings have equal configurations."""
+        return None if value is None else codec_name(value)
+
+    @field_validator("field", mode="after")
+    @classmethod
+    def _field_is_a_text(cls, value: str | None) -> str | None:
+        if value is not None and not is_utf8(value):
+            raise ValueError("the name of a field must be a text, without half of a surrogate pair")
+        return value
+
+    @field_validator("glob", mode="before")
+    @classmethod
+    def _accept_one_pattern(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else None if value in ([], ()) else value
+
+    @field_validator("glob", mode="after")
+    @classmethod
+    def _patterns_are_of_files_in_the_folder(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for pattern in value or ():
+            parts = pattern.split("/")
+            if not is_utf8(pattern) or ".." in parts or not parts[0]:
+                raise ValueError(f"expected a pattern of files inside the folder, such as '*.py', not {shown(pattern)}")
+            if not parts[-1]:
+                raise ValueError(f"{shown(pattern)} is a folder; give the files in it: {shown(f'{pattern}**')}")
+        return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
+
     @field_validator("passages", mode="after")
     @classmethod
     def _passages_have_a_first_line(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
         if any(not first for first, _ in value or ()):
             raise ValueError("the first line of a passage must not be empty")
+        return value
+
+    @field_validator("specials", mode="after")
+    @classmethod
+    def _special_tokens_are_texts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for text in value or ():
+            if not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)) or text == PAD:
+                raise ValueError(
+                    f"a special token must have 1 to {MOST_SPECIAL} characters and not be {PAD}: {shown(text)}"
+                )
+        if value is not None and len(set(value)) != len(value):
+            raise ValueError("a special token is given twice")
         return value
 
     @field_validator("tokenizer", mode="before")

@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -16,7 +16,18 @@ from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import temporary_name
 from vitral.data.config import CorpusConfig
-from vitral.data.texts import Document, Text, decode_document, pieces, read_bytes, read_document, reading_notes, shown
+from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
+from vitral.data.texts import (
+    Document,
+    Reading,
+    Text,
+    decode_document,
+    pieces,
+    read_bytes,
+    read_document,
+    reading_notes,
+    shown,
+)
 
 _GUTENBERG = ("*** START OF TH", "*** END OF TH")
 _TIMEOUTS = (10.0, 60.0)
@@ -145,8 +156,6 @@ _BUILT_IN = {
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 """Names of several texts, read one after the other."""
 _NAME = re.compile(r"\w[\w .-]*")
-_NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
-_SURELY_TEXT = {".txt", ".md"}
 _NAMED_AT_MOST = 3
 
 
@@ -195,7 +204,8 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
 
     A name is searched first in the folder VITRAL_CORPORA (as `NAME.txt`), then among the built-in and the downloadable
     texts, which are downloaded once. Any other source is a file or a folder. A folder contributes all its files that
-    are UTF-8 text, at any depth, sorted by path, without hidden files, with `config.separator` between them.
+    are text and match `config.glob`, at any depth, sorted by path, with `config.separator` between them; hidden files
+    and folders, and those that Vitral wrote (runs, studies, reports), are left out.
 
     Args:
         config: source and reading options.
@@ -203,7 +213,8 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
         cache: folder for downloads, see `cache_folder`.
 
     Raises:
-        UsageError: the name, file or folder does not exist, cannot be read, is not UTF-8, or is empty.
+        UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is
+            empty.
         StorageError: a download cannot be stored.
     """
     corpus = _find(config, sources, cache)
@@ -281,7 +292,13 @@ def downloads(cache: Path | None = None) -> Path:
 
 def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
-    return from_document(name, read_document(path, config.newlines), path, noted=noted)
+    _refuse_patterns(name, config)
+    return from_document(name, read_document(path, Reading.of(config)), path, noted=noted)
+
+
+def _refuse_patterns(name: str, config: CorpusConfig) -> None:
+    if config.glob is not None:
+        raise UsageError(f"{shown(name)}: is one text, and --glob chooses among the files of a folder; leave it out")
 
 
 def from_document(name: str, document: Document, path: Path | None = None, *, noted: bool = False) -> Corpus:
@@ -294,59 +311,42 @@ def from_document(name: str, document: Document, path: Path | None = None, *, no
 
 def sample(config: CorpusConfig) -> Corpus:
     """The bundled play."""
+    _refuse_patterns("sample", config)
     try:
         raw = resources.files("vitral.data").joinpath("texts", SAMPLE).read_bytes()
     except OSError:
         raise UsageError(f"the bundled text {SAMPLE} is missing; install Vitral again") from None
-    return from_document("sample", decode_document(raw, SAMPLE, config.newlines))
+    return from_document("sample", decode_document(raw, SAMPLE, Reading.of(config)))
 
 
 def python(config: CorpusConfig) -> Corpus:
     """The source of this Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    files = [path for path in _walk(root, lambda folder: folder not in _NOT_THE_LIBRARY) if path.suffix == ".py"]
-    return _of_files("python", root, config, files)
+    listing = Listing(library_files(root, config.glob), {})
+    if config.glob is not None and not listing.files:
+        raise no_match(root, config.glob, Listing(library_files(root), {}))
+    return _of_files("python", root, config, listing)
 
 
-def from_folder(path: Path, config: CorpusConfig) -> Corpus:
-    """The files of a folder that are UTF-8 text, joined in the order of their paths.
+def from_folder(path: Path, config: CorpusConfig, *, as_before: bool = False) -> Corpus:
+    """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
+
+    Args:
+        path: the folder.
+        config: how it is read.
+        as_before: whether the folders that Vitral wrote, and other formats whose bytes are valid, are read too, as its
+            earlier versions did.
 
     Raises:
-        UsageError: the folder or a file cannot be read, or none is text.
+        UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
     """
-    corpus = _of_files(path.resolve().name or shown(path), path, config, user_files(path))
+    listing = user_files(path, config.glob, own=as_before)
+    refuse_own(path, listing)
+    if config.glob is not None and not listing.files:
+        raise no_match(path, config.glob, user_files(path, own=as_before))
+    name = path.resolve().name or shown(path)
+    corpus = _of_files(name, path, config, listing, Reading.of(config, refuses_formats=not as_before))
     return replace(corpus, path=os.path.abspath(path))
-
-
-def user_files(root: Path, most: int | None = None) -> list[Path]:
-    """All files under a folder, sorted by path, without hidden ones; links to folders are not followed.
-
-    Raises:
-        UsageError: a folder cannot be read, or there are more than `most` files and folders.
-    """
-    visible = _walk(root, lambda folder: not folder.startswith("."), most)
-    return [path for path in visible if not path.name.startswith(".")]
-
-
-def _walk(root: Path, enter: Callable[[str], bool], most: int | None = None) -> list[Path]:
-    files: list[Path] = []
-    seen = 0
-    try:
-        for folder, subfolders, names in os.walk(root, onerror=_refuse):
-            seen += len(subfolders) + len(names)
-            if most is not None and seen > most:
-                raise UsageError(f"{shown(root)}: contains more than {most:,} files and folders")
-            subfolders[:] = [name for name in subfolders if enter(name)]
-            files += [Path(folder, name) for name in names]
-    except VitralError:
-        raise
-    except OSError as error:
-        raise UsageError(f"{shown(error.filename or root)}: cannot be read ({error.strerror})") from None
-    return sorted(files, key=lambda path: path.relative_to(root).parts)
-
-
-def _refuse(error: OSError) -> None:
-    raise error
 
 
 def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
@@ -362,58 +362,59 @@ def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
     )
 
 
-def _of_files(name: str, root: Path, config: CorpusConfig, files: list[Path]) -> Corpus:
+def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, reading: Reading | None = None) -> Corpus:
+    reading = reading or Reading.of(config)
+    kind = f"{config.encoding or 'UTF-8'} text"
     documents: list[tuple[str, Document]] = []
-    skipped: list[str] = []
+    skipped: list[tuple[str, str]] = []
     total = 0
-    for relative, size, document in _documents(root, files, config.newlines):
+    for relative, size, document in _documents(root, listing.files, reading):
         total += size
-        if document is None or not document.text:
-            skipped.append(relative)
+        if isinstance(document, str) or not document.text:
+            skipped.append((relative, document if isinstance(document, str) else ""))
         else:
             documents.append((relative, document))
     if not documents:
-        raise UsageError(f"{shown(root)}: no UTF-8 text in this folder ({len(skipped)} files skipped)")
+        why = next((f"; {reason}" for _, reason in skipped if reason), "")
+        raise UsageError(f"{shown(root)}: no {kind} in this folder ({len(skipped)} files skipped){why}")
     read = [document for _, document in documents]
-    listing = "".join(f"{document.sha256}  {relative}\n" for relative, document in documents)
+    listed = "".join(f"{document.sha256}  {relative}\n" for relative, document in documents)
     notes = [f"{len(read):,} files were joined with {config.separator!r} between them."]
     if skipped:
-        named = ", ".join(shown(relative) for relative in skipped[:_NAMED_AT_MOST])
+        named = ", ".join(shown(relative) for relative, _ in skipped[:_NAMED_AT_MOST])
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
-        notes.append(f"{len(skipped):,} files were skipped, empty or not UTF-8 text: {named}{more}.")
+        notes.append(f"{len(skipped):,} files were skipped, empty or not {kind}: {named}{more}.")
+    if listing.own:
+        notes.append(f"Left out: {own_named(root, listing)}.")
     return Corpus(
         name=shown(name),
         text=config.separator.join("".join(pieces(document.text)) for document in read),
         num_bytes=sum(document.num_bytes for document in read),
-        sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
+        sha256=hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=(*notes, *reading_notes(read)),
-        folder=(len(files), total),
+        folder=(len(listing.files), total),
     )
 
 
-def _documents(root: Path, files: list[Path], newlines: str) -> Iterator[tuple[str, int, Document | None]]:
-    """The relative path, size in bytes and text of each file; None for a file that is not text.
+def _documents(root: Path, files: list[Path], reading: Reading) -> Iterator[tuple[str, int, Document | str]]:
+    """The relative path, size in bytes and text of each file; for a file that is not text, the reason or nothing.
 
     Raises:
-        UsageError: a file cannot be read, or has the suffix of a text file but is not UTF-8.
+        UsageError: a file cannot be read, has the suffix of a text file but is none, or has no such field.
     """
     for path in files:
         relative = path.relative_to(root).as_posix()
         if not path.is_file():
-            yield relative, 0, None
+            yield relative, 0, ""
             continue
         raw = read_bytes(path)
         try:
-            document = decode_document(raw, shown(path), newlines)
-        except UsageError:
-            if is_surely_text(path):
+            document = decode_document(raw, shown(path), reading)
+        except UsageError as error:
+            if is_surely_text(path) or reading.field is not None:
                 raise
-            document = None
+            yield relative, len(raw), str(error)
+            continue
         # A NUL in a file without a text suffix: an image, an archive or binary data.
-        binary = document is not None and "\0" in "".join(pieces(document.text)) and not is_surely_text(path)
-        yield relative, len(raw), None if binary else document
-
-
-def is_surely_text(path: Path) -> bool:
-    """Whether a file of a folder must be UTF-8, rather than be skipped if it is not."""
-    return path.suffix.lower() in _SURELY_TEXT
+        is_text = is_surely_text(path) or "\0" not in "".join(pieces(document.text))
+        yield relative, len(raw), document if is_text else ""

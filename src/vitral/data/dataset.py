@@ -14,11 +14,13 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.renamed import renamed
-from vitral.data.alphabet import UnseenCharacter
+from vitral.data.alphabet import UnseenCharacter, label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, cache_folder, downloads, load_corpus
+from vitral.data.growth import grown, growth_notes
 from vitral.data.recorded import RecordedText, Search
+from vitral.data.special_tokens import alphabet_counts, outside_special_tokens
 from vitral.data.split import (
     BLOCK,
     SPLIT_SEED,
@@ -33,7 +35,15 @@ from vitral.data.split import (
 )
 from vitral.data.texts import Text, hash_text, read_bytes, shown
 from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
-from vitral.data.tokenizers import CharTokenizer, Tokenizer, build_tokenizer, tokenizer_from_plain
+from vitral.data.tokenizers import (
+    CharTokenizer,
+    Tokenizer,
+    build_tokenizer,
+    special_tokens,
+    tokenizer_from_plain,
+    undeclared,
+    with_special_tokens,
+)
 
 _Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
@@ -60,6 +70,7 @@ class Dataset:
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
         origin: see `Corpus.origin`.
+        remarks: the notes on new, replaced and special tokens, which training says too.
     """
 
     config: CorpusConfig
@@ -74,6 +85,7 @@ class Dataset:
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -121,6 +133,7 @@ def prepare(
     config: CorpusConfig,
     *,
     tokenizer: Tokenizer | None = None,
+    grow: bool = False,
     cache: Path | None = None,
     corpus: Corpus | None = None,
 ) -> Dataset:
@@ -129,17 +142,33 @@ def prepare(
     Args:
         config: text, tokenizer and split.
         tokenizer: an existing tokenizer, for example of a run, to use instead of building the one in `config`.
+        grow: whether characters without a token, unless `config.replacement` replaces them, and special tokens of
+            `config` are added to the existing tokenizer (`vitral.data.growth`).
         cache: folder for downloads and tokens, see `cache_folder`.
         corpus: the text, if it is already loaded.
 
     Raises:
         UsageError: the text cannot be used: see `load_corpus`, `split_text`, `restricted` and `load_additions`; or the
-            tokenizer given has no token for one of its characters.
+            tokenizer given has no token for one of its characters, or none for the replacement.
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
-    return _tokenized(config, corpus, load_additions(config, corpus, folder), tokenizer, folder)
+    added = load_additions(config, corpus, folder)
+    remarks: list[str] = []
+    if tokenizer is None and config.replacement is not None:
+        raise UsageError(
+            "corpus.replacement: the tokenizer is made from this text and knows all of it; leave it out (it is for "
+            "fine-tuning, --init-from)"
+        )
+    if tokenizer is not None and (grow or config.replacement is not None):
+        texts = [corpus.text, *(addition.corpus.text for addition in added)]
+        former = tokenizer
+        tokenizer = grown(
+            former, [] if config.replacement is not None else texts, (config.specials or ()) if grow else ()
+        )
+        remarks = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
+    return _tokenized(config, corpus, added, tokenizer, folder, remarks=remarks)
 
 
 @checked(first=True)
@@ -192,6 +221,7 @@ def _tokenized(
     folder: Path,
     *,
     expected: tuple[RecordedText, str] | None = None,
+    remarks: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
     blocks = split_text(len(corpus.text), config.split)
@@ -215,8 +245,10 @@ def _tokenized(
     store, damaged = stored(path, fingerprint, tokenizer.vocab_size)
     if store is None:
         with scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as on_disk:
-            splits = encode_splits(corpus.text, blocks, tokenizer, on_disk, others)
+            splits = encode_splits(corpus.text, blocks, tokenizer, on_disk, others, config.replacement)
             store = write_and_open(path, splits, fingerprint, tokenizer.vocab_size)
+    distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
+    remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
         notes.append(f"The stored tokens were damaged ({damaged}) and have been rebuilt.")
     return Dataset(
@@ -225,13 +257,14 @@ def _tokenized(
         num_bytes=corpus.num_bytes,
         num_characters=len(corpus.text),
         sha256=corpus.sha256,
-        notes=tuple(notes),
+        notes=(*notes, *remarks),
         tokenizer=tokenizer,
         splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         trained_on=_trained_on(config, blocks["train"], added),
         origin=corpus.origin(),
+        remarks=tuple(remarks),
     )
 
 
@@ -242,8 +275,11 @@ def encode_splits(
     tokenizer: Tokenizer,
     scratch: Path | None = None,
     others: Sequence[_Cut] = (),
+    replacement: str | None = None,
 ) -> dict[str, Split]:
     """Encode each block separately and concatenate the blocks of each split.
+
+    A border of a block that lies inside a special token is moved to the end of this token, in both blocks.
 
     Args:
         text: the whole text.
@@ -251,6 +287,7 @@ def encode_splits(
         tokenizer: the tokenizer.
         scratch: a folder for tokens too large for memory; None keeps them in memory.
         others: further texts and their blocks, which follow in the training split.
+        replacement: replaces characters without a token.
 
     Raises:
         UsageError: the tokenizer has no token for a character; its position in the text is named.
@@ -260,7 +297,7 @@ def encode_splits(
     for split, spans in blocks.items():
         lengths: list[int] = []
         sources = [(text, spans), *(others if split == "train" else ())]
-        encoded = chain.from_iterable(_encoded(*source, tokenizer, dtype, lengths) for source in sources)
+        encoded = chain.from_iterable(_encoded(*source, tokenizer, dtype, lengths, replacement) for source in sources)
         tokens = np.concatenate(list(encoded)) if scratch is None else _on_disk(scratch / split, encoded, dtype)
         ends = np.cumsum([0, *lengths])
         splits[split] = Split(tokens, np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
@@ -268,13 +305,15 @@ def encode_splits(
 
 
 def _encoded(
-    text: Text, spans: Blocks, tokenizer: Tokenizer, dtype: np.dtype, lengths: list[int]
+    text: Text, spans: Blocks, tokenizer: Tokenizer, dtype: np.dtype, lengths: list[int], replacement: str | None
 ) -> Iterator[np.ndarray]:
     """The tokens of each block; appends the number of tokens of each run of adjacent blocks to `lengths`."""
+    specials = special_tokens(tokenizer)
     for run in spans.runs():
         lengths.append(0)
-        for block in run:
-            tokens = _encode_block(text, block, tokenizer).astype(dtype)
+        for borders in run:
+            block = tuple(outside_special_tokens(text, border, specials) for border in borders)
+            tokens = _encode_block(text, block, tokenizer, replacement).astype(dtype)
             lengths[-1] += tokens.size
             yield tokens
 
@@ -287,10 +326,10 @@ def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.nd
     return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _encode_block(text: Text, block: tuple[int, int], tokenizer: Tokenizer) -> np.ndarray:
+def _encode_block(text: Text, block: tuple[int, ...], tokenizer: Tokenizer, replacement: str | None) -> np.ndarray:
     begin, end = block
     try:
-        return tokenizer.encode(text[begin:end])
+        return tokenizer.encode(text[begin:end], replacement=replacement)
     except UnseenCharacter as unseen:
         raise unseen.moved(begin) from None
 
@@ -308,7 +347,8 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
     if not isinstance(config.tokenizer, BPEConfig):
         return _merged_tokenizer([build_tokenizer(config, text, []) for text, _ in texts])
     text_hash, split_key = text_key
-    key = _hash(text_hash, config.tokenizer.plain(), split_key, version("tokenizers"))
+    declared = [list(config.specials)] if config.specials else []
+    key = _hash(text_hash, config.tokenizer.plain(), split_key, version("tokenizers"), *declared)
     path = folder / "tokenizers" / f"{key}.json"
     cached = _cached_tokenizer(path)
     if cached is not None:
@@ -322,8 +362,11 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
 
 def _merged_tokenizer(tokenizers: Sequence[Tokenizer]) -> Tokenizer:
     """One tokenizer for several texts: a character tokenizer gets the union of the alphabets."""
-    alphabets = [tokenizer.alphabet for tokenizer in tokenizers if isinstance(tokenizer, CharTokenizer)]
-    return CharTokenizer("".join(sorted(set().union(*alphabets)))) if len(alphabets) > 1 else tokenizers[0]
+    bases = [undeclared(tokenizer)[0] for tokenizer in tokenizers]
+    alphabets = [base.alphabet for base in bases if isinstance(base, CharTokenizer)]
+    if len(alphabets) < 2:
+        return tokenizers[0]
+    return with_special_tokens(CharTokenizer("".join(sorted(set().union(*alphabets)))), special_tokens(tokenizers[0]))
 
 
 def _blocks_to_learn_from(text: Text, training: Blocks) -> Blocks:
@@ -343,14 +386,39 @@ def _cached_tokenizer(path: Path) -> Tokenizer | None:
 
 
 def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
-    wanted = getattr(config.tokenizer, "vocab_size", tokenizer.vocab_size)
-    if tokenizer.vocab_size >= wanted:
+    base, _ = undeclared(tokenizer)
+    wanted = getattr(config.tokenizer, "vocab_size", base.vocab_size)
+    if base.vocab_size >= wanted:
         return []
-    return [f"The text yields {tokenizer.vocab_size:,} tokens instead of {wanted:,}: no other pair occurs twice."]
+    return [f"The text yields {base.vocab_size:,} tokens instead of {wanted:,}: no other pair occurs twice."]
+
+
+def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
+    """How often the splits contain each special token."""
+    return [
+        f"Special token {label_text(text)}: "
+        + (f"{count:,} times." if count else "not in the text; check its spelling.")
+        for text, token in undeclared(tokenizer)[1]
+        for count in [sum(int(np.count_nonzero(split.tokens == token)) for split in splits)]
+    ]
+
+
+def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: Tokenizer) -> list[str]:
+    """How many characters of the texts are replaced because the tokenizer has no token for them."""
+    base, _ = undeclared(tokenizer)
+    if config.replacement is None or not isinstance(base, CharTokenizer):
+        return []
+    counts = alphabet_counts(texts, special_tokens(tokenizer))
+    unknown = {character: count for character, count in counts.items() if character not in base.alphabet}
+    if not unknown:
+        return []
+    by = label_text(config.replacement)
+    return [f"{sum(unknown.values()):,} characters, {len(unknown):,} different ones without a token, became {by}."]
 
 
 def _split_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
-    return [config.split, BLOCK, SPLIT_SEED, *train_key(config, added)]
+    replaced = [{"replacement": config.replacement}] if config.replacement is not None else []
+    return [config.split, BLOCK, SPLIT_SEED, *train_key(config, added), *replaced]
 
 
 def _trained_on(config: CorpusConfig, training: Blocks, added: Sequence[Addition]) -> dict[str, Any]:

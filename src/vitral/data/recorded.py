@@ -26,15 +26,14 @@ from vitral.data.corpora import (
     from_document,
     from_folder,
     is_name,
-    is_surely_text,
     joined,
     own_files,
     own_folder,
     python,
     sample,
-    user_files,
 )
-from vitral.data.texts import opened, read_file, shown
+from vitral.data.folders import is_surely_text, user_files
+from vitral.data.texts import Reading, opened, read_file, shown
 
 MOST_ENTRIES = 100_000
 """Files and folders looked at in a folder that the user has not named just now."""
@@ -219,6 +218,10 @@ class Search:
         )
 
     @property
+    def _reading(self) -> Reading:
+        return Reading.of(self.config, refuses_formats=False)
+
+    @property
     def where(self) -> str:
         """The beginning of an error message."""
         return "" if self.run_folder is None else f"{_short(self.run_folder)}: "
@@ -285,29 +288,42 @@ class Search:
     def _file(self, file: BinaryIO, path: Path, text: RecordedText) -> Corpus:
         _require_size(os.fstat(file.fileno()).st_size, text)
         noted = os.path.abspath(path) != os.path.abspath(as_path(text.source))
-        return from_document(text.name, read_file(file, path, self.config.newlines), path, noted=noted)
+        return from_document(text.name, read_file(file, path, self._reading), path, noted=noted)
 
     def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
+        """A folder, read as a run of today reads it or, if that is another text, as one of an earlier Vitral did."""
         if text.path is not None and text.folder is None:
             raise _Differs("is a folder, and the text is one file")
-        if not is_chosen:
-            files = user_files(path, self.most_entries)
-            sizes = {file: _size(file) for file in files}
-            if text.folder is not None:
-                agrees = text.folder == (len(files), sum(sizes.values()))
-            else:  # a run that recorded only the bytes of the files that are text
-                surely = sum(size for file, size in sizes.items() if is_surely_text(file))
-                agrees = text.fits(sum(sizes.values())) or text.fits(surely)
-            if not agrees:
-                raise _Differs("has files of another number or size")
-        return from_folder(path, self.config)
+        found: Corpus | None = None
+        for as_before in (False, True):
+            try:
+                if is_chosen or self._may_be(path, text, as_before):
+                    found = from_folder(path, self.config, as_before=as_before)
+            except UsageError:
+                if as_before:
+                    raise
+            if found is not None and found.sha256 == text.sha256:
+                return found
+        if found is None:
+            raise _Differs("has files of another number or size")
+        return found
+
+    def _may_be(self, path: Path, text: RecordedText, as_before: bool) -> bool:
+        """Whether a folder has files of the recorded number and size."""
+        files = user_files(path, self.config.glob, self.most_entries, own=as_before).files
+        sizes = {file: _size(file) for file in files}
+        if text.folder is not None:
+            return text.folder == (len(files), sum(sizes.values()))
+        # A run that recorded only the bytes of the files that are text.
+        surely = sum(size for file, size in sizes.items() if is_surely_text(file))
+        return text.fits(sum(sizes.values())) or text.fits(surely)
 
     def _joined(self, name: str, paths: tuple[Path, ...], text: RecordedText) -> Corpus:
         _require_size(sum(_size(path) for path in paths), text)
         parts = []
         for part, path in zip(COLLECTIONS[name], paths, strict=True):
             with opened(path) as file:
-                parts.append(from_document(part, read_file(file, path, self.config.newlines), path, noted=True))
+                parts.append(from_document(part, read_file(file, path, self._reading), path, noted=True))
         return joined(name, parts, self.config)
 
 

@@ -260,6 +260,12 @@ def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
             f"The text contains control or invisible characters ({_named(control)}). The model will learn to write "
             "them, invisibly: remove them unless they are intended."
         )
+    spaces = tuple(_counted(character, count) for character, count in counts.items() if _is_unusual_space(character))
+    if sum(entry.count for entry in spaces) >= RARE:
+        problems.append(
+            f"The text contains unusual spaces ({_named(spaces)}). They look like ordinary ones, but to the model they "
+            "are other characters, and typed prompts will not match: replace them by ordinary spaces."
+        )
     if num_lost := counts.get("\ufffd", 0):
         problems.append(
             f"U+FFFD occurs {num_lost:,} times: characters were lost there when this file was made. The model will "
@@ -284,6 +290,11 @@ def _overlapping(text: Text) -> Iterator[str]:
 
 def _is_control(character: str) -> bool:
     return unicodedata.category(character) in {"Cc", "Cf"} and character not in "\n\r\t\u00ad"
+
+
+def _is_unusual_space(character: str) -> bool:
+    # The ideographic space is the ordinary one of Chinese and Japanese.
+    return character not in " \u3000" and unicodedata.category(character) in {"Zs", "Zl", "Zp"}
 
 
 def _normal_form_problems(text: Text, counts: dict[str, int]) -> list[str]:

@@ -1,10 +1,12 @@
 r"""Reading texts: bytes to characters, and texts too long for memory.
 
-Text is decoded strictly as UTF-8: an invalid byte is refused, with the file and the byte's offset. A leading byte order
-mark is dropped, newlines become `\n` unless configured otherwise, and Project Gutenberg's licence is stripped. Nothing
-else changes, and every change is recorded in a note. NUL and other control characters are kept.
+Text is decoded strictly, as UTF-8 unless an encoding is configured: an invalid byte is refused, with the file and the
+byte's offset, and so is a file in another format than plain text. A leading byte order mark is dropped, newlines become
+`\n` unless configured otherwise, and Project Gutenberg's licence is stripped. Of JSON lines, one field can be read.
+Nothing else changes, and every change is recorded in a note. NUL and other control characters are kept.
 
-A file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped.
+A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped. A field of
+JSON lines, and the files of a folder, are read into memory.
 """
 
 import errno
@@ -14,21 +16,32 @@ import re
 import stat
 from bisect import bisect_right
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError, VitralError
 from vitral.data.alphabet import utf8
+from vitral.data.config import CorpusConfig
+from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
+from vitral.data.formats import foreign_format
+from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
 
 # The 32-bit marks come first, since the little-endian one starts with the 16-bit one.
-_FOREIGN_MARKS = {BOM_UTF32_LE: "UTF-32", BOM_UTF32_BE: "UTF-32", BOM_UTF16_LE: "UTF-16", BOM_UTF16_BE: "UTF-16"}
+_MARKS = {
+    BOM_UTF32_LE: "utf-32",
+    BOM_UTF32_BE: "utf-32",
+    BOM_UTF16_LE: "utf-16",
+    BOM_UTF16_BE: "utf-16",
+    BOM_UTF8: "utf-8",
+}
 _LICENCE_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
 _LICENCE_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
 
@@ -132,6 +145,34 @@ def hash_text(text: Text) -> str:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How the bytes of a file become a text.
+
+    Attributes:
+        newlines: see `CorpusConfig`.
+        encoding: see `CorpusConfig`.
+        field: see `CorpusConfig`.
+        separator: see `CorpusConfig`.
+        refuses_formats: whether other formats than text, and UTF-16 without byte order mark, are refused where the
+            bytes happen to be valid; not so for the text of an existing run.
+    """
+
+    newlines: str = "lf"
+    encoding: str | None = None
+    field: str | None = None
+    separator: str = "\n\n"
+    refuses_formats: bool = True
+
+    @classmethod
+    def of(cls, config: CorpusConfig, *, refuses_formats: bool = True) -> "Reading":
+        """The reading of a configuration."""
+        return cls(config.newlines, config.encoding, config.field, config.separator, refuses_formats)
+
+
+AS_UTF8 = Reading()
+
+
+@dataclass(frozen=True)
 class Document:
     r"""One file as text, and the changes made while reading it.
 
@@ -139,10 +180,14 @@ class Document:
         text: the text.
         num_bytes: size of the file in bytes.
         sha256: SHA-256 of these bytes, in hexadecimal.
-        had_mark: whether a UTF-8 byte order mark was dropped.
+        had_mark: whether a byte order mark was dropped.
         num_crlf: number of `\r\n` changed to `\n`.
         num_cr: number of lone `\r` changed to `\n`.
         num_licence: number of characters of Project Gutenberg's licence stripped.
+        encoding: the encoding, if it is not UTF-8.
+        num_texts: of a field of JSON lines, number of texts, empty ones included.
+        num_empty: number of those that are empty, and were left out.
+        fields: of JSON lines read as they are, fields that could be read instead.
     """
 
     text: Text
@@ -152,6 +197,10 @@ class Document:
     num_crlf: int = 0
     num_cr: int = 0
     num_licence: int = 0
+    encoding: str | None = None
+    num_texts: int = 0
+    num_empty: int = 0
+    fields: tuple[str, ...] = ()
 
 
 def shown(path: str | os.PathLike[str]) -> str:
@@ -160,31 +209,39 @@ def shown(path: str | os.PathLike[str]) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-def read_document(path: Path, newlines: str = "lf") -> Document:
+def read_document(path: Path, reading: Reading = AS_UTF8) -> Document:
     """Read one file, applying the rules of this module.
 
     Raises:
-        UsageError: the file cannot be read, is not a regular file, or is not UTF-8.
+        UsageError: the file cannot be read, is not a regular file, or is not a text in this encoding.
     """
     with opened(path) as file:
-        return read_file(file, path, newlines)
+        return read_file(file, path, reading)
 
 
-def read_file(file: BinaryIO, path: Path, newlines: str = "lf") -> Document:
+def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Document:
     """Read an open regular file, applying the rules of this module.
 
     Args:
         file: the file, at its beginning.
         path: its path, for error messages, and to read a long text again later.
-        newlines: `"lf"` or `"keep"`.
+        reading: how it is read.
 
     Raises:
-        UsageError: the file is not UTF-8, or changes while it is read.
+        UsageError: the file is not a text in this encoding, has no such field, or changes while it is read.
         OSError: the file cannot be read.
     """
-    if os.fstat(file.fileno()).st_size > LONG:
-        return _survey(file, path, newlines)
-    return decode_document(_all_of(file), shown(path), newlines)
+    where = shown(path)
+    if os.fstat(file.fileno()).st_size <= LONG:
+        return decode_document(_all_of(file), where, reading)
+    if reading.encoding is not None:
+        raise UsageError(
+            f"{where}: a file of more than {LONG >> 20} MB must be UTF-8; convert it with: iconv -f {reading.encoding} "
+            f"-t UTF-8 {where} > NEW"
+        )
+    _refuse_other_formats(file.read(SAMPLE), where, reading)
+    file.seek(0)
+    return _survey(file, path, reading.newlines) if reading.field is None else _records(file, where, reading)
 
 
 def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
@@ -195,7 +252,6 @@ def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
         digest.update(read)
         raw = held + read
         if marks == [(0, 0)]:
-            _refuse_other_encodings(raw, shown(path))
             marks = [(len(BOM_UTF8), 0)] if raw.startswith(BOM_UTF8) else marks
             raw = raw.removeprefix(BOM_UTF8)
         begin, characters = marks[-1]
@@ -203,7 +259,7 @@ def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
         if begin + len(raw) > stamp[0]:
             break
         raw, held = raw[:end], raw[end:]
-        text = _decoded(raw, shown(path), offset=begin, line=num_lines + 1)
+        text = _decoded(raw, shown(path), file, offset=begin, line=num_lines + 1)
         crlf = text.count("\r\n")
         num_crlf, num_cr, num_lines = (
             num_crlf + crlf,
@@ -215,7 +271,8 @@ def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
         raise _changed(path)
     changed = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
     text = LongText(path, marks, newlines=newlines, stamp=stamp)
-    return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *changed)
+    fields = _fields(shown(path), text)
+    return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *changed, fields=fields)
 
 
 def _changed(path: Path) -> UsageError:
@@ -281,29 +338,29 @@ def _all_of(file: BinaryIO) -> bytes:
     return content
 
 
-def decode_document(raw: bytes, where: str, newlines: str = "lf") -> Document:
+def decode_document(raw: bytes, where: str, reading: Reading = AS_UTF8) -> Document:
     r"""Decode the bytes of a file.
 
     Args:
         raw: the bytes.
         where: their name in error messages.
-        newlines: `"lf"` or `"keep"`, see `CorpusConfig`.
+        reading: how they are read.
 
     >>> decode_document(b"\xef\xbb\xbfone\r\ntwo", "here").text
     'one\ntwo'
 
     Raises:
-        UsageError: the bytes are not UTF-8; names the first invalid offset.
+        UsageError: the bytes are not a text in this encoding (names the first invalid offset), or have no such field.
     """
-    _refuse_other_encodings(raw, where)
-    text = _decoded(raw, where)
-    had_mark = raw.startswith(BOM_UTF8)
+    _refuse_other_formats(raw[:SAMPLE], where, reading)
+    if reading.field is not None:
+        return _records(BytesIO(raw), where, reading)
+    encoding = reading.encoding
+    text = _decoded(raw, where, BytesIO(raw)) if encoding is None else _decoded_as(raw, encoding, where)
+    had_mark = text.startswith("\ufeff")
     text = text[1:] if had_mark else text
-    num_crlf = num_cr = 0
-    if newlines == "lf" and "\r" in text:
-        num_crlf = text.count("\r\n")
-        num_cr = text.count("\r") - num_crlf
-        text = in_lines(text, newlines)
+    num_crlf, num_cr = _returns(text, reading.newlines)
+    text = in_lines(text, reading.newlines)
     body = strip_licence(text)
     return Document(
         text=body,
@@ -313,25 +370,111 @@ def decode_document(raw: bytes, where: str, newlines: str = "lf") -> Document:
         num_crlf=num_crlf,
         num_cr=num_cr,
         num_licence=len(text) - len(body),
+        encoding=encoding,
+        fields=_fields(where, body),
     )
 
 
-def _refuse_other_encodings(raw: bytes, where: str) -> None:
-    for mark, encoding in _FOREIGN_MARKS.items():
-        if raw.startswith(mark):
-            raise UsageError(f"{where}: this is {encoding}, not UTF-8; save it as UTF-8 and try again")
+def _returns(text: str, newlines: str) -> tuple[int, int]:
+    r"""How many `\r\n` and lone `\r` are changed."""
+    num_crlf = text.count("\r\n") if newlines == "lf" else 0
+    return num_crlf, text.count("\r") - num_crlf if newlines == "lf" else 0
 
 
-def _decoded(raw: bytes, where: str, *, offset: int = 0, line: int = 1) -> str:
-    """Decode bytes that start at `offset` and `line` of a file."""
+def _fields(where: str, text: Text) -> tuple[str, ...]:
+    if Path(where).suffix.lower() not in SUFFIXES:
+        return ()
+    return tuple(text_fields(text[:PIECE].partition("\n")[0]))
+
+
+def _records(file: BinaryIO, where: str, reading: Reading) -> Document:
+    """One field of JSON lines, its texts joined by the separator."""
+    digest, texts = hashlib.sha256(), list[str]()
+    num_crlf = num_cr = num_texts = 0
+    for text in field_of_lines(_lines(file, where, reading, digest.update), reading.field or "", where):
+        num_texts += 1
+        crlf, cr = _returns(text, reading.newlines)
+        num_crlf, num_cr = num_crlf + crlf, num_cr + cr
+        if text:
+            texts.append(in_lines(text, reading.newlines))
+    return Document(
+        text=reading.separator.join(texts),
+        num_bytes=file.tell(),
+        sha256=digest.hexdigest(),
+        num_crlf=num_crlf,
+        num_cr=num_cr,
+        encoding=reading.encoding,
+        num_texts=num_texts,
+        num_empty=num_texts - len(texts),
+    )
+
+
+def _lines(file: BinaryIO, where: str, reading: Reading, seen: Callable[[bytes], None]) -> Iterator[str]:
+    r"""The lines of a file; only `\n` ends a line. `seen` receives every byte read."""
+    if reading.encoding is not None:
+        raw = _all_of(file)
+        seen(raw)
+        yield from _decoded_as(raw, reading.encoding, where).split("\n")
+        return
+    offset = 0
+    for number, raw in enumerate(file, 1):
+        seen(raw)
+        line = _decoded(raw, where, file, offset=offset, line=number)
+        offset += len(raw)
+        yield line
+
+
+def _refuse_other_formats(head: bytes, where: str, reading: Reading) -> None:
+    """Refuse a file by its first bytes: another format or encoding than configured."""
+    mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
+    marked = _MARKS.get(mark, "")
+    chosen = reading.encoding or "utf-8"
+    if marked and not chosen.startswith(marked):
+        remedy = "leave --encoding out" if marked == "utf-8" else f"give --encoding {marked}"
+        raise UsageError(f"{where}: this is {marked.upper()}, not {_named(chosen)}, by its byte order mark; {remedy}")
+    if chosen in ("utf-16", "utf-32") and head and not marked:
+        order = unmarked_utf(head) or f"{chosen}-le or {chosen}-be"
+        raise UsageError(f"{where}: has no byte order mark, so {_named(chosen)} is not clear; give --encoding {order}")
+    if not reading.refuses_formats:
+        return
+    if found := foreign_format(head, where):
+        raise UsageError(f"{where}: {found}")
+    if reading.encoding is None and (name := unmarked_utf(head)):
+        raise UsageError(f"{where}: looks like {name[:6].upper()} without a byte order mark; give --encoding {name}")
+
+
+def _named(encoding: str) -> str:
+    return encoding.upper() if encoding.startswith("utf") else encoding
+
+
+def _decoded(raw: bytes, where: str, file: BinaryIO, *, offset: int = 0, line: int = 1) -> str:
+    """Decode UTF-8 that starts at `offset` and `line` of a file."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line += raw.count(b"\n", 0, error.start)
-        byte = f"0x{raw[error.start]:02x}"
-        raise UsageError(
-            f"{where}: not UTF-8 at byte {offset + error.start} ({byte}, line {line}); save it as UTF-8 and try again"
-        ) from None
+        place = offset + error.start
+        told = f"{where}: not UTF-8 at byte {place} (0x{raw[error.start]:02x}, line {line})"
+        raise UsageError(f"{told}; {guess(sample_around(file, place))}") from None
+
+
+def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
+    """Decode a whole file in the configured encoding."""
+    try:
+        text = raw.decode(encoding)
+    except UnicodeError as error:
+        start = getattr(error, "start", 0)
+        line = raw[:start].decode(encoding, "replace").count("\n") + 1
+        byte = f"0x{raw[start]:02x}, " if start < len(raw) else ""
+        told = f"{where}: not {_named(encoding)} at byte {start} ({byte}line {line})"
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise UsageError(f"{told}; {guess(sample_around(BytesIO(raw), start))}") from None
+        raise UsageError(f"{told}; it is UTF-8: leave --encoding out") from None
+    if text.startswith("\ufffe") or not is_utf8(text):
+        raise UsageError(f"{where}: is no text in {_named(encoding)}; give another --encoding")
+    return text
 
 
 def strip_licence(text: str) -> str:
@@ -354,7 +497,18 @@ def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
     num_crlf = sum(document.num_crlf for document in documents)
     num_cr = sum(document.num_cr for document in documents)
     num_licence = sum(document.num_licence for document in documents)
-    notes = []
+    num_texts = sum(document.num_texts for document in documents)
+    num_empty = sum(document.num_empty for document in documents)
+    fields = next((document.fields for document in documents if document.fields), ())
+    notes = [f"Decoded as {name}." for name in dict.fromkeys(document.encoding for document in documents) if name]
+    if num_texts:
+        left_out = f"; {num_empty:,} empty ones were left out" if num_empty else ""
+        notes.append(f"Texts read from JSON lines: {num_texts:,}{left_out}.")
+    if fields:
+        listed = ", ".join(map(repr, fields))
+        notes.append(
+            f"JSON lines are read as they are; --field NAME reads one field of each line as a text ({listed})."
+        )
     if num_marks:
         where = "at the beginning" if len(documents) == 1 else f"at the beginning of {num_marks} files"
         notes.append(f"A byte order mark {where} was dropped.")

@@ -1,13 +1,13 @@
 """Tokenizers with one protocol: characters, bytes, and byte-pair encoding; saved as plain data.
 
-For each of them `decode(encode(text)) == text` for every text that it accepts.
+For each of them `decode(encode(text)) == text` for every text that it accepts. Special tokens that a corpus declares
+(`DeclaringTokenizer`) are strings with one token each; `Tokenizer.specials` are ids without text, such as `<PAD>`.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.data.alphabet import (
+    PAD,
     UnseenCharacter,
-    character_counts,
     code_points,
     from_code_points,
     is_surrogate,
@@ -25,15 +25,11 @@ from vitral.data.alphabet import (
     token_ids,
     utf8,
 )
-from vitral.data.config import BPEConfig, CorpusConfig
-from vitral.data.texts import Text, pieces
+from vitral.data.byte_pairs import BPETokenizer, learn_merges
+from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig
+from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
+from vitral.data.texts import Text
 
-if TYPE_CHECKING:
-    import tokenizers
-
-
-PAD = "<PAD>"
-"""Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
 _CHUNK = 1 << 17
 """Characters encoded at once."""
 
@@ -56,7 +52,7 @@ class Tokenizer(Protocol):
 
     @property
     def specials(self) -> tuple[int, ...]:
-        """Ids without text, which are never generated."""
+        """Ids without text, which are never generated; declared special tokens have text and are not among them."""
         ...
 
     @property
@@ -221,188 +217,159 @@ class ByteTokenizer:
         return {"name": self.name}
 
 
-MAX_TOKEN_BYTES = 64
-"""Maximum token length; without a limit, merges of a repeated character would double forever."""
-
-_MAX_MERGES = 2_000_000
-_MIN_FREQUENCY = 2
-
-Merges = tuple[tuple[int, int], ...]
-
-
 @checked(first=["__init__"])
 @dataclass(frozen=True)
-class BPETokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) over UTF-8 bytes, so that every text can be encoded.
+class DeclaringTokenizer:
+    """A tokenizer with declared special tokens: strings that are one token each wherever they occur in a text.
 
-    The `tokenizers` package learns and applies the merges. Ids 0 to 255 are the bytes. Each merge (left, right) joins
-    two existing tokens; the new token gets the next free id, unless the same bytes already have one. Text is first
-    split into words by GPT-2's rule (Radford et al. 2019), and no token crosses a word border.
+    Occurrences are found from left to right; of several special tokens that begin at one place, the longest counts.
+    The text between them is encoded by the tokenizer `base`.
 
-    >>> tokenizer = BPETokenizer(((116, 104), (256, 101)))  # t+h, th+e
-    >>> tokenizer.token_bytes(257)
-    b'the'
-    >>> tokenizer.encode("the path").tolist()
-    [257, 32, 112, 97, 256]
+    Attributes:
+        base: the tokenizer of all other text.
+        declared: each special token with its id, in the order of the ids; the ids of `base` are the others, in order.
+
+    >>> tokenizer = DeclaringTokenizer(CharTokenizer("ab"), (("<|end|>", 3),))
+    >>> tokenizer.encode("ab<|end|>b").tolist()
+    [1, 2, 3, 2]
+    >>> tokenizer.decode([3, 1])
+    '<|end|>a'
     """
 
-    merges: Merges
-    name = "bpe"
-    specials = ()
-    start = ord("\n")
+    base: Tokenizer
+    declared: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        """Check the special tokens.
+
+        Raises:
+            UsageError: there are none, one is empty, too long or not valid text, or their ids cannot be.
+        """
+        texts, ids = [text for text, _ in self.declared], [token for _, token in self.declared]
+        for text in texts:
+            if not isinstance(text, str) or not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)):
+                raise UsageError(
+                    f"tokenizer: a special token must have 1 to {MOST_SPECIAL} characters, not {text!a:.40}"
+                )
+        whole = all(type(token) is int for token in ids) and ids == sorted(set(ids))
+        if not ids or len(set(texts)) != len(texts) or not whole or ids[0] < 0 or ids[-1] >= self.vocab_size:
+            raise UsageError("tokenizer: special tokens must differ, with increasing ids inside the vocabulary")
+
+    @property
+    def name(self) -> str:
+        """The kind of `base`."""
+        return self.base.name
 
     @property
     def vocab_size(self) -> int:
-        """256 bytes and the tokens made by merges."""
-        return len(self._tokens)
+        """The tokens of `base` and the special tokens."""
+        return self.base.vocab_size + len(self.declared)
+
+    @property
+    def specials(self) -> tuple[int, ...]:
+        """Ids without text, those of `base`."""
+        return tuple(int(self._from_base[token]) for token in self.base.specials)
+
+    @property
+    def start(self) -> int:
+        """The newline if it is a special token, else the start of `base`."""
+        return self._ids.get("\n", int(self._from_base[self.base.start]))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The special tokens, in the order of their ids."""
+        return tuple(text for text, _ in self.declared)
 
     @cached_property
-    def _tokens(self) -> tuple[bytes, ...]:
-        return _spell_out(self.merges)
+    def _ids(self) -> dict[str, int]:
+        return dict(self.declared)
 
     @cached_property
-    def _engine(self) -> "tokenizers.Tokenizer":
-        from tokenizers import models
+    def _texts(self) -> dict[int, str]:
+        return {token: text for text, token in self.declared}
 
-        letters = _byte_letters()
-        spelled = ["".join(letters[byte] for byte in token) for token in self._tokens]
-        merges = [(spelled[left], spelled[right]) for left, right in self.merges]
-        return _engine(models.BPE(vocab={word: index for index, word in enumerate(spelled)}, merges=merges))
+    @cached_property
+    def _from_base(self) -> np.ndarray:
+        """The id of each token of `base`."""
+        return np.setdiff1d(np.arange(self.vocab_size), list(self._texts), assume_unique=True)
+
+    @cached_property
+    def _to_base(self) -> np.ndarray:
+        """The token of `base` with each id, -1 for a special token."""
+        table = np.full(self.vocab_size, -1, dtype=np.int64)
+        table[self._from_base] = np.arange(self.base.vocab_size)
+        return table
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         """The text's tokens, 1-d int64.
 
         Args:
             text: any text.
-            replacement: a character to use for lone surrogates, which have no UTF-8.
+            replacement: a character to use for those that `base` has no token for.
 
         Raises:
-            UnseenCharacter: the text contains a lone surrogate, and there is no replacement.
+            UnseenCharacter: `base` has no token for a character, and there is no replacement.
         """
-        valid = utf8(text, replacement).decode("utf-8")
-        return np.asarray(self._engine.encode(valid, add_special_tokens=False).ids, dtype=np.int64)
+        parts: list[np.ndarray] = []
+        begin = 0
+        for match in special_pattern(self.texts).finditer(text):
+            parts += [self._between(text[begin : match.start()], begin, replacement), np.array([self._ids[match[0]]])]
+            begin = match.end()
+        return np.concatenate([*parts, self._between(text[begin:], begin, replacement)])
+
+    def _between(self, text: str, offset: int, replacement: str | None) -> np.ndarray:
+        try:
+            return self._from_base[self.base.encode(text, replacement=replacement)]
+        except UnseenCharacter as unseen:
+            raise unseen.moved(offset) from None
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these tokens; invalid UTF-8 becomes U+FFFD.
+        """The text of these tokens, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
 
         Raises:
             UsageError: a value is not an id of this vocabulary.
         """
-        return b"".join(self._tokens[index] for index in token_ids(ids, self.vocab_size)).decode("utf-8", "replace")
+        tokens = token_ids(ids, self.vocab_size)
+        inner = self._to_base[tokens]
+        places = np.flatnonzero(inner < 0).tolist()
+        begins = [0, *(place + 1 for place in places)]
+        texts = [self.base.decode(inner[begin:end]) for begin, end in zip(begins, [*places, len(inner)], strict=True)]
+        return texts[0] + "".join(
+            self._texts[int(tokens[place])] + text for place, text in zip(places, texts[1:], strict=True)
+        )
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes of one token; they need not be whole characters."""
-        return self._tokens[int(token_ids([token], self.vocab_size)[0])]
+        """UTF-8 bytes of one token."""
+        inner = int(self._to_base[token_ids([token], self.vocab_size)[0]])
+        return self._texts[token].encode("utf-8") if inner < 0 else self.base.token_bytes(inner)
 
     def label(self, token: int) -> str:
-        r"""The visible token: `␣the`, `\n`, `\xc3`."""
-        return label_bytes(self.token_bytes(token))
+        """The label of `base`, or the special token as it is written."""
+        inner = int(self._to_base[token_ids([token], self.vocab_size)[0]])
+        return label_text(self._texts[token]) if inner < 0 else self.base.label(inner)
 
     def plain(self) -> dict[str, Any]:
-        """Name and merges, each a pair of ids."""
-        return {"name": self.name, "merges": [list(merge) for merge in self.merges]}
+        """The data of `base`, and the id of each special token."""
+        return {**self.base.plain(), "special_tokens": dict(self.declared)}
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "BPETokenizer":
-        """The tokenizer from the data returned by `plain`.
 
-        Raises:
-            UsageError: a merge is not a pair of earlier ids, is a duplicate, or makes too long a token.
-        """
-        merges = plain.get("merges")
-        if not isinstance(merges, list) or len(merges) > _MAX_MERGES:
-            raise UsageError(f"tokenizer: merges must be a list of at most {_MAX_MERGES:,} pairs of ids")
-        for index, merge in enumerate(merges):
-            if not (isinstance(merge, list) and len(merge) == 2 and all(type(token) is int for token in merge)):
-                raise UsageError(f"tokenizer: merges[{index}] must be two ids, not {merge!a:.40}")
-        pairs = tuple((left, right) for left, right in merges)
-        if len(set(pairs)) != len(pairs):
-            raise UsageError("tokenizer: merges contains a pair twice")
-        tokenizer = cls(pairs)
-        _ = tokenizer.vocab_size
+def special_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The declared special tokens of a tokenizer, in the order of their ids."""
+    return tokenizer.texts if isinstance(tokenizer, DeclaringTokenizer) else ()
+
+
+def with_special_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenizer:
+    """A tokenizer with further special tokens, whose ids follow the others."""
+    if not texts:
         return tokenizer
+    base, declared = undeclared(tokenizer)
+    first = tokenizer.vocab_size
+    return DeclaringTokenizer(base, (*declared, *((text, first + place) for place, text in enumerate(texts))))
 
 
-def learn_merges(blocks: Sequence[str], vocab_size: int) -> Merges:
-    """Learn merges from blocks of text, most frequent pair first, until there are `vocab_size` tokens.
-
-    The result is deterministic. Pairs that occur once are not merged, so a small text may yield fewer tokens.
-
-    Args:
-        blocks: texts; pairs across their borders are not counted.
-        vocab_size: number of tokens, including the 256 bytes.
-
-    Raises:
-        UnseenCharacter: a block contains a lone surrogate.
-    """
-    from tokenizers import models, trainers
-
-    for block in blocks:
-        utf8(block)
-    engine = _engine(models.BPE())
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=_MIN_FREQUENCY,
-        show_progress=False,
-        initial_alphabet=_byte_letters(),
-        max_token_length=MAX_TOKEN_BYTES,
-    )
-    engine.train_from_iterator(blocks, trainer)
-    return numbered_merges(json.loads(engine.to_str())["model"]["merges"])
-
-
-def numbered_merges(spelled: Iterable[Sequence[str]]) -> Merges:
-    """Merges as pairs of ids, from merges as pairs of words in the letters of the `tokenizers` package.
-
-    >>> numbered_merges([("t", "h"), ("th", "e")])
-    ((116, 104), (256, 101))
-    """
-    ids = {letter: byte for byte, letter in enumerate(_byte_letters())}
-    merges = []
-    for left, right in spelled:
-        merges.append((ids[left], ids[right]))
-        ids.setdefault(left + right, len(ids))
-    return tuple(merges)
-
-
-def _spell_out(merges: Merges) -> tuple[bytes, ...]:
-    """The bytes of every token, by id.
-
-    Raises:
-        UsageError: a merge uses a later id, or makes too long a token.
-    """
-    tokens = [bytes([byte]) for byte in range(256)]
-    known = set(tokens)
-    for index, (left, right) in enumerate(merges):
-        if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
-            raise UsageError(f"tokenizer: merges[{index}] uses an id that does not exist before it")
-        token = tokens[left] + tokens[right]
-        if len(token) > MAX_TOKEN_BYTES:
-            raise UsageError(f"tokenizer: merges[{index}] makes a token longer than {MAX_TOKEN_BYTES} bytes")
-        if token not in known:
-            known.add(token)
-            tokens.append(token)
-    return tuple(tokens)
-
-
-def _engine(model: Any) -> "tokenizers.Tokenizer":
-    """A tokenizer of the package: words by GPT-2's rule, no normalization, no special tokens."""
-    from tokenizers import Tokenizer, pre_tokenizers
-
-    engine = Tokenizer(model)
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    return engine
-
-
-def _byte_letters() -> list[str]:
-    """The printable character that the package uses for each byte: GPT-2's `bytes_to_unicode`.
-
-    Visible Latin-1 characters represent themselves; the other bytes become U+0100, U+0101 and so on.
-    """
-    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = (byte for byte in range(256) if byte not in visible)
-    shifted = {byte: chr(0x100 + index) for index, byte in enumerate(hidden)}
-    return [shifted.get(byte, chr(byte)) for byte in range(256)]
+def undeclared(tokenizer: Tokenizer) -> tuple[Tokenizer, tuple[tuple[str, int], ...]]:
+    """A tokenizer without its declared special tokens, and these."""
+    return (tokenizer.base, tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else (tokenizer, ())
 
 
 @checked(first=True)
@@ -410,8 +377,9 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     """Build the tokenizer of a configuration.
 
     Args:
-        config: its `tokenizer` is the kind to build.
-        text: the whole text, whose distinct characters are the alphabet of the character tokenizer.
+        config: its `tokenizer` is the kind to build, its `specials` are special tokens.
+        text: the whole text, whose distinct characters, without those of special tokens, are the alphabet of the
+            character tokenizer.
         training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
 
     Raises:
@@ -421,12 +389,14 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
         utf8(text)
     if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
-    kind = config.tokenizer
+    kind, specials = config.tokenizer, config.specials or ()
     if isinstance(kind, BPEConfig):
-        return BPETokenizer(learn_merges(training_blocks, kind.vocab_size))
+        learned_from = list(between_special_tokens(training_blocks, specials))
+        return with_special_tokens(BPETokenizer(learn_merges(learned_from, kind.vocab_size)), specials)
     if kind.name == "byte":
-        return ByteTokenizer()
-    return CharTokenizer("".join(character_counts(pieces(text))))
+        return with_special_tokens(ByteTokenizer(), specials)
+    alphabet = alphabet_counts([text], specials) or alphabet_counts([text], ())
+    return with_special_tokens(CharTokenizer("".join(alphabet)), specials)
 
 
 @checked
@@ -441,7 +411,12 @@ def tokenizer_from_plain(plain: Any) -> Tokenizer:
     reader = _READERS.get(plain["name"])
     if reader is None:
         raise UsageError(f"tokenizer: unknown name {plain['name']!a}, {nearest(plain['name'], _READERS)}")
-    return reader(plain)
+    declared = plain.get("special_tokens")
+    if declared is None:
+        return reader(plain)
+    if not isinstance(declared, Mapping) or not all(type(token) is int for token in declared.values()):
+        raise UsageError("tokenizer: special_tokens must be a table of ids")
+    return DeclaringTokenizer(reader(plain), tuple(sorted(declared.items(), key=lambda entry: entry[1])))
 
 
 def _read_char(plain: Mapping[str, Any]) -> Tokenizer:

@@ -1,6 +1,6 @@
 """Evaluation: losses of a model on a split, n-gram baselines, and copying from the training text."""
 
-from vitral.evaluation.copying import Copy, longest_copy, novel_share, training_text
+from vitral.evaluation.copying import Copy, copied_spans, longest_copy, novel_share, training_text
 from vitral.evaluation.losses import SplitLoss, evaluate_split
 from vitral.evaluation.masking import Masking
 from vitral.evaluation.ngrams import (
@@ -20,6 +20,7 @@ __all__ = [
     "WittenBell",
     "baseline_name",
     "bigram_entropy",
+    "copied_spans",
     "evaluate_split",
     "longest_copy",
     "ngram_baselines",

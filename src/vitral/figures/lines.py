@@ -1,8 +1,9 @@
 """One quantity against another: a line, or a row of marks, for each series; `loss_plot` is the one of training."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.margin import Label, Reference, label_right, label_width, text_width
-from vitral.figures.palette import INK, MUTED
+from vitral.figures.palette import INK, MUTED, PAPER
 from vitral.figures.style import FONT_SIZE, look, styled
 from vitral.figures.text import drawable
 
@@ -20,8 +21,27 @@ PLOT_WIDTH, PLOT_HEIGHT, LOSS_HEIGHT = 6.2, 4.2, 4.6
 LEFT, BESIDE_TICKS, BOTTOM, TOP = 0.85, 0.6, 0.75, 0.55
 MOST_LINES = 8
 """More measured lines cannot be distinguished and are refused."""
+FEW_STEPS = 12
+"""Below this many steps the automatic ticks of a plot of losses would be fractions."""
 SETTLED_AFTER = 0.1
 """In a plot of losses, values before this share of the steps may lie above the frame."""
+
+
+MARKS_NEED = 1.015
+"""Width of a plot of losses whose last point has a mark, in last steps."""
+_DRAWINGS: Mapping[str, dict[str, Any]] = {
+    "plain": {"linewidth": 2.2, "zorder": 3},
+    "thin": {"linewidth": 0.9, "linestyle": "solid", "alpha": 0.75, "zorder": 2.5},
+    "dots": {"linewidth": 1.6, "markersize": 6, "zorder": 3},
+    "hollow": {
+        "color": INK,
+        "linestyle": "none",
+        "marker": "o",
+        "markerfacecolor": PAPER,
+        "markersize": 7,
+        "zorder": 3.2,
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -29,13 +49,15 @@ class Line:
     """One series of points.
 
     Attributes:
-        label: its name, written at its last point.
+        label: its name, written at its last point; empty for none.
         x: increasing.
         y: of the same length; a value that is None or not finite is omitted.
         low: lower end of a band, or empty for none.
         high: upper end of a band, or empty for none.
         theory: drawn as a thin line without marks: a prediction, not a measurement.
         joined: whether the marks are joined; False for data to which a curve is fitted.
+        look: in a plot of losses, "plain"; "thin", for noisy data; "dots", a mark at each point; or "hollow": marks
+            that are empty and not joined.
     """
 
     label: str
@@ -45,6 +67,7 @@ class Line:
     high: Sequence[float] = ()
     theory: bool = False
     joined: bool = True
+    look: Literal["plain", "thin", "dots", "hollow"] = "plain"
 
     def __post_init__(self) -> None:
         """Refuse unequal lengths."""
@@ -174,7 +197,7 @@ def loss_plot(
     names = [
         Label(f"{line.label}  {_last(line):.3f}", _last(line), look(index).colour, "bold")
         for index, line in enumerate(shown)
-        if line.x
+        if line.x and line.label
     ]
     names += [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in references]
     margin = label_width(names)
@@ -183,12 +206,13 @@ def loss_plot(
     axes = figure.add_axes((LEFT / width, BOTTOM / height, PLOT_WIDTH / width, LOSS_HEIGHT / height))
     for index, line in enumerate(shown):
         colour, dash, marker = look(index)
-        alone = marker if len(line.x) == 1 else ""
-        axes.plot(line.x, _values(line), color=colour, linestyle=dash, marker=alone, linewidth=2.2, zorder=3)
+        marked = line.look == "dots" or len(line.x) == 1
+        usual = {"color": colour, "linestyle": dash, "marker": marker if marked else ""}
+        axes.plot(line.x, _values(line), **usual | _DRAWINGS[line.look])
         _shade(axes, line, colour)
     _cross(axes, references)
     axes.set(xlabel=drawable(x_label), ylabel=drawable(y_label), title=drawable(title))
-    axes.margins(x=0)
+    _across(axes, shown)
     _frame(axes, shown, references)
     label_right(axes, names, height=LOSS_HEIGHT, width=PLOT_WIDTH)
     return figure
@@ -238,12 +262,23 @@ def _cross(axes: Axes, references: Sequence[Reference]) -> None:
         axes.axhline(reference.value, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1.5)
 
 
+def _across(axes: Axes, lines: Sequence[Line]) -> None:
+    # Sets the x limits: from zero where there are marks, or only one step.
+    steps = [step for line in lines for step in line.x]
+    axes.margins(x=0)
+    if len(set(steps)) == 1 or any(line.look in ("dots", "hollow") for line in lines):
+        axes.set_xlim(0, max(steps) * MARKS_NEED or 1)
+    if min(steps) >= 0 and max(steps) < FEW_STEPS:
+        axes.set_xticks(range(math.ceil(max(steps)) + 1))
+
+
 def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[Reference]) -> None:
     # Sets the y limits, and notes above the frame the values outside it.
     last = max(line.x[-1] for line in lines if line.x)
     everything = [value for line in lines for value in (*_values(line), *line.low, *line.high)]
     settled = [reference.value for reference in references]
     for line in lines:
+        settled += _values(line) if line.look == "hollow" else []
         late = [index for index, step in enumerate(line.x) if step >= SETTLED_AFTER * last]
         settled += [series[index] for series in (_values(line), line.low, line.high) if series for index in late]
     low, high = min([*settled, *everything]), max(settled)

@@ -101,8 +101,8 @@ class _Sheet(NamedTuple):
 def _sheet(num_heads: int, queries: Sequence[str], keys: Sequence[str], titled: bool) -> _Sheet:
     side = min(MOST_INCHES, max(LEAST_INCHES, CELL_INCHES * max(len(queries), len(keys))))
     left, bottom = (0.55 + 0.1 * max(len(_short(label)) for label in labels) for labels in (queries, keys))
-    columns = max(1, min(num_heads, int((MOST_INCHES_WIDE - BAR) // (side + left))))
-    return _Sheet(columns, math.ceil(num_heads / columns), side, left, bottom, 0.35 * titled)
+    rows = math.ceil(num_heads / max(1, int((MOST_INCHES_WIDE - BAR) // (side + left))))
+    return _Sheet(math.ceil(num_heads / rows), rows, side, left, bottom, 0.35 * titled)  # rows of equal length
 
 
 def _short(label: str) -> str:

@@ -4,6 +4,7 @@ All text is plain: it is escaped, and hidden characters made visible (`text.visi
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vitral.core.errors import UsageError
 
@@ -89,10 +90,28 @@ class Figure:
 
 @dataclass(frozen=True)
 class Preformatted:
-    """Text with its line breaks: a sample, a configuration, a command."""
+    """Text with its line breaks: a sample, a configuration, a command.
+
+    Attributes:
+        text: of any length.
+        caption: a line above.
+        marks: (begin, end) of passages to mark, in order and apart; Markdown leaves them out.
+    """
 
     text: str
     caption: str = ""
+    marks: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def pieces(self) -> list[tuple[str, bool]]:
+        """The text in pieces, and whether each is marked.
+
+        >>> Preformatted("abcd", marks=((1, 3),)).pieces
+        [('a', False), ('bc', True), ('d', False)]
+        """
+        borders = [0, *(border for mark in self.marks for border in mark), len(self.text)]
+        cut = [(self.text[begin:end], index % 2 == 1) for index, (begin, end) in enumerate(pairwise(borders))]
+        return [piece for piece in cut if piece[0]]
 
 
 @dataclass(frozen=True)

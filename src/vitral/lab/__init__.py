@@ -4,7 +4,7 @@ A function here takes what its command takes, refuses what its command refuses (
 and returns an object instead of printing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from vitral.reports.study import StudyPage
 from vitral.reports.text import Survey, survey_dataset
 from vitral.runs import RunConfig, is_run, load_run
 from vitral.training import Callback, silent
+from vitral.training import continue_run as continue_training
 from vitral.training import resume as resume_run
 from vitral.training.deadline import TimeFrame
 
@@ -38,6 +39,7 @@ __all__ = [
     "Survey",
     "check",
     "configure",
+    "continue_run",
     "count",
     "exercise",
     "free_folder",
@@ -56,7 +58,7 @@ def train(
     start: str | None = None,
     out: str | Path | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     minutes: Finite | None = None,
     tokenizer: str | None = None,
     context: Count | None = None,
@@ -69,14 +71,17 @@ def train(
     Args:
         start: a preset, a `.toml` file, or a text (a file, a folder, a name such as "tinyshakespeare").
         out: the run's folder; a free one under `runs/` if None.
-        corpus: the text, instead of the one in `start`.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`, such as
+            `{"encoding": "cp1252"}`.
         minutes: training time; 2 for a bare text.
         tokenizer: "char", "byte", "bpe" or "bpe:1024". None: that of the configuration, or for a bare text that of its
             plan.
         context: tokens in the model's input; None as for `tokenizer`.
-        init_from: a run whose weights to start from (fine-tuning).
+        init_from: a run whose weights to start from (fine-tuning); new characters are added to its vocabulary.
         callback: called with every event of training; if it raises, the run is saved first.
-        overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`.
+        overrides: tables of the configuration, for example `model={"d_model": 64}, training={"steps": 100}`;
+            `specials=["<|endoftext|>"]`, special tokens of the text; and with `init_from` `replace=" "`, a character
+            that replaces those that the run has never seen, which are then not added.
 
     Raises:
         UsageError: an invalid argument or configuration, in one line.
@@ -88,7 +93,9 @@ def train(
         callback = overrides.pop("reporter")
     frame = TimeFrame()
     source = None if init_from is None else Path(init_from)
-    layers = [overrides, pinned(tokenizer, context)]
+    of_text = {"specials": "specials", "replace": "replacement"}
+    given = {key: overrides.pop(name) for name, key in of_text.items() if overrides.get(name) is not None}
+    layers = [overrides, pinned(tokenizer, context), {"corpus": given}]
     plan = plan_run(start, corpus=corpus, init_from=source, minutes=minutes, overrides=layers)
     folder = Path(out) if out is not None else free_folder(start or plan.config.corpus.source)
     return Run(plan.train(folder, callback, frame).path)
@@ -111,6 +118,39 @@ def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None =
     """
     resume_run(Path(run), callback=callback, corpus=corpus, strict=strict)
     return Run(run)
+
+
+@checked(first=True)
+def continue_run(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    minutes: Finite | None = None,
+    steps: Count | None = None,
+    threads: Count | None = None,
+    callback: Callback = silent,
+    corpus: str | None = None,
+) -> Run:
+    """Train a finished run for longer, in a new folder, and return the new run; see `vitral.training.continue_run`.
+
+    Args:
+        run: the finished run's folder, which does not change.
+        out: the new run's folder; a free one under `runs/` if None.
+        minutes: time for the new steps; give this or `steps`.
+        steps: number of new steps.
+        threads: threads of the processor; those of the finished run if None.
+        callback: called with every event of training.
+        corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
+
+    Raises:
+        UsageError: not a run, not finished, or its text has changed.
+        TrainingStopped: a number was not finite.
+        StorageError: writing to disk failed.
+    """
+    folder = Path(out) if out is not None else free_folder(str(run))
+    how = {"minutes": minutes, "steps": steps, "threads": threads}
+    continue_training(Path(run), folder, **how, callback=callback, corpus=corpus)
+    return Run(folder)
 
 
 @checked(first=True)
@@ -201,7 +241,7 @@ def _survey(dataset: Dataset, text: Corpus, config: RunConfig, plan: TextPlan) -
 def count(
     start: str = "shakespeare",
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     vocabulary: Count | None = None,
     minutes: Finite | None = None,
     tokenizer: str | None = None,
@@ -213,7 +253,7 @@ def count(
     Args:
         start: a preset, a `.toml` file, a text (the model that `train` would use for it here and now, by timing a few
             steps), or a run.
-        corpus: count with this text's vocabulary.
+        corpus: count with this text's vocabulary; or a table with keys of `[corpus]`.
         vocabulary: count with this many tokens. If neither is given, a preset is counted with its own nominal
             vocabulary, a `.toml` file and a text with that of the text, a run with its own.
         minutes: as for `train`.

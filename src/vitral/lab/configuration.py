@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -86,7 +86,7 @@ class RunPlan:
             StorageError: the tokens cannot be stored.
         """
         tokenizer = None if self.init_from is None else load_run(self.init_from).tokenizer
-        return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer)
+        return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer, grow=True)
 
     def fitted(self, dataset: Dataset) -> ResolvedPlan:
         """The configuration with the size that training would choose here and now, by timing steps.
@@ -113,14 +113,15 @@ class RunPlan:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
         dataset = self.dataset() if self.init_from is None and self.corpus is not None else None
-        return train(self.config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
+        config = self.config.watched()  # unlike the runs of a study
+        return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 
 
 @checked(first=True)
 def configure(
     start: str | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     init_from: Path | None = None,
     minutes: Finite | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
@@ -132,7 +133,7 @@ def configure(
 def plan_run(
     start: str | None = None,
     *,
-    corpus: str | None = None,
+    corpus: str | Mapping[str, Any] | None = None,
     init_from: Path | None = None,
     minutes: float | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
@@ -141,7 +142,7 @@ def plan_run(
 
     Args:
         start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset takes precedence.
-        corpus: the text, instead of the one in `start`.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`.
         init_from: a run; its model and tokenizer are used.
         minutes: training time; the preset `fast`, also used for a bare text, has a larger model for a longer time.
         overrides: plain nested data, later over earlier.
@@ -167,7 +168,8 @@ def plan_run(
         is_bare = True
         layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
-    later = [*_inherited(init_from), *([] if corpus is None else [{"corpus": {"source": corpus}}]), *overrides]
+    given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
+    later = [*_inherited(init_from), {"corpus": given}, *overrides]
     pins = _keys(merge(*later))
     if minutes is not None:
         layers.append({"training": {"minutes": minutes}})
@@ -206,7 +208,8 @@ def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
     if init_from is None:
         return []
     inherited = enter(init_from, lambda line: None).config.plain()
-    return [{"model": inherited["model"], "corpus": {"tokenizer": inherited["corpus"]["tokenizer"]}}]
+    kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
+    return [{"model": inherited["model"], "corpus": kept}]
 
 
 def _keys(layer: Mapping[str, Any]) -> set[str]:
@@ -214,13 +217,13 @@ def _keys(layer: Mapping[str, Any]) -> set[str]:
     return {f"{table}.{key}" for table, values in layer.items() if isinstance(values, Mapping) for key in values}
 
 
-def _sized(minutes: float, chosen: Set[str]) -> dict[str, Any]:
+def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
     """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
-    if not chosen.intersection(SIZED):
+    if chosen.isdisjoint(SIZED):
         return {"training": {"plan": FIT}}
     usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
     size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
-    plan = "as-written" if chosen.intersection(PRECISION) else "auto"
+    plan = "auto" if chosen.isdisjoint(PRECISION) else "as-written"
     return {"model": size.model, "training": {**size.training, "plan": plan}}
 
 

@@ -10,17 +10,18 @@ from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
 from vitral.data import Dataset, load_corpus, prepare
-from vitral.explain import Choice, RunView, Walkthrough
+from vitral.evaluation import copied_spans, training_text
+from vitral.explain import Choice, RunView
 from vitral.lab.configuration import configure
-from vitral.lab.run import Run
+from vitral.lab.run import SAMPLE_TEMPERATURE, Run
 from vitral.model import cost, parameter_table
-from vitral.reports.demonstration import FIGURES, PAGE, DemonstrationResult, write_demonstration
+from vitral.reports.demonstration import FIGURES, PAGE, DemonstrationResult, WrittenText, write_demonstration
 from vitral.reports.folder import MANIFEST
 from vitral.reports.model import ModelCount
 from vitral.reports.text import Survey, survey_dataset
 from vitral.runs import refuse_existing
 from vitral.runs.lock import only_writer
-from vitral.studies import Study, StudyResult, run_study, study_named
+from vitral.studies import Study, StudyResult, against_counts, run_study, study_named
 from vitral.studies.results import run_path
 from vitral.training import Callback, RunConfig
 
@@ -28,6 +29,9 @@ PRESET = "demo"
 STUDY = "study"
 SENTENCE = "The light"
 LAYER, HEAD = 0, 0
+ORDER = 4
+"""Of the n-gram baseline that the model is compared with."""
+CHARACTERS, SAMPLE_SEED = 600, 1
 
 
 @dataclass(frozen=True)
@@ -58,21 +62,30 @@ class Demonstration:
         """The full model of the first seed."""
         return Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0]))
 
-    def walkthrough(self) -> Walkthrough:
-        """The attention computation that is shown."""
-        return self.trained().explain(SENTENCE, RunView(layers=(LAYER,), choice=Choice(heads=(HEAD,))))
+    def finish(self, study: StudyResult) -> DemonstrationResult:
+        """What the trained model writes and computes, and what the study found."""
+        run = self.trained()
+        name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
+        text = run.generate(max_tokens=CHARACTERS, temperature=SAMPLE_TEMPERATURE, seed=SAMPLE_SEED)
+        return DemonstrationResult(
+            survey=self.survey,
+            count=self.count,
+            run=run.path,
+            sample=WrittenText(text, run.step, SAMPLE_TEMPERATURE, copied_spans(text, training_text(self.dataset))),
+            sentence=SENTENCE,
+            labels=[run.tokenizer.label(int(token)) for token in run.encode(SENTENCE)[0]],
+            weights=run.trace(SENTENCE, [name])[name][0].numpy(),
+            walkthrough=run.explain(SENTENCE, RunView(layers=(LAYER,), choice=Choice(heads=(HEAD,)))),
+            study=study,
+            verdict=against_counts(study, ORDER),
+        )
 
-    def write(self, study: StudyResult, walkthrough: Walkthrough) -> Path:
+    def write(self, result: DemonstrationResult) -> Path:
         """Write the page and return its path.
 
         Raises:
             StorageError: writing to disk failed.
         """
-        run = self.trained()
-        name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
-        labels = [run.tokenizer.label(int(token)) for token in run.encode(SENTENCE)[0]]
-        weights = run.trace(SENTENCE, [name])[name][0].numpy()
-        result = DemonstrationResult(self.survey, self.count, run.path, SENTENCE, labels, weights, walkthrough, study)
         return write_demonstration(result, self.out)
 
 
@@ -85,7 +98,7 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
         settings: changes of the configuration, as `KEY=VALUE`.
 
     Raises:
-        UsageError: `out` contains something else, or a setting is invalid.
+        UsageError: `out` contains something else, a setting is invalid, or its model could not fill the page.
     """
     out = _usual_folder(continued=not settings) if out is None else out
     if not _has_begun(out):
@@ -93,12 +106,24 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
     config = configure(PRESET, overrides=[assignment(setting) for setting in settings])
     corpus = load_corpus(config.corpus)
     dataset = prepare(config.corpus, corpus=corpus)
+    _require_page(config, dataset)
     batch_size, vocab_size = config.training.batch_size, dataset.tokenizer.vocab_size
     surveyed = survey_dataset(dataset, corpus.text, context_length=config.model.context_length, batch_size=batch_size)
     rows, costs = parameter_table(config.model, vocab_size), cost(config.model, vocab_size, batch_size)
     count = ModelCount(PRESET, vocab_size, config.model, batch_size, rows, costs)
     whole = study_named("no-attention")
     return Demonstration(out, config, dataset, surveyed, count, whole.model_copy(update={"arms": whole.arms[:2]}))
+
+
+def _require_page(config: RunConfig, dataset: Dataset) -> None:
+    """Refuse, before anything is trained, a model that writes no text or has no attention over the sentence."""
+    model, num_tokens = config.model, len(dataset.tokenizer.encode(SENTENCE))
+    if config.training.objective != "next-token":
+        raise UsageError("demo: training.objective must be next-token, since the page begins with a text it wrote")
+    if model.attention == "none" or model.num_layers == 0:
+        raise UsageError("demo: the model needs a block with attention, since the study takes it away")
+    if model.context_length < num_tokens:
+        raise UsageError(f"demo: model.context_length must be {num_tokens} or more, to read {SENTENCE!r}")
 
 
 def _has_begun(out: Path) -> bool:

@@ -1,9 +1,7 @@
 """The results of health checks, and the health of this machine. Nothing is written."""
 
 import os
-import platform
 import shutil
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +11,15 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
+from vitral.core.versions import versions
+from vitral.lab.machine_speed import ComparedSpeed, compare_speeds
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
 
-Mark = Literal["ok", "wrong", "unknown"]
+Mark = Literal["ok", "wrong", "unknown", "same", "slower"]
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
-PRODUCT = 512
-SOON = 0.05
+DIFFERENCE = 0.05
+"""A choice that changes the time of a training step by less than this share makes no difference."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class HealthCheck:
     """The result of one check.
 
     Attributes:
-        mark: "ok", "wrong", or "unknown" where it could not be checked.
+        mark: "ok" or "wrong", "unknown" where it was not checked; of a choice, "ok" if it makes training faster here,
+            "same" if it makes no difference, "slower" if it does harm.
         what: the subject of the check.
         found: the result, in one line.
     """
@@ -54,35 +55,36 @@ class Diagnosis:
 
 
 def examine_machine() -> Diagnosis:
-    """Processor, memory, disk and compiler of this machine, and whether it computes correctly."""
+    """Processor, memory, disk and compiler of this machine, what makes training faster, and whether it is correct."""
     memory, disk = memory_limit(), shutil.disk_usage(Path.cwd())
     compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
-    has_bfloat16 = _speed(torch.float32) / _speed(torch.bfloat16)
+    compiling = "whether training.compile helps is measured by --plan auto where training takes 10 minutes or more"
     findings = [
-        HealthCheck("ok", "Python", f"{platform.python_version()}, PyTorch {torch.__version__}"),
+        HealthCheck("ok", "versions", versions()),
         HealthCheck("ok", "processor", f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"),
-        HealthCheck("ok", "threads", f"{torch.get_num_threads()} used by PyTorch; set OMP_NUM_THREADS to change it"),
         HealthCheck("ok", "memory", "unknown" if memory is None else f"{memory / 1e9:,.1f} GB"),
         HealthCheck("ok" if disk.free > 1e9 else "wrong", "disk here", f"{disk.free / 1e9:,.1f} GB free"),
-        HealthCheck("ok", "bfloat16", f"a matrix product takes {has_bfloat16:.2f} of the time in float32"),
+        *(judge_speed(compared) for compared in compare_speeds()),
         HealthCheck(
-            "ok" if compiler else "unknown",
+            "unknown",
             "compiler",
-            f"{compiler}; training.compile can be used" if compiler else "none; training.compile has no effect",
+            f"{compiler}; {compiling}" if compiler else "none; training.compile has no effect",
         ),
         _precision_finding(),
     ]
     return Diagnosis((*findings, *_accelerator_findings()))
 
 
-def _speed(dtype: torch.dtype) -> float:
-    left = torch.ones(PRODUCT, PRODUCT, dtype=dtype)
-    left.matmul(left)
-    done, began = 0, time.perf_counter()
-    while time.perf_counter() - began < SOON:
-        left.matmul(left)
-        done += 1
-    return done / (time.perf_counter() - began)
+def judge_speed(compared: ComparedSpeed) -> HealthCheck:
+    """Whether a choice makes training faster."""
+    times, plain = compared.times, compared.plain
+    bound = "at least " if compared.is_least else ""
+    took = f"a training step takes {bound}{times:.2f} times as long as with {plain}"
+    if times >= 1 + DIFFERENCE:
+        return HealthCheck("slower", compared.choice, f"{took}: slower here, use {plain}")
+    if times > 1 - DIFFERENCE:
+        return HealthCheck("same", compared.choice, f"{took}: no difference here")
+    return HealthCheck("ok", compared.choice, f"{took}: faster here")
 
 
 def _probe() -> Transformer:

@@ -63,6 +63,7 @@ class Generation(Sampling, GenerateOptions):
         stop: strings; the text ends before the first of them.
         num_beams: beam search with this many beams instead of sampling; its best `num_samples` texts are returned.
         length_penalty: of beam search; above 0 favours longer texts.
+        replace: a character that replaces those of the prompt without a token; they are refused if None.
     """
 
     max_tokens: Annotated[int, BeforeValidator(_whole)] = 200
@@ -70,6 +71,7 @@ class Generation(Sampling, GenerateOptions):
     stop: Annotated[tuple[str, ...], BeforeValidator(_stop_strings)] = ()
     num_beams: Annotated[int | None, BeforeValidator(_whole)] = None
     length_penalty: float = 0.0
+    replace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ class Run:
         Raises:
             UsageError: an invalid option, a character the model has never seen, or a prompt that is too long.
         """
-        return prompt + self.samples([prompt], **options)[0].text
+        sample = self.samples([prompt], **options)[0]
+        return sample.prompt + sample.text
 
     def samples(self, prompts: Sequence[str], **options: Any) -> list[Sample]:
         """Continuations of several prompts, `num_samples` of each; with `num_beams`, the best of a beam search.
@@ -198,6 +201,7 @@ class Run:
             former = options.pop("options")
             options = ({} if former is None else former.plain()) | options
         how = self._generation(options)
+        prompts = [self.readable(prompt, how.replace) for prompt in prompts]
         with precision(*self._precision):
             if how.num_beams is not None:
                 return [sample for prompt in prompts for sample in self._best(prompt, how.num_beams, how)]
@@ -228,7 +232,7 @@ class Run:
         pieces = stream(
             self.model,
             self.tokenizer,
-            prompt,
+            self.readable(prompt, how.replace),
             max_tokens=how.max_tokens,
             sampling=how,
             seed=how.seed,
@@ -363,31 +367,50 @@ class Run:
         renamed("ngram_lines", "ngram_baselines")
         return self.ngram_baselines()
 
-    def encode(self, text: str) -> Tensor:
-        """The text as a batch of one, [1, time], on the model's device."""
-        ids = torch.from_numpy(self.tokenizer.encode(text))
+    def readable(self, text: str, replace: str | None = None) -> str:
+        """The text with `replace` for each character that the model has no token for; unchanged if None.
+
+        Raises:
+            UsageError: the model has no token for `replace`.
+        """
+        return text if replace is None else self.tokenizer.decode(self.tokenizer.encode(text, replacement=replace))
+
+    def encode(self, text: str, *, replace: str | None = None) -> Tensor:
+        """The text as a batch of one, [1, time], on the model's device; for `replace` see `readable`."""
+        ids = torch.from_numpy(self.tokenizer.encode(text, replacement=replace))
         return ids[None, :].to(self.model.token_embedding.weight.device)
 
-    def trace(self, text: str, names: Sequence[str] | None = None) -> dict[str, Tensor]:
+    def trace(self, text: str, names: Sequence[str] | None = None, *, replace: str | None = None) -> dict[str, Tensor]:
         """Every named activation of one forward pass over `text` (or only `names`), each with a leading batch of 1.
+
+        For `replace` see `readable`.
 
         Raises:
             UsageError: a name no activation has, an unseen character, or a text longer than the context.
         """
         if names is not None:
             require_known(list(names), self.model.config.num_layers)
-        tokens = self.encode(text)
+        tokens = self.encode(text, replace=replace)
         if not 1 <= tokens.shape[1] <= self.model.config.context_length:
             raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
         return self.model.trace(tokens, None if names is None else list(names))
 
-    def explain(self, text: str, view: RunView | None = None) -> Walkthrough:
-        """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`."""
-        with precision(*self._precision):
-            return walk_run(self.model, self.tokenizer, text, view, self.path.name)
+    def explain(self, text: str, view: RunView | None = None, *, replace: str | None = None) -> Walkthrough:
+        """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`.
 
-    def inspect(self, text: str, *, windows: Count | None = None, top: Count = 5) -> dict[str, Any]:
-        """Attention maps, ablations, logit lens and norms as plain data; see `vitral.inspection.inspect_text`."""
+        For `replace` see `readable`.
+        """
+        with precision(*self._precision):
+            return walk_run(self.model, self.tokenizer, self.readable(text, replace), view, self.path.name)
+
+    def inspect(
+        self, text: str, *, windows: Count | None = None, top: Count = 5, replace: str | None = None
+    ) -> dict[str, Any]:
+        """Attention maps, ablations, logit lens and norms as plain data; see `vitral.inspection.inspect_text`.
+
+        For `replace` see `readable`.
+        """
+        text = self.readable(text, replace)
         part = None if windows is None else self.dataset().splits["test"]
         how = {"part": part, "windows": windows, "top": top, "masking": self._masking}
         with precision(*self._precision):

@@ -13,16 +13,26 @@ from vitral.core.errors import UsageError
 from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
 from vitral.data.alphabet import character_counts
 from vitral.data.texts import pieces
+from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
+from vitral.training.plans import MOST_EPOCHS
 
 LEAST_CHARACTERS = 200
 """Shorter texts have too few characters to hold some out."""
 LEAST_BLOCKS = 8
 """Split `blocks` from this many blocks on: with fewer, its two held-out blocks are more than a quarter of the text."""
+HELD_OUT = 0.15
+"""Share of the validation and test splits together."""
 SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (15.0, 256, 16))
 """(Minutes, context length, batch size) from that training time on (measured: docs/speed.md)."""
+EXPECTED_STEPS = 1_000
+"""Steps that a run makes in half a minute or more, roughly: a longer one has a larger model."""
+DROPOUT = {"embedding": 0.1, "attention": 0.1, "feed_forward": 0.1}
+"""Dropout where the text is seen more than `MOST_EPOCHS` times; on attention weights it is slow, and changes little."""
 SHORT = 16 * BLOCK
 """Characters from which on every split is longer than any context here, whatever the tokenizer."""
+LARGE_ALPHABET = 1_000
+"""Alphabets from which on most characters are several bytes."""
 COUNTED_PIECES = 16
 """Pieces (of about a million characters) of a long text whose alphabet is counted."""
 
@@ -47,10 +57,12 @@ class Choice:
 
     @property
     def word(self) -> str:
-        """The value as one word, as it is typed."""
-        if isinstance(self.value, Mapping):
-            return ":".join(str(part) for part in self.value.values())
-        return str(self.value)
+        """The value as one word."""
+        if not isinstance(self.value, Mapping):
+            return str(self.value)
+        if self.key == "model.dropout":
+            return f"{max(self.value.values()):g}"
+        return ":".join(str(part) for part in self.value.values())
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         )
     choose("corpus.split", split, why, _split_remark)
     tokenizer, why = _tokenizer(size, alphabet)
-    choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, tokenizer, why))
+    choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
     context, batch = _shape(config.training.minutes)
     time = "as many steps as are given" if config.training.minutes is None else f"{config.training.minutes:g} minutes"
     room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
@@ -135,6 +147,8 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         why = f"the usual one for {time}"
     choose("model.context_length", context, why)
     choose("training.batch_size", batch, f"windows in a step, the usual number for {time}")
+    dropout, why = _dropout(size, config, choose.values)
+    choose("model.dropout", dropout, why)
     return TextPlan(tuple(choose.choices))
 
 
@@ -157,7 +171,7 @@ class _Chooser:
 
 def _values(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
-    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in _NAMES if key != "model.dropout"}
+    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in _NAMES}
 
 
 def _alphabet(corpus: Corpus) -> int:
@@ -187,7 +201,7 @@ def _split(size: int) -> tuple[str, str]:
 def _split_remark(pin: str) -> str | None:
     if pin != "blocks":
         return None
-    return f"split blocks holds out more than a quarter of a text this short; tail would hold out {3 / 20:.0%}"
+    return f"split blocks holds out more than a quarter of a text this short; tail would hold out {HELD_OUT:.0%}"
 
 
 def _tokenizer(size: int, alphabet: int) -> tuple[dict[str, Any], str]:
@@ -195,15 +209,31 @@ def _tokenizer(size: int, alphabet: int) -> tuple[dict[str, Any], str]:
     return {"name": "char"}, f"{alphabet:,} distinct characters in {size:,}"
 
 
-def _tokenizer_remark(pin: Mapping[str, Any], own: Mapping[str, Any], why: str) -> str | None:
-    return None
+def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:
+    if alphabet < LARGE_ALPHABET:
+        return None
+    return (
+        f"{alphabet:,} distinct characters are spelled in bytes by {pin['name']}; characters were measured to be better"
+    )
+
+
+def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[dict[str, float], str]:
+    """Dropout where the text is seen often enough to be learned by heart (measured: docs/experiments.md)."""
+    training = config.training
+    steps = training.steps if training.minutes is None else EXPECTED_STEPS * min(1.0, training.minutes / SHAPES[1][0])
+    tokens = steps * training.accumulation * values["training.batch_size"] * values["model.context_length"]
+    times = tokens / ((1 - HELD_OUT) * size)
+    rates = DROPOUT if times > MOST_EPOCHS else {}
+    often = "so often that it would be learned by heart" if rates else f"at most about {MOST_EPOCHS} times"
+    return DropoutConfig(**rates).plain(), f"this text is seen {often}"
 
 
 def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
     """The longest context with a whole window in every split; for a text that is not short, only a lower bound."""
     if len(corpus.text) >= SHORT and config.corpus.passages is None:
         return SHORT
-    table = config.corpus.plain() | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
+    corpus_table = {key: value for key, value in config.corpus.plain().items() if key != "replacement"}
+    table = corpus_table | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
     splits = prepare(CorpusConfig.parse(table, "corpus"), corpus=corpus).splits
     return min(_longest(split) for split in splits.values()) - 1
 

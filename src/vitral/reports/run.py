@@ -1,12 +1,15 @@
-"""The page of a run: its losses against the n-gram baselines, a sample, its parameters and configuration."""
+"""The page of a run: the text it wrote, its losses against the n-gram baselines, its parameters and configuration."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
+from vitral.evaluation.copying import COPIED_WORDS
 from vitral.figures.html import page
 from vitral.figures.lines import Line, loss_plot
 from vitral.figures.margin import Reference
@@ -17,8 +20,14 @@ from vitral.reports.model import parameter_section
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
 
+if TYPE_CHECKING:
+    import matplotlib.figure
+
 ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
+MOST_POINTS = 1000
+"""Points of the line of logged losses; of more, the mean of neighbours is drawn."""
 GRAY = " Gray lines: n-gram baselines."
+HOLLOW = " Hollow: an early evaluation, on few tokens of the validation split."
 PAGE = "run.html"
 
 
@@ -34,10 +43,7 @@ def write_run_report(path: Path) -> Path:
     folder, counted = run.folder, run.ngrams()  # there are none before the first evaluation
     baselines = None if counted is None else NgramBaselines.from_plain(counted)
     report = ReportFolder(folder.files.within("report"))
-    sections: list[Section] = [*loss_sections(run, baselines, report)]
-    samples = folder.metrics("sample")
-    if samples:
-        sections += [Heading("Sample"), Preformatted(samples[-1]["text"], f"after step {samples[-1]['step']:,}")]
+    sections: list[Section] = [*sample_sections(run), *loss_sections(run, baselines, report)]
     sections += [Heading("Parameters"), parameter_section(parameter_table(run.config.model, run.tokenizer.vocab_size))]
     configuration = tomli_w.dumps(run.config.plain())
     sections.append(Details("The whole configuration", (Preformatted(configuration),)))
@@ -59,39 +65,92 @@ def require_run_report(path: Path) -> None:
         write_run_report(path)
 
 
+def sample_sections(run: SealedRun) -> list[Section]:
+    """The texts that a run wrote while it was trained: of the best checkpoint, the last, and the others in a fold."""
+    samples = {event["step"]: event for event in run.folder.metrics("sample")}
+    if not samples:
+        return []
+    evaluations = run.folder.metrics("evaluation")
+    best = _best(evaluations)["step"] if evaluations else None
+    last = max(samples)
+    first = [best] if best in samples and best != last else []
+    titles = {last: "the last step", best: "the best checkpoint"}
+    shown = [_sample(samples[step], titles.get(step)) for step in (*first, last)]
+    earlier = [_sample(event, None) for step, event in sorted(samples.items()) if step not in (*first, last)]
+    sections: list[Section] = [Heading("The text it wrote"), *shown]
+    if any(event.get("copied") for event in samples.values()):
+        sections.append(
+            Paragraph(f"Underlined: {COPIED_WORDS} or more words in a row that stand in the training text.")
+        )
+    elif all("copied" in event for event in samples.values()):
+        sections.append(Paragraph(f"No {COPIED_WORDS} words in a row of these texts stand in the training text."))
+    else:
+        sections.append(Paragraph("These texts were not searched for passages of the training text."))
+    return [*sections, *([Details("Earlier texts", tuple(earlier))] if earlier else []), Heading("Losses")]
+
+
+def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The evaluation of the best checkpoint: the first of those with the lowest validation loss."""
+    return min(evaluations, key=lambda event: event["validation_loss"])
+
+
+def _sample(event: Mapping[str, Any], title: str | None) -> Preformatted:
+    caption = f"after step {event['step']:,}{f', {title}' if title else ''}"
+    return Preformatted(event["text"], caption, tuple((begin, end) for begin, end in event.get("copied", ())))
+
+
 def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: ReportFolder) -> list[Section]:
     """The losses of a run as a sentence, a figure (added to the report) and a table."""
-    folder = run.folder
-    evaluations = folder.metrics("evaluation")
-    if not evaluations or baselines is None:
-        return [Paragraph("There is no evaluation yet.")]
-    last = evaluations[-1]
-    steps = [event["step"] for event in evaluations]
-    lines = [
-        Line(label, steps, [event[key] for event in evaluations])
-        for label, key in (("training", "train_loss"), ("validation", "validation_loss"), ("test", "test_loss"))
-    ]
+    evaluations, logged = run.folder.metrics("evaluation"), run.folder.metrics("step")
     is_causal_lm = run.config.training.objective == "next-token"
-    orders = [order for order in ORDERS_SHOWN if order in baselines.orders] if is_causal_lm else []
-    references = [Reference(baseline_name(order), baselines.orders[order]) for order in orders]
-    drawn = loss_plot(lines, references=references, title="Loss while training")
-    compared = (
-        f"nats per token, {rank_among_baselines(last['test_loss'], baselines)}"
-        if is_causal_lm
-        else "nats per masked token"
-    )
+    orders = [order for order in ORDERS_SHOWN if baselines is not None and order in baselines.orders]
+    references = [Reference(baseline_name(order), baselines.orders[order]) for order in orders if baselines is not None]
+    unit = "nats per token" if is_causal_lm else "nats per masked token"
+    drawn = _figure(run, references if is_causal_lm else [], unit)
+    if not evaluations or baselines is None:
+        caption = "Training loss of single steps, with dropout."
+        told = [report.figure(drawn, "losses", caption, "The training loss.")] if drawn is not None else []
+        return [Paragraph("There is no evaluation yet."), *told]
+    last, best = evaluations[-1], _best(evaluations)
+    rank = f", {rank_among_baselines(best['test_loss'], baselines)}" if is_causal_lm else ""
+    found = f"After {best['step']:,} steps the test loss is {best['test_loss']:.3f} {unit}{rank}."
+    if best["step"] != last["step"]:
+        found += (
+            f" This is the best checkpoint; after all {last['step']:,} steps the test loss is {last['test_loss']:.3f}."
+        )
     rows = [
         (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
         for e in evaluations
     ]
+    how = "single steps" if logged else "mean over the batches since the previous evaluation"
+    hollow = HOLLOW if run.folder.metrics("early") else ""
+    caption = f"Loss against steps. Training: {how}, with dropout. Validation and test: full passes.{hollow}"
     return [
-        Callout(f"After {last['step']:,} steps the test loss is {last['test_loss']:.3f} {compared}."),
-        report.figure(
-            drawn,
-            "losses",
-            "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout. "
-            f"Validation and test: full passes.{GRAY if is_causal_lm else ''}",
-            f"The test loss falls to {last['test_loss']:.3f} {compared}.",
-        ),
+        Callout(found),
+        *([] if drawn is None else [report.figure(drawn, "losses", f"{caption}{GRAY if is_causal_lm else ''}", found)]),
         Table("Losses in nats per token", ("step", "training", "validation", "test"), tuple(rows)),
     ]
+
+
+def _figure(run: SealedRun, references: Sequence[Reference], unit: str) -> "matplotlib.figure.Figure | None":
+    """The curve: logged losses as a thin line, evaluations as dots, early ones as hollow dots; None without a loss."""
+    evaluations, early = run.folder.metrics("evaluation"), run.folder.metrics("early")
+    steps = [event["step"] for event in evaluations]
+    lines = [_logged(run.folder.metrics("step")) or Line("training", steps, [e["train_loss"] for e in evaluations])]
+    lines += [
+        Line(label, steps, [event[f"{label}_loss"] for event in evaluations], look="dots")
+        for label in ("validation", "test")
+    ]
+    lines.append(Line("", [e["step"] for e in early], [e["validation_loss"] for e in early], look="hollow"))
+    if not any(line.x for line in lines):
+        return None
+    return loss_plot(lines, references=references, title="Loss while training", y_label=f"loss ({unit})")
+
+
+def _logged(events: Sequence[Mapping[str, Any]]) -> Line | None:
+    if not events:
+        return None
+    size = -(-len(events) // MOST_POINTS)
+    groups = [events[begin : begin + size] for begin in range(0, len(events), size)]
+    means = [sum(event["loss"] for event in group) / len(group) for group in groups]
+    return Line("training", [group[-1]["step"] for group in groups], means, look="thin")

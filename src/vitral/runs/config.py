@@ -71,12 +71,14 @@ class ScheduleConfig(Config):
         warmup_steps: initial steps with a linearly increasing rate.
         final_fraction: final rate as a share of the peak rate (not for constant).
         decay_fraction: share of the steps after warm-up in which a trapezoidal rate decreases.
+        begin: completed steps at which the schedule begins, in a run that continues another; default: 0.
     """
 
     name: Literal["constant", "cosine", "linear", "trapezoidal"] = "constant"
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.0
     decay_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
+    begin: Steps | None = None
 
 
 class Masked(Config):
@@ -122,6 +124,8 @@ class TrainingConfig(Config):
         log_every: steps between lines of metrics.jsonl.
         sample_every: steps between generated samples; default: none.
         sample_tokens: length of those samples.
+        watch: whether somebody watches: a sample at every evaluation, and an early evaluation on a few tokens, with a
+            sample, after the first seconds. Default: no; `vitral train` sets it, studies do not.
         allow_leak: train on the next token although the mask already shows it (to demonstrate the effect).
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32", "bfloat16" (arithmetic only, weights stay float32) or "float64".
@@ -148,6 +152,7 @@ class TrainingConfig(Config):
     log_every: Steps = 10
     sample_every: Steps | None = None
     sample_tokens: Steps = 200
+    watch: bool | None = None
     allow_leak: bool = False
     device: DeviceName = "auto"
     dtype: DtypeName = "float32"
@@ -157,7 +162,7 @@ class TrainingConfig(Config):
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
 
 
-FREE = ("log_every", "sample_every", "sample_tokens", "checkpoint_every", "keep_checkpoints")
+FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints")
 """Keys of [training] that do not affect the results, so that they may change when a run is resumed."""
 
 
@@ -173,6 +178,11 @@ class RunConfig(Config):
     def tokens_per_step(self) -> int:
         """Tokens per optimizer step."""
         return self.training.accumulation * self.training.batch_size * self.model.context_length
+
+    def watched(self) -> "RunConfig":
+        """The configuration of a run that somebody watches, unless it says otherwise (`training.watch`)."""
+        watch = True if self.training.watch is None else self.training.watch
+        return self.model_copy(update={"training": self.training.model_copy(update={"watch": watch})})
 
     @model_validator(mode="after")
     def _answer_does_not_leak(self) -> "RunConfig":

@@ -232,8 +232,8 @@ def _without_checkpoint(folder: RunFolder) -> SealedRun:
     run = _of_seal(folder, identity, None)
     if identity.parent is not None:
         raise UsageError(
-            f"{folder.path}: no intact checkpoint, and it began with the weights of another run; start it again with "
-            "vitral train --init-from"
+            f"{folder.path}: no intact checkpoint, and it began with the weights of another run; start it again from "
+            "there, with vitral train --init-from or vitral continue"
         )
     return run
 

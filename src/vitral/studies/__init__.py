@@ -7,7 +7,7 @@ probes measure, `claims` judges. The page of a study is `vitral.reports.study`.
 from vitral.studies.catalogue import study_named, study_names
 from vitral.studies.design import Arm, Study
 from vitral.studies.execution import run_study
-from vitral.studies.losses import loss_claims
+from vitral.studies.losses import against_counts, loss_claims
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.study_file import read_study
 
@@ -17,6 +17,7 @@ __all__ = [
     "RunResult",
     "Study",
     "StudyResult",
+    "against_counts",
     "loss_claims",
     "read_study",
     "run_study",

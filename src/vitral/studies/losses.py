@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vitral.core.checked import checked
-from vitral.evaluation import rank_among_baselines
+from vitral.core.checked import Count, checked
+from vitral.evaluation import baseline_name, rank_among_baselines
 from vitral.figures.text import capital, nats, signed
 from vitral.studies.claims import (
     ENOUGH_SEEDS,
@@ -54,6 +54,77 @@ class LossClaims:
     def contrast(self, arm: str) -> Claim | None:
         """The contrast of this arm; None for the base and for arms that are not compared."""
         return next((claim for claim in self.contrasts if claim.comparison.arm == arm), None)
+
+
+@dataclass(frozen=True)
+class AgainstCounts:
+    """The base's loss beside the n-gram baseline of one order.
+
+    Attributes:
+        loss: mean test loss of the base over its finished seeds, in nats per token; None where no seed finished.
+        seeds: that finished.
+        order: of the n-grams.
+        counted: their loss.
+        rank: of the base among all n-gram baselines; empty where no seed finished.
+        lowest: the step at which the test loss, averaged over the seeds, was lowest.
+        last: the last step.
+        passes: how often the base saw each training token.
+    """
+
+    loss: float | None
+    seeds: int
+    order: int
+    counted: float
+    rank: str
+    lowest: int
+    last: int
+    passes: float
+
+    @property
+    def beats(self) -> bool:
+        """Whether the model predicts better than the counts."""
+        return self.loss is not None and self.loss < self.counted
+
+    @property
+    def text(self) -> str:
+        """One or two sentences; the second says why the counts are not beaten."""
+        counts = f"counting {baseline_name(self.order)}s"
+        if self.loss is None:
+            return f"The model does not beat {counts}: it finished from no seed."
+        numbers = (
+            f"its test loss is {nats(self.loss)} nats per token (mean of {self.seeds} seed{'s' * (self.seeds > 1)}), "
+            f"theirs {nats(self.counted)}"
+        )
+        if self.beats:
+            return f"The model beats {counts}: {numbers}. It is {self.rank}."
+        seen = f"{self.last:,} steps, {self.passes:.1f} passes over the text"
+        why = (
+            f"Its loss was still falling after {seen}: it needs more steps."
+            if self.lowest == self.last
+            else f"Its loss was lowest after step {self.lowest:,} of {seen}: it needs more text, not more steps."
+        )
+        return f"The model does not beat {counts}: {numbers}. {why}"
+
+
+@checked(first=True)
+def against_counts(result: StudyResult, order: Count) -> AgainstCounts:
+    """The base of a study beside the n-gram baseline of this order."""
+    base = result.arms[0]
+    finished = [run for run in base.runs if run.test_loss is not None]
+    mean = fmean(run.test_loss for run in finished if run.test_loss is not None) if finished else None
+    curves = [dict(run.curve) for run in finished]
+    common = sorted(set.intersection(*map(set, curves))) if curves else []
+    training_tokens = result.corpus["split"]["tokens"]["train"]
+    return AgainstCounts(
+        loss=mean,
+        seeds=len(finished),
+        order=order,
+        counted=result.baselines.orders[order],
+        rank="" if mean is None else rank_among_baselines(mean, result.baselines),
+        lowest=min(common, key=lambda step: fmean(curve[step] for curve in curves), default=0),
+        last=base.config["training"]["steps"],
+        passes=base.num_tokens / training_tokens,
+    )
 
 
 @checked(first=True)

@@ -1,7 +1,8 @@
 """Training: optimizers, schedules, the loop, starting and resuming."""
 
 from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.training.continuation import continue_run
 from vitral.training.events import Callback, Event, all_of, silent
 from vitral.training.run import resume, train
 
-__all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "resume", "silent", "train"]
+__all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "continue_run", "resume", "silent", "train"]

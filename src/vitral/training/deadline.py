@@ -176,9 +176,9 @@ class Deadline:
         training = trainer.config.training
         changes = self._other_threads(trainer)
         if abs(steps - training.steps) > WORTH_DECIDING * training.steps or (steps < training.steps and not changes):
-            every = training.evaluate_every
-            if not 1 / MOST_STRETCH <= steps / every / EVALUATIONS <= MOST_STRETCH:
-                every = changes["evaluate_every"] = math.ceil(steps / EVALUATIONS)
+            every, own = training.evaluate_every, steps - (training.schedule.begin or 0)
+            if not 1 / MOST_STRETCH <= own / every / EVALUATIONS <= MOST_STRETCH:
+                every = changes["evaluate_every"] = math.ceil(own / EVALUATIONS)
             aligned = steps - steps % every
             if steps - aligned < every // 4 and aligned > step:
                 steps = aligned  # two evaluations right after one another would tell nothing
@@ -217,6 +217,8 @@ class Deadline:
         training, best = trainer.config.training, trainer.state.best_step
         if best is None or step % training.evaluate_every or step - best < IN_VAIN * training.evaluate_every:
             return None
+        if best == training.schedule.begin:
+            return None  # a continued run: its rate has risen again, so its loss is above the parent's for a while
         steps = step + max(1, math.ceil(LAST_DECAY * step))
         if steps >= training.steps:
             return None

@@ -1,11 +1,16 @@
 """Events of training: plain mappings, also written to metrics.jsonl.
 
     {"event": "start", "steps", "step", "objective", "parameters", "vocab_size", "tokens", "device", "dtype"}
-    {"event": "lines", "ngrams"}                            the n-gram baselines, once counted, at the latest before
-                                                            the first evaluation
+    {"event": "lines", "ngrams"}                            the n-gram baselines, as soon as they are counted, at the
+                                                            latest before the first evaluation; not in metrics.jsonl
+    {"event": "early", "step", "validation_loss", "tokens"} in a run that somebody watches, once in a session, after the
+                                                            first seconds: the loss on a few tokens of the validation
+                                                            split, and then a sample
     {"event": "step", "step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
     {"event": "evaluation", "step", "train_loss", "validation_loss", "test_loss"}
-    {"event": "sample", "step", "text"}
+    {"event": "sample", "step", "text", "copied"}           copied: [begin, end] of each passage of eight or more words
+                                                            in a row that stands in the training text; absent if that
+                                                            text is too long to be searched
     {"event": "note", "text"}                               a warning, for example of a damaged checkpoint
     {"event": "decision", "step", "steps", "schedule", "threads", "evaluate_every"}
                                                             a change of the configuration from this step on
@@ -13,7 +18,9 @@
     {"event": "end", "step", "finished", "seconds", "stepped"}
 
 `stepped` is the Unix time after the last step, before the final evaluation. Losses are nats per token. `train_loss` is
-the mean over the batches since the previous evaluation, with dropout.
+the mean over the batches since the previous evaluation, with dropout. A study adds keys and events of its own
+(`vitral.studies.run_study`). `start` and `lines` are not in metrics.jsonl; runs of earlier versions have no `early` and
+no `copied`.
 """
 
 from collections.abc import Callable, Mapping

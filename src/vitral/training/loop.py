@@ -14,7 +14,6 @@ from vitral.core.devices import precision
 from vitral.core.errors import TrainingStopped
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
-from vitral.decoding import Sampling, generate
 from vitral.evaluation import evaluate_split
 from vitral.model import next_token_loss
 from vitral.runs import Checkpoint
@@ -24,8 +23,8 @@ from vitral.training.optimizers import optimizer_tensors
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
 from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
+from vitral.training.views import look, write_sample
 
-SAMPLE_TEMPERATURE = 0.8
 ADVICE = "try a lower learning rate or training.clip_norm = 1.0"
 
 
@@ -39,6 +38,7 @@ def run_steps(trainer: Trainer) -> bool:
     """
     state, clock = trainer.state, Clock(trainer.config.tokens_per_step)
     trainer.clock = clock
+    trainer.begin_baselines()
     try:
         if state.pending:
             after_step(trainer, clock)
@@ -57,11 +57,15 @@ def run_steps(trainer: Trainer) -> bool:
                 trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
             with clock.paused():
                 after_step(trainer, clock)
+                look(trainer)
     except StopAsked:
         pass
     except TrainingStopped as stopped:
         _save_last_good_step(trainer, str(stopped))
         raise
+    finally:
+        if trainer.counting is not None:
+            trainer.counting.cancel()
     finished = _finish(trainer, clock)
     if trainer.failure is not None:
         raise trainer.failure
@@ -160,7 +164,7 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
     state.pending = evaluating
     # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
     losses = evaluate(trainer) if evaluating else {}
-    if training.sample_every is not None and (state.step % training.sample_every == 0 or last):
+    if _sample_is_due(trainer, evaluating=evaluating):
         write_sample(trainer)
     if evaluating:
         train_loss = state.take_mean_loss()
@@ -222,18 +226,12 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
     trainer.saved = step
 
 
-def write_sample(trainer: Trainer) -> None:
-    """Generate and save a text with the current weights, from a random stream of its own."""
-    sample = generate(
-        trainer.model,
-        trainer.dataset.tokenizer,
-        [""],
-        max_tokens=trainer.config.training.sample_tokens,
-        sampling=Sampling(temperature=SAMPLE_TEMPERATURE),
-        seed=trainer.config.seed,
-    )[0]
-    trainer.folder.write_sample(trainer.state.step, sample.text)
-    trainer.emit({"event": "sample", "step": trainer.state.step, "text": sample.text})
+def _sample_is_due(trainer: Trainer, *, evaluating: bool) -> bool:
+    training, step = trainer.config.training, trainer.state.step
+    every = training.sample_every
+    if evaluating and training.watch and trainer.masking is None:
+        return True
+    return every is not None and (step % every == 0 or step == training.steps)
 
 
 def _finish(trainer: Trainer, clock: Clock) -> bool:

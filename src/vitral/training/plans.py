@@ -18,6 +18,7 @@ from vitral.core.errors import UsageError
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
+from vitral.model.config import DropoutConfig
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.sizes import LADDER
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
@@ -34,8 +35,9 @@ SLOW = 1.5
 """Another precision is given up where its first step takes this many times that of float32."""
 WORTH_COMPILING = 600.0
 """Seconds of training above which compiling is likely to pay off."""
-MOST_EPOCHS = 8
-"""Maximum number of passes over the text with a time limit; more passes would only memorize it."""
+MOST_EPOCHS, MOST_EPOCHS_WITH_DROPOUT = 8, 16
+"""Maximum number of passes over the text with a time limit; more passes would only memorize it (measured:
+docs/experiments.md)."""
 EVALUATIONS = 5
 """Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1
@@ -297,7 +299,7 @@ def steps_in(
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
     enough = most_steps(config, num_tokens)
     if enough < steps:
-        notes.append(f"plan: {enough:,} steps see each token of this text {MOST_EPOCHS} times, which is enough")
+        notes.append(f"plan: {enough:,} steps see each token of this text {most_epochs(config)} times, which is enough")
         steps = enough
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
@@ -311,8 +313,14 @@ def steps_in(
 
 
 def most_steps(config: RunConfig, num_tokens: int) -> int:
-    """The number of steps after which more would only memorize the text."""
-    return max(2 * EVALUATIONS, math.ceil(MOST_EPOCHS * num_tokens / config.tokens_per_step))
+    """The number of steps after which more would only memorize the text; those of a parent do not count."""
+    enough = max(2 * EVALUATIONS, math.ceil(most_epochs(config) * num_tokens / config.tokens_per_step))
+    return (config.training.schedule.begin or 0) + enough
+
+
+def most_epochs(config: RunConfig) -> int:
+    """The number of passes over the text after which more would only memorize it."""
+    return MOST_EPOCHS if config.model.dropout == DropoutConfig() else MOST_EPOCHS_WITH_DROPOUT
 
 
 def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:

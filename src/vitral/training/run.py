@@ -1,6 +1,6 @@
 """Start a run, and resume one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from vitral.runs.identity import document_hash, new_identity
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.training.deadline import Deadline, TimeFrame
-from vitral.training.events import Callback, silent
+from vitral.training.events import Callback, Event, silent
+from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
@@ -60,7 +61,8 @@ def train(
         callback: receives every event (`vitral.training.events`).
         dataset: the prepared corpus; None prepares it from `config.corpus`.
         baselines: its n-gram baselines; None counts them before the first evaluation.
-        init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer.
+        init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer, to which tokens for
+            new characters are appended.
         planner: may change steps, schedule and threads while training (`vitral.training.trainer.Planner`).
         frame: the time that counts as `training.minutes` besides this call; None: no other.
 
@@ -70,38 +72,29 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
-    minutes = config.training.minutes
-    deadline = None if minutes is None else Deadline(minutes, frame or TimeFrame())
+    _refuse_later_begin(config)
+    minutes, frame = config.training.minutes, frame or TimeFrame()
+    deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
         source = None if init_from is None else load_run(init_from)
         if dataset is None:
-            dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer)
-        if source is not None and dataset.tokenizer.plain() != source.tokenizer.plain():
-            raise UsageError(
-                f"--init-from {init_from}: the text was tokenized with another tokenizer; use the one of that run"
-            )
+            dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer, grow=True)
+        if source is not None:
+            require_inherited(dataset, source)
+            config = inherited_config(config, dataset.tokenizer)
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
         may_change_threads = config.training.threads is None and given_threads(config.training) is None
-        resolved = _resolved(config, dataset, deadline)
-        for line in resolved.notes:
+        resolved = resolved_plan(config, dataset, deadline)
+        for line in (*dataset.remarks, *resolved.notes):
             callback({"event": "note", "text": line})
         config = complete(resolved.config)
         with using_threads(config.training.threads):
-            documents = {
-                "environment": {
-                    **describe_environment(),
-                    "plan": list(resolved.notes),
-                    **({} if minutes is None else {"minutes": minutes}),
-                },
-                "corpus": {"format": FORMAT, **dataset.describe()},
-                "tokenizer": dataset.tokenizer.plain(),
-                **({} if baselines is None else {"ngrams": baselines.plain()}),
-            }
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
+            trainer.began = frame.began
             trainer.baselines, trainer.planner = baselines, planner
             if deadline is not None:
                 keep(deadline, trainer, resolved.seconds, may_change_threads=may_change_threads)
-            return _begin(trainer, documents, source)
+            return begin(trainer, resolved.notes, minutes, _parent(source))
 
 
 def _new_trainer(
@@ -110,32 +103,65 @@ def _new_trainer(
     """A trainer at step 0, with random weights or those of another run."""
     model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
-        load_weights(model, source.model.state_dict(), f"--init-from {source.folder.path}")
+        inherit_weights(model, source)
     optimizer = build_optimizer(model, config.training.optimizer)
     return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
 
 
-def _begin(trainer: Trainer, documents: dict[str, Any], source: LoadedRun | None) -> RunFolder:
-    """Create the run's folder and train."""
+def _refuse_later_begin(config: RunConfig) -> None:
+    if config.training.schedule.begin is not None:
+        raise UsageError("training.schedule.begin: only a run that continues another has it; leave it out")
+
+
+def begin(
+    trainer: Trainer,
+    plan: Sequence[str],
+    minutes: float | None,
+    parent: Parent | None,
+    opening: Sequence[Event] = (),
+) -> RunFolder:
+    """Create the run's folder and train.
+
+    Args:
+        trainer: at the first step; its folder does not exist yet.
+        plan: the notes of its execution plan.
+        minutes: its time, if it has one.
+        parent: the checkpoint whose weights it starts from, if any.
+        opening: events to begin the log with, if there is a parent.
+    """
+    documents = _documents(trainer, plan, minutes)
     to_seal = {name: document for name, document in documents.items() if name != "environment"}
-    identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, _parent(source))
+    identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, parent)
     trainer.identity, trainer.environment = identity, document_hash(documents["environment"])
     documents = {**documents, "run": {"format": FORMAT, **identity.plain()}}
     out = trainer.folder.path
 
     def save_initial_weights(folder: RunFolder) -> None:
         trainer.folder = folder
+        for event in opening:
+            folder.append_metric(event)
         save(trainer)
 
     with stop_on_signals() as trainer.request:
         # Weights of another run cannot be drawn again from the configuration, so a run without them must not exist.
-        begin = None if source is None else save_initial_weights
-        trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, begin)
+        first = None if parent is None else save_initial_weights
+        trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, first)
         with only_writer(out):
             return _start(trainer)
 
 
-def _resolved(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
+def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> dict[str, dict[str, Any]]:
+    """The JSON files of a new run by name without suffix, except its identity."""
+    time = {} if minutes is None else {"minutes": minutes}
+    return {
+        "environment": {**describe_environment(), "plan": list(plan), **time},
+        "corpus": {"format": FORMAT, **trainer.dataset.describe()},
+        "tokenizer": trainer.dataset.tokenizer.plain(),
+        **({} if trainer.baselines is None else {"ngrams": trainer.baselines.plain()}),
+    }
+
+
+def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
     """The configuration with its execution plan."""
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     held_out = [tokens[name] for name in ("validation", "test")]
@@ -201,10 +227,10 @@ def resume(
         if sealed.newest is None:
             warn("stopped before its first checkpoint: starting again at step 0, with the same random numbers")
         else:
-            checkpoint = _last_checkpoint(sealed, warn)
+            checkpoint = last_checkpoint(sealed, warn)
         with using_threads(identity_of(sealed, checkpoint).current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
-            trainer.planner = planner
+            trainer.planner, trainer.began = planner, frame.began
             if (minutes := _minutes(sealed)) is not None:
                 history = {} if checkpoint is None else checkpoint.history
                 deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
@@ -280,7 +306,7 @@ def _refuse_changes(sealed: SealedRun) -> None:
         )
 
 
-def _last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
+def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
     """The newest intact checkpoint.
 
     Raises:
@@ -372,7 +398,7 @@ def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
         trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
         raise FinishedRun(
-            f"{where}: finished at step {checkpoint.step}; to train further, use vitral train --init-from {where}"
+            f"{where}: finished at step {checkpoint.step}; to train it for longer: vitral continue {where} --minutes 10"
         )
 
 

@@ -32,7 +32,7 @@ SHAPES: dict[str, Callable[[float, float], float]] = {
 
 
 def learning_rate(schedule: ScheduleConfig, peak: float, step: int, steps: int) -> float:
-    """The learning rate of step number `step`, 0 … steps - 1.
+    """The learning rate of step number `step`, 0 … steps - 1; both are counted from `schedule.begin`.
 
     Warm-up: peak · (step + 1) / warmup_steps. Then final + (peak - final) · shape(progress), where progress
     is 0 at the first step after the warm-up and 1 just after the last step.
@@ -40,6 +40,8 @@ def learning_rate(schedule: ScheduleConfig, peak: float, step: int, steps: int) 
     >>> learning_rate(ScheduleConfig(name="linear"), 1.0, 5, 10)
     0.5
     """
+    begin = schedule.begin or 0
+    step, steps = step - begin, steps - begin
     if step < schedule.warmup_steps:
         return peak * (step + 1) / schedule.warmup_steps
     progress = (step - schedule.warmup_steps) / max(1, steps - schedule.warmup_steps)

@@ -1,8 +1,11 @@
 """The trainer: one process's work on a run, and the state that a checkpoint saves and a resume restores."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,11 +14,13 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
 from vitral.data.batches import Batches
-from vitral.evaluation import NgramBaselines, ngram_baselines
+from vitral.evaluation import NgramBaselines, training_text
+from vitral.evaluation.copying import MOST_SEARCHED
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
+from vitral.training.baselines import counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
 from vitral.training.objectives import masking_of
@@ -110,7 +115,10 @@ class Trainer:
         environment: SHA-256 of environment.json.
         planner: asked before every step for a change of the configuration; None: there is none.
         ended: whether the last event was that of a finished run.
+        looked: whether this session has had its early evaluation, or needs none any more.
+        counting: the n-gram baselines that are being counted; None: they are not.
         clock: of this session; set when its first step begins.
+        began: `time.perf_counter()` when the user began to wait for this session.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
@@ -130,7 +138,10 @@ class Trainer:
     planner: Planner | None = None
     failure: Exception | None = None
     ended: bool = False
+    looked: bool = False
+    counting: "Future[NgramBaselines] | None" = None
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
+    began: float = field(default_factory=time.perf_counter)
     spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
@@ -198,18 +209,40 @@ class Trainer:
             torch.set_num_threads(decision.threads)
         self.emit({"event": "decision", **decision.plain()})
 
-    def count_baselines(self) -> None:
-        """Count the text's n-gram baselines unless they are known, and emit them.
+    @cached_property
+    def searched(self) -> str | None:
+        """The text of the training split, to search it for copied passages of samples; None if it is too long."""
+        tokens = len(self.dataset.splits["train"].tokens)
+        return training_text(self.dataset) if tokens <= MOST_SEARCHED else None
 
-        Training does not need them, so they are counted just before the first loss that is compared with them.
+    def begin_baselines(self) -> None:
+        """Begin to count the text's n-gram baselines, unless they are known, beside the first steps."""
+        if self.baselines is None and self.counting is None:
+            self.counting = counted_beside(self.dataset, self.request.check)
+
+    def show_baselines(self) -> None:
+        """Pass the baselines to the callback once counted; the run itself has them from its first evaluation."""
+        counting = self.counting
+        if self.baselines is None and counting is not None and counting.done() and counting.exception() is None:
+            self.baselines = counting.result()
+            self.tell({"event": "lines", "ngrams": self.baselines.plain()})
+
+    def count_baselines(self) -> None:
+        """Wait for the text's n-gram baselines unless they are sealed, and write and seal them.
+
+        Equal runs have equal checkpoints, so the first evaluation seals them, however early they are counted.
+
+        Raises:
+            StopAsked: a stop was requested meanwhile.
         """
-        if self.baselines is None:
-            splits, vocab_size = self.dataset.splits, self.dataset.tokenizer.vocab_size
-            self.baselines = ngram_baselines(splits["train"], splits["test"], vocab_size, tick=self.request.check)
-            plain = self.baselines.plain()
-            self.folder.write_document("ngrams", plain)
-            self.seal_document("ngrams", plain)
-            self.tell({"event": "lines", "ngrams": plain})
+        self.begin_baselines()
+        if self.counting is None:
+            return
+        plain = self.counting.result().plain()
+        self.show_baselines()
+        self.counting = None
+        self.folder.write_document("ngrams", plain)
+        self.seal_document("ngrams", plain)
 
     def seal_document(self, name: str, document: Mapping[str, Any]) -> None:
         """Add the hash of a new JSON file to the identity, which the next checkpoint seals."""

@@ -1,0 +1,177 @@
+"""The files of a folder: which of them are read, and which folders are Vitral's own and never a text."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from vitral.core.errors import UsageError, VitralError
+from vitral.data.texts import shown
+
+_SURELY_TEXT = {".txt", ".md"}
+_NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
+_MOST_SUFFIXES = 5
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a folder that are read as text, sorted by path.
+
+    Attributes:
+        files: the files.
+        own: Vitral's own folders in it, which are left out, each with its kind.
+    """
+
+    files: list[Path]
+    own: dict[Path, str]
+
+
+def user_files(root: Path, glob: Sequence[str] | None = None, most: int | None = None, *, own: bool = False) -> Listing:
+    """All files under a folder, without hidden ones; links to folders are not followed.
+
+    Args:
+        root: the folder.
+        glob: patterns, see `CorpusConfig`.
+        most: maximum number of files and folders to look at.
+        own: whether the folders that Vitral wrote are read too, as its earlier versions did.
+
+    Raises:
+        UsageError: a folder cannot be read, or there are more than `most` files and folders.
+    """
+    files: list[Path] = []
+    left_out: dict[Path, str] = {}
+    for folder, subfolders, names in _walk(root, most):
+        kind = "" if own else own_kind(subfolders, names)
+        if kind:
+            left_out[folder] = kind
+            subfolders.clear()
+            continue
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        files += [folder / name for name in names if not name.startswith(".")]
+    return Listing(sorted(_matching(root, files, glob), key=_parts_below(root)), left_out)
+
+
+def library_files(root: Path, glob: Sequence[str] | None = None) -> list[Path]:
+    """The Python files of a standard library, sorted by path."""
+    files: list[Path] = []
+    for folder, subfolders, names in _walk(root):
+        subfolders[:] = [name for name in subfolders if name not in _NOT_THE_LIBRARY]
+        files += [folder / name for name in names if name.endswith(".py")]
+    return sorted(_matching(root, files, glob), key=_parts_below(root))
+
+
+def _parts_below(root: Path) -> Callable[[Path], tuple[str, ...]]:
+    return lambda path: path.relative_to(root).parts
+
+
+def _walk(root: Path, most: int | None = None) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Every folder, with the names of its folders, of which those removed are not entered, and files."""
+    seen = 0
+    try:
+        for folder, subfolders, names in os.walk(root, onerror=_refuse):
+            seen += len(subfolders) + len(names)
+            if most is not None and seen > most:
+                raise UsageError(f"{shown(root)}: contains more than {most:,} files and folders")
+            yield Path(folder), subfolders, names
+    except VitralError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{shown(error.filename or root)}: cannot be read ({error.strerror})") from None
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def _matching(root: Path, files: list[Path], glob: Sequence[str] | None) -> list[Path]:
+    if glob is None:
+        return files
+    return [path for path in files if any(matches(path.relative_to(root).parts, pattern) for pattern in glob)]
+
+
+def matches(parts: Sequence[str], pattern: str) -> bool:
+    """Whether a path in a folder matches a pattern, see `CorpusConfig`.
+
+    >>> matches(("src", "a.py"), "*.py"), matches(("src", "a.py"), "src/*"), matches(("src", "in", "a.py"), "src/*")
+    (True, True, False)
+    >>> matches(("src", "in", "a.py"), "src/**/*.py"), matches(("a.py",), "**/a.py"), matches(("A.PY",), "*.py")
+    (True, True, False)
+    """
+    if "/" not in pattern:
+        return fnmatchcase(parts[-1], pattern)
+    wanted = pattern.split("/")
+
+    @cache
+    def fits(part: int, place: int) -> bool:
+        if place == len(wanted):
+            return part == len(parts)
+        if wanted[place] == "**":
+            return fits(part, place + 1) or (part < len(parts) and fits(part + 1, place))
+        return part < len(parts) and fnmatchcase(parts[part], wanted[place]) and fits(part + 1, place + 1)
+
+    return fits(0, 0)
+
+
+def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
+    """The refusal of patterns that no file matches; names some suffixes that are there."""
+    suffixes = Counter(path.suffix or path.name for path in listing.files).most_common(_MOST_SUFFIXES)
+    there = ", ".join(f"{count:,} {shown(suffix)}" for suffix, count in suffixes) or "no files"
+    hidden = "; hidden files are never read" if any(part.startswith(".") for part in "/".join(glob).split("/")) else ""
+    patterns = " or ".join(map(repr, glob))
+    return UsageError(f"{shown(root)}: no file matches --glob {patterns}; there are {there}{hidden}")
+
+
+def is_surely_text(path: Path) -> bool:
+    """Whether a file of a folder must be text, rather than be skipped if it is not."""
+    return path.suffix.lower() in _SURELY_TEXT
+
+
+def own_kind(folders: Collection[str], files: Collection[str]) -> str:
+    """The kind of a folder that Vitral wrote, by the names in it: run, study, demonstration or report; else empty.
+
+    >>> own_kind(["steps"], ["config.toml"]), own_kind(["src"], ["config.toml"])
+    ('run', '')
+    """
+    if ("run.json" in files or "config.toml" in files) and ("metrics.jsonl" in files or "steps" in folders):
+        return "run"
+    if "study.json" in files and ("arms" in folders or "measures" in folders):
+        return "study"
+    has_pages = any(name.endswith(".html") for name in files)
+    if "study" in folders and has_pages and "MANIFEST.json" in files:
+        return "demonstration"
+    return "report" if has_pages and "MANIFEST.json" in files else ""
+
+
+_REMEDIES = {
+    "run": "vitral evaluate {path} measures it; vitral train TEXT --init-from {path} trains it further on a text",
+    "study": "its pages are in {path}/report; vitral doctor {path} examines it",
+    "demonstration": "its page is {path}/report.html",
+    "report": "open its page in a browser",
+}
+
+
+def refuse_own(root: Path, listing: Listing) -> None:
+    """Refuse a folder that Vitral wrote, or in which there is nothing else.
+
+    Raises:
+        UsageError: it is one; the line says what the user may have meant.
+    """
+    if kind := listing.own.get(root):
+        remedy = _REMEDIES[kind].format(path=shown(root))
+        raise UsageError(f"{shown(root)}: is a {kind}, not a text; {remedy}")
+    if listing.own and not listing.files and not user_files(root).files:
+        first, kind = next(iter(listing.own.items()))
+        remedy = _REMEDIES[kind].format(path=shown(first))
+        raise UsageError(f"{shown(root)}: contains no text, only {own_named(root, listing)}; {remedy}")
+
+
+def own_named(root: Path, listing: Listing) -> str:
+    """How many folders of each kind are left out, and where the first is."""
+    counts = Counter(listing.own.values())
+    plural = {"study": "studies"}
+    kinds = [f"{count:,} {kind if count == 1 else plural.get(kind, f'{kind}s')}" for kind, count in counts.items()]
+    first = shown(next(iter(listing.own)).relative_to(root))
+    return f"{' and '.join(kinds)} of Vitral ({first}{', …' if len(listing.own) > 1 else ''})"

@@ -1,0 +1,127 @@
+"""JSON lines: one JSON object on each line, one text of it a document."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from vitral.core.config import nearest, shown
+from vitral.core.errors import UsageError
+from vitral.data.encodings import is_utf8
+
+SUFFIXES = {".jsonl", ".ndjson"}
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", float: "a number"}
+_MOST_KEYS = 12
+_MOST_COMPARED = 1000
+_MOST_NAMED = 3
+
+
+class _Doubled(dict[str, Any]):
+    """An object of JSON in which keys occur twice."""
+
+    keys_given_twice: frozenset[str] = frozenset()
+
+
+def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str]:
+    r"""The text of a field in each line; empty lines are skipped.
+
+    Args:
+        lines: the lines of a file; a byte order mark at their beginning is dropped.
+        field: the key, or several joined by dots for objects inside objects. A key that itself has dots is found too.
+        where: the file, for error messages.
+
+    >>> list(field_of_lines(['{"a": {"b": "one"}}', "", '{"a": {"b": "two"}}'], "a.b", "here"))
+    ['one', 'two']
+
+    Raises:
+        UsageError: a line is not a JSON object, or has no such string; names the line.
+    """
+    for number, line in enumerate(lines, 1):
+        line = line.removeprefix("\ufeff")  # of each file, where several were put together
+        if line.strip():
+            place = f"{where}: line {number}"
+            yield _at(_parsed(line, place, whole_file=number == 1), field, place)
+
+
+def text_fields(line: str) -> list[str]:
+    """The keys of a JSON object under which there is a string, longest string first; empty if it is no object.
+
+    >>> text_fields('{"id": "7", "text": "one more", "meta": {"by": "me"}}')
+    ['text', 'meta.by', 'id']
+    """
+    try:
+        record = _parsed(line, "")
+    except UsageError:
+        return []
+    strings = dict(_strings(record))
+    return sorted(strings, key=lambda key: -len(strings[key]))[:_MOST_NAMED]
+
+
+def _strings(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in record.items():
+        if isinstance(value, str):
+            yield path + key, value
+        elif isinstance(value, dict) and not path:
+            yield from _strings(cast("dict[str, Any]", value), f"{key}.")
+
+
+def _parsed(line: str, place: str, *, whole_file: bool = False) -> dict[str, Any]:
+    advice = "; each line must be one JSON object"
+    if whole_file and line.lstrip()[:1] in ("[", "{"):
+        advice += " (a JSON file of another form becomes one by jq -c '.[]' FILE > FILE.jsonl)"
+    try:
+        # No number is needed; as integers they may have too many digits.
+        record = json.loads(line, object_pairs_hook=_object, parse_int=float)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{place}: not JSON ({error.msg} at character {error.colno}){advice}") from None
+    except RecursionError:
+        raise UsageError(f"{place}: nested too deeply{advice}") from None
+    if not isinstance(record, dict):
+        raise UsageError(f"{place}: {_kind(record)}, not an object{advice}")
+    return cast("dict[str, Any]", record)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) == len(pairs):
+        return record
+    doubled, seen = _Doubled(record), set[str]()
+    doubled.keys_given_twice = frozenset(key for key, _ in pairs if key in seen or seen.add(key))
+    return doubled
+
+
+def _at(record: dict[str, Any], field: str, place: str) -> str:
+    """The string at a field."""
+    path, rest, value = "", field, cast("Any", record)
+    while rest:
+        if not isinstance(value, dict):
+            raise UsageError(f"{place}: {shown(path)} is {_kind(value)}, so it has no key {shown(rest)}")
+        table = cast("dict[str, Any]", value)
+        key, _, rest = (rest, "", "") if rest in table else rest.partition(".")
+        path = f"{path}.{key}" if path else key
+        if key not in table:
+            raise UsageError(f"{place}: no key {shown(path)}; {_suggestion(key, table)}")
+        if key in getattr(table, "keys_given_twice", ()):
+            raise UsageError(f"{place}: the key {shown(path)} is there twice; keep one")
+        value = table[key]
+    if not isinstance(value, str):
+        inside = dict(_strings(cast("dict[str, Any]", value))) if isinstance(value, dict) else {}
+        texts = ", ".join(shown(f"{field}.{key}") for key in list(inside)[:_MOST_NAMED])
+        raise UsageError(
+            f"{place}: {shown(field)} is {_kind(value)}, not a string{f'; texts: {texts}' if texts else ''}"
+        )
+    if not is_utf8(value):
+        raise UsageError(f"{place}: {shown(field)} contains half of a surrogate pair (\\ud800 to \\udfff); repair it")
+    return value
+
+
+def _suggestion(key: str, table: Mapping[str, Any]) -> str:
+    known = sorted(table)[:_MOST_COMPARED]
+    if not known:
+        return "the object is empty"
+    listed = ", ".join(shown(name) for name in known[:_MOST_KEYS]) + (", …" if len(known) > _MOST_KEYS else "")
+    hint = nearest(key, known)
+    return f"{f'{hint} ' if hint.startswith('did') else ''}the keys are {listed}"
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else _KINDS[dict if isinstance(value, dict) else type(value)]

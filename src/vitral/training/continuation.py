@@ -1,0 +1,179 @@
+"""Continue a finished run in a new folder: weights and optimizer carried over, a schedule of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vitral.core.checked import Count, Finite, checked
+from vitral.core.errors import UsageError
+from vitral.core.process import only_training, using_threads
+from vitral.runs import Checkpoint, Parent, RunConfig, RunFolder, SealedRun, enter, refuse_existing
+from vitral.runs.config import AdamWConfig, OptimizerConfig
+from vitral.runs.folder import DUE
+from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.events import Callback, silent
+from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
+from vitral.training.run import begin, complete, identity_of, keep, last_checkpoint, resolved_plan, restored
+from vitral.training.trainer import Trainer, chain_from_anchor
+
+WARMUP = 0.05
+"""Share of the new steps in which a rate that had decayed rises again."""
+PEAK = 0.5
+"""Their highest rate as a share of the parent's, where that had decayed (measured: docs/experiments.md)."""
+
+
+@checked(first=True)
+def continue_run(
+    path: Path,
+    out: Path,
+    *,
+    minutes: Finite | None = None,
+    steps: Count | None = None,
+    threads: Count | None = None,
+    callback: Callback = silent,
+    corpus: str | None = None,
+    frame: TimeFrame | None = None,
+) -> RunFolder:
+    """Train a finished run for longer, in a new run folder that records it as its parent.
+
+    Weights, optimizer and step numbers go on from the parent's last checkpoint, with the same text, tokenizer, seed
+    and batches. A constant learning rate stays as it is, so that the result equals a single longer run. Any other has
+    decayed: it rises again in the first 5 % of the new steps to half its former peak, then follows the same schedule
+    down. The first checkpoint and the first evaluation are the parent's last, so that the best checkpoint of the new
+    folder is never worse than them.
+
+    Args:
+        path: the parent's folder, which does not change.
+        out: the run folder to create.
+        minutes: time for the new steps; give this or `steps`.
+        steps: number of new steps.
+        threads: threads of the processor; the parent's if None.
+        callback: receives every event (`vitral.training.events`).
+        corpus: the parent's text, if it is no longer where it was: a file, a folder or a name.
+        frame: as for `train`.
+
+    Raises:
+        UsageError: not a run, not finished, its text is not found or has changed, or `out` exists.
+        TrainingStopped: a number was not finite.
+        StorageError: a file could not be written.
+    """
+    if (minutes is None) == (steps is None):
+        raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
+    refuse_existing(out)
+    frame = frame or TimeFrame()
+    deadline = None if minutes is None else Deadline(minutes, frame)
+
+    def note(line: str) -> None:
+        callback({"event": "note", "text": line})
+
+    with only_training():
+        sealed = enter(path, note)
+        checkpoint = _finished(sealed, note)
+        threads = threads or identity_of(sealed, checkpoint).current_threads
+        with using_threads(threads):
+            parent = restored(sealed, checkpoint, silent, corpus)
+            if chain_from_anchor(parent) != parent.state.chain:
+                raise UsageError(f"{path}: its batches differ from those it was trained on; Vitral has changed since")
+            plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, deadline)
+            config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
+            for line in (*plan.notes, schedule_note(config, parent.config)):
+                note(line)
+            trainer = _trainer(parent, config, checkpoint, RunFolder(out), callback)
+            trainer.began = frame.began
+            if deadline is not None:
+                keep(deadline, trainer, plan.seconds, may_change_threads=False)
+            origin = Parent(run=sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
+            return begin(trainer, plan.notes, minutes, origin, _opening(sealed, trainer))
+
+
+def asked(former: RunConfig, threads: int, minutes: float | None, steps: int | None) -> RunConfig:
+    """The parent's configuration with the time or the number of the new steps, counted from 0."""
+    schedule = former.training.schedule.model_copy(update={"begin": None})
+    return _with(former, threads=threads, minutes=minutes, steps=steps or 1, schedule=schedule)
+
+
+def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:
+    """The configuration of a run that goes on where another ended.
+
+    Args:
+        config: that of the new steps alone, with its plan.
+        former: that of the parent.
+        step: completed steps of the parent.
+    """
+    new, training = config.training.steps, former.training
+    is_constant = training.schedule.name == "constant"
+    warmup = 0 if is_constant else round(WARMUP * new)
+    factor = 1.0 if is_constant or training.schedule.begin is not None else PEAK
+    return _with(
+        config,
+        steps=step + new,
+        schedule=training.schedule.model_copy(update={"begin": step, "warmup_steps": warmup}),
+        optimizer=_scaled(training.optimizer, factor),
+        evaluation_tokens=training.evaluation_tokens,  # so that losses can be compared with the parent's last
+    )
+
+
+def schedule_note(config: RunConfig, former: RunConfig) -> str:
+    """The steps and learning rates of a run that continues another, as a sentence."""
+    training, schedule = config.training, config.training.schedule
+    steps = f"continue: steps {former.training.steps + 1:,} to {training.steps:,}"
+    if schedule.name == "constant":
+        return f"{steps}; the learning rate stays {training.optimizer.learning_rate:g}"
+    highest, before = training.optimizer.learning_rate, former.training.optimizer.learning_rate
+    return (
+        f"{steps}; the learning rate rises to {highest:g} in {schedule.warmup_steps:,} steps (before: {before:g}), "
+        f"then goes down to {schedule.final_fraction * highest:g} ({schedule.name})"
+    )
+
+
+def _finished(sealed: SealedRun, note: Callable[[str], object]) -> Checkpoint:
+    """The last checkpoint of a finished run, with its optimizer.
+
+    Raises:
+        UsageError: the run is not finished.
+    """
+    where = sealed.folder.path
+    if sealed.newest is None:
+        raise UsageError(f"{where}: stopped before its first checkpoint; finish it first: vitral resume {where}")
+    checkpoint = last_checkpoint(sealed, note)
+    steps = identity_of(sealed, checkpoint).current.training.steps
+    if checkpoint.step < steps or checkpoint.state["pending"]:
+        raise UsageError(
+            f"{where}: stopped at step {checkpoint.step:,} of {steps:,}; finish it first: vitral resume {where}"
+        )
+    return checkpoint
+
+
+def _with(config: RunConfig, **training: Any) -> RunConfig:
+    """A configuration with other values in `[training]`, checked as if they were written there."""
+    changed = config.model_copy(update={"training": config.training.model_copy(update=training)})
+    return RunConfig.parse(changed.plain(), "continue")
+
+
+def _scaled(optimizer: OptimizerConfig, factor: float) -> OptimizerConfig:
+    """An optimizer with all its learning rates multiplied."""
+    changes: dict[str, Any] = {"learning_rate": factor * optimizer.learning_rate}
+    if not isinstance(optimizer, AdamWConfig):
+        changes["rest"] = _scaled(optimizer.rest, factor)
+    return optimizer.model_copy(update=changes)
+
+
+def _trainer(
+    parent: Trainer, config: RunConfig, checkpoint: Checkpoint, folder: RunFolder, callback: Callback
+) -> Trainer:
+    """A trainer at the parent's last step, with its weights, optimizer and batches; nothing is its best yet."""
+    optimizer = build_optimizer(parent.model, config.training.optimizer)
+    load_optimizer_tensors(parent.model, optimizer, checkpoint.optimizer, str(parent.folder.path))
+    state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
+    return Trainer(config, parent.dataset, parent.model, optimizer, folder, callback, state, parent.baselines)
+
+
+def _opening(sealed: SealedRun, trainer: Trainer) -> Sequence[Mapping[str, Any]]:
+    """What the parent measured at its last step, which becomes the best one of the new run."""
+    events = [event for event in sealed.folder.metrics() if event.get("step") == trainer.state.step]
+    measured = [event for event in events if event["event"] in DUE]
+    for event in measured:
+        if event["event"] == "evaluation":
+            trainer.state.note_validation_loss(event["validation_loss"])
+    return measured

@@ -1,0 +1,80 @@
+"""Views of a model in training, for the person who watches: samples, and an early evaluation.
+
+They change nothing of the run: no number, no checkpoint and no decision depends on them.
+"""
+
+import math
+import time
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.data.batches import thinned
+from vitral.decoding import Sampling, generate
+from vitral.evaluation import copied_spans, evaluate_split
+from vitral.training.trainer import Trainer
+
+SAMPLE_TEMPERATURE = 0.8
+EARLY_AFTER = 6.0
+"""Seconds before the early evaluation, so that it is seen within ten seconds of the program's start."""
+EARLY_STEPPING = 2.0
+"""Seconds of training before it, also where the program started slowly."""
+EARLY_TOKENS = 1 << 13
+
+
+def look(trainer: Trainer) -> None:
+    """Show between two steps what can be shown: the n-gram baselines once they are counted; once, an early evaluation.
+
+    Args:
+        trainer: after a step and all that was due then.
+
+    Raises:
+        StopAsked: a stop was requested meanwhile.
+    """
+    trainer.show_baselines()
+    waited = time.perf_counter() - trainer.began
+    if trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
+        return
+    trainer.looked = True
+    if trainer.config.training.watch and trainer.state.best_step is None:
+        evaluate_early(trainer)
+
+
+def evaluate_early(trainer: Trainer) -> None:
+    """Emit the loss on a few tokens of the validation split, and a sample.
+
+    Raises:
+        StopAsked: a stop was requested meanwhile.
+    """
+    dataset, step = trainer.dataset, trainer.state.step
+    few = thinned(dataset.splits["validation"], EARLY_TOKENS)
+    tick, masking = trainer.request.check, trainer.masking
+    try:
+        found = evaluate_split(trainer.model, few, dataset.tokenizer, masking=masking, tick=tick)
+    except UsageError:
+        return  # so few tokens may have no target, under the mask of a long prefix
+    if math.isfinite(found.loss):
+        trainer.emit({"event": "early", "step": step, "validation_loss": found.loss, "tokens": found.num_targets})
+        if masking is None:
+            trainer.emit(sample_event(trainer))
+
+
+def write_sample(trainer: Trainer) -> None:
+    """Generate and save a text with the current weights, from a random stream of its own."""
+    event = sample_event(trainer)
+    trainer.folder.write_sample(event["step"], event["text"])
+    trainer.emit(event)
+
+
+def sample_event(trainer: Trainer) -> dict[str, Any]:
+    """A text by the current weights, and the passages in it that stand in the training text."""
+    sample = generate(
+        trainer.model,
+        trainer.dataset.tokenizer,
+        [""],
+        max_tokens=trainer.config.training.sample_tokens,
+        sampling=Sampling(temperature=SAMPLE_TEMPERATURE),
+        seed=trainer.config.seed,
+    )[0]
+    event = {"event": "sample", "step": trainer.state.step, "text": sample.text}
+    text = trainer.searched
+    return event if text is None else {**event, "copied": [list(span) for span in copied_spans(sample.text, text)]}

@@ -1,0 +1,181 @@
+"""A text in any encoding is read with `corpus.encoding`; without it, it is refused with a remedy, and never guessed."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, load_corpus, prepare, texts
+from vitral.data.encodings import codec_name, unmarked_utf
+from vitral.data.texts import Reading, decode_document
+
+JAPANESE = "雨の朝、少女は駅へ歩いた。傘は赤く、靴は古かった。駅には誰もいない。時計だけが動いている。\n"
+CHINESE = "清晨下着小雨，女孩慢慢走向车站。她的伞是红色的，鞋子却很旧。车站里没有人，只有时钟还在走。\n"
+TAIWANESE = "清晨下著小雨，女孩慢慢走向車站。她的傘是紅色的，鞋子卻很舊。車站裡沒有人，只有時鐘還在走。\n"
+KOREAN = "비가 오는 아침에 소녀는 역으로 걸어갔다. 우산은 빨갛고 신발은 낡았다. 역에는 아무도 없었다.\n"
+RUSSIAN = "Утром шёл дождь, и девочка медленно шла к станции. Зонт был красный, а туфли старые. Там никого не было.\n"
+PORTUGUESE = "A manhã chuvosa começou e a menina não saiu da estação; o relógio é antigo e ninguém está lá.\n"
+ENGLISH = "In the morning it rained, and the girl walked to the station.\n"
+
+KINDS = [
+    ("shift_jis", JAPANESE),
+    ("euc_jp", JAPANESE),
+    ("gb18030", CHINESE),
+    ("gbk", CHINESE),
+    ("big5", TAIWANESE),
+    ("euc_kr", KOREAN),
+    ("koi8_r", RUSSIAN),
+    ("cp1251", RUSSIAN),
+    ("cp1252", PORTUGUESE),
+    ("latin_1", PORTUGUESE),
+    *((name, text) for name in ("utf-16-le", "utf-16-be", "utf-32-le") for text in (JAPANESE, RUSSIAN, ENGLISH)),
+    ("utf-16", RUSSIAN),
+    ("utf-32", ENGLISH),
+]
+
+
+def refusal(raw: bytes, encoding: str | None = None) -> str:
+    with pytest.raises(UsageError) as error:
+        decode_document(raw, "my.txt", Reading(encoding=encoding))
+    message = str(error.value)
+    assert message.isprintable()
+    assert message.startswith("my.txt: ")
+    return message
+
+
+@pytest.mark.parametrize(("encoding", "text"), KINDS)
+def test_an_encoding_is_named_and_reads_the_text(encoding: str, text: str) -> None:
+    raw = (text * 3).encode(encoding)
+    named = refusal(raw).partition("--encoding ")[2].split(" or ")
+    assert text * 3 in [decode_document(raw, "my.txt", Reading(encoding=codec_name(name))).text for name in named]
+
+
+def test_where_two_encodings_fit_both_are_named() -> None:
+    assert {"cp1252", "cp1250"} <= set(refusal(PORTUGUESE.encode("cp1252")).split())
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(KINDS), st.data())
+def test_what_is_encoded_comes_back(kind: tuple[str, str], data: st.DataObject) -> None:
+    encoding, text = kind
+    characters = st.sampled_from(sorted({*text, "a", " ", "\n"}))
+    text = "".join(data.draw(st.lists(characters, max_size=60)))
+    document = decode_document(text.encode(encoding), "x", Reading("keep", codec_name(encoding)))
+    assert document.text == text
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=60), st.sampled_from([name for name, _ in KINDS]))
+def test_any_bytes_in_any_encoding_are_text_or_refused_in_one_line(raw: bytes, encoding: str) -> None:
+    text, message = "", ""
+    try:
+        text = decode_document(raw, "x", Reading("keep", codec_name(encoding), refuses_formats=False)).text
+    except UsageError as error:
+        message = str(error)
+    assert message.isprintable()
+    assert isinstance(text, str)
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "utf-16-le", "utf-16"])
+def test_newlines_and_marks_are_handled_as_in_utf8(encoding: str) -> None:
+    mark = "\ufeff" if encoding == "utf-16-le" else ""
+    document = decode_document(f"{mark}一\r\n二\r三\n".encode(encoding), "x", Reading(encoding=encoding))
+    assert document.text == "一\n二\n三\n"
+    assert (document.num_crlf, document.num_cr, document.had_mark) == (1, 1, bool(mark))
+
+
+def test_a_wrong_encoding_is_refused_with_byte_and_line() -> None:
+    raw = b"one\ntwo \x81\x20"
+    assert "not shift_jis at byte 8 (0x81, line 2)" in refusal(raw, encoding="shift_jis")
+    assert "leave --encoding out" in refusal(JAPANESE.encode(), encoding="euc_jp")
+    assert "leave --encoding out" in refusal(b"\xef\xbb\xbfa", encoding="cp1252")
+    assert "--encoding utf-16" in refusal("a".encode("utf-16"), encoding="cp1252")
+    assert "--encoding utf-16-be" in refusal("one".encode("utf-16-be") + b"\0.", encoding="utf-16")
+    assert "utf-16-le" in refusal(b"\xfe\xff\0a", encoding="utf-16-le").lower()
+
+
+def test_few_accents_among_latin_letters_are_no_cyrillic() -> None:
+    raw = (ENGLISH * 9 + "They met in a café.\n").encode("cp1252")
+    assert not {"cp1251", "koi8_r"} & set(refusal(raw).split())
+    assert "cp1252" in refusal(raw).split()
+
+
+def test_a_damaged_utf8_text_is_not_taken_for_another_encoding() -> None:
+    cut = JAPANESE.encode()[:-2]
+    assert "--encoding" not in refusal(cut)
+    assert "--encoding" not in refusal(JAPANESE.encode() + b"\xff" + JAPANESE.encode())
+
+
+@given(st.text(max_size=40))
+def test_utf8_is_seldom_taken_for_utf16(text: str) -> None:
+    found = unmarked_utf(text.encode("utf-8", "ignore"))
+    assert found is None or "\0" in text
+
+
+def test_text_with_nul_stays_text() -> None:
+    for raw in (b"a\0b" * 30, b"\0" * 40, b"name\0path\0other\0" * 9, bytes(range(128)) * 5):
+        assert decode_document(raw, "x", Reading("keep")).text == raw.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("latn1", "did you mean 'latin1'"),
+        ("rot13", "does not turn bytes into text"),
+        ("hex", "does not turn bytes into text"),
+        ("undefined", "is not an encoding"),
+        ("", "is not an encoding"),
+        ("a\0b", "is not an encoding"),
+        ("../../x", "is not an encoding"),
+        ("x" * 101, "at most 100 characters"),
+    ],
+)
+def test_what_is_no_encoding_is_refused(name: str, told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        CorpusConfig.parse({"encoding": name}, "corpus")
+    assert told in str(error.value)
+    assert "encoding" in str(error.value)
+
+
+def test_equal_encodings_are_equal_configurations() -> None:
+    assert CorpusConfig(encoding="UTF8") == CorpusConfig(encoding="utf-8-sig") == CorpusConfig()
+    assert CorpusConfig(encoding="Shift-JIS") == CorpusConfig(encoding="sjis")
+    assert "encoding" not in CorpusConfig(encoding="utf-8").plain()
+
+
+def test_the_encoding_is_noted_and_changes_the_dataset(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes((PORTUGUESE * 300).encode("cp1252"))
+    config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "encoding": "cp1252"})
+    one, other = prepare(config), prepare(config.model_copy(update={"encoding": "cp1250"}))
+    assert any("cp1252" in note for note in one.notes)
+    assert one.sha256 == other.sha256
+    assert one.fingerprint != other.fingerprint
+
+
+def test_a_folder_in_an_encoding(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.dat"):
+        (tmp_path / name).write_bytes(JAPANESE.encode("euc_jp"))
+    (tmp_path / "c.dat").write_bytes(b"\xff\xff\xff")
+    with pytest.raises(UsageError, match=r"a\.txt.*--encoding euc_jp"):
+        load_corpus(CorpusConfig(source=str(tmp_path)))
+    corpus = load_corpus(CorpusConfig(source=str(tmp_path), encoding="euc_jp"))
+    assert corpus.text == f"{JAPANESE}\n\n{JAPANESE}"
+    assert "c.dat" in " ".join(corpus.notes)
+
+
+@pytest.mark.parametrize("raw", [ENGLISH.encode("utf-16-le"), ENGLISH.encode("utf-16"), PORTUGUESE.encode("cp1252")])
+def test_a_long_file_is_refused_in_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(raw * 2000)
+    with pytest.raises(UsageError) as short:
+        load_corpus(CorpusConfig(source=str(path)))
+    monkeypatch.setattr(texts, "LONG", 0)
+    monkeypatch.setattr(texts, "PIECE", 999)
+    with pytest.raises(UsageError) as long:
+        load_corpus(CorpusConfig(source=str(path)))
+    assert str(long.value) == str(short.value)
+    with pytest.raises(UsageError, match="iconv -f cp1252"):
+        load_corpus(CorpusConfig(source=str(path), encoding="cp1252"))

@@ -1,0 +1,121 @@
+"""Which files of a folder are read: those that match a pattern, and none that Vitral wrote."""
+
+from pathlib import Path
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, load_corpus
+from vitral.data.folders import matches
+from vitral.data.texts import pieces
+
+RUN = ("config.toml", "run.json", "metrics.jsonl", "steps/step-1/state.json")
+STUDY = ("study.json", "arms/base-seed-1/config.toml", "arms/base-seed-1/metrics.jsonl", "report/study.html")
+REPORT = ("report.html", "MANIFEST.json", "figures/x.svg")
+DEMONSTRATION = (*REPORT, *(f"study/{name}" for name in STUDY))
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(name.rpartition("/")[2].encode())
+    return folder
+
+
+def load(folder: Path, *glob: str) -> str:
+    return str(load_corpus(CorpusConfig.parse({"source": str(folder), "separator": " ", "glob": list(glob)})).text)
+
+
+def refusal(source: Path | str, **options: object) -> str:
+    with pytest.raises(UsageError) as error:
+        load_corpus(CorpusConfig.parse({"source": str(source), **options}))
+    assert str(error.value).isprintable()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.py", "a.py b.py c.py"),
+        ("src/*.py", "b.py"),
+        ("./src/*.py", "b.py"),
+        ("src/**", "b.py b.txt c.py"),
+        ("src/**/*.py", "b.py c.py"),
+        ("**/*.py", "a.py b.py c.py"),
+        ("**/in/*", "c.py"),
+        ("[ab].py", "a.py b.py"),
+        ("?.txt", "b.txt"),
+        ("**", "a.py b.py b.txt c.py"),
+    ],
+)
+def test_patterns(tmp_path: Path, pattern: str, found: str) -> None:
+    write(tmp_path, "a.py", "src/b.py", "src/b.txt", "src/in/c.py", ".hidden.py", ".git/d.py")
+    assert sorted(load(tmp_path, pattern).split()) == sorted(found.split())
+
+
+def test_one_of_several_patterns_is_enough(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", "b.txt", "c.md")
+    assert load(tmp_path, "*.py", "*.md") == "a.py c.md"
+    assert load(tmp_path) == "a.py b.txt c.md"
+    assert CorpusConfig.parse({"glob": "*.py"}) == CorpusConfig.parse({"glob": ["*.py", "./*.py"]})
+    assert CorpusConfig.parse({"glob": []}) == CorpusConfig()
+
+
+def test_many_stars_are_quick() -> None:
+    assert not matches(tuple("a" * 60), "/".join(["**", "a"] * 25 + ["b"]))
+    assert not matches(("a" * 5000,), "*a" * 25 + "b")
+
+
+def test_no_match_names_what_is_there(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", "b.py", "c.txt", "Makefile", ".secret.rs")
+    message = refusal(tmp_path, glob="*.rs")
+    for word in ("'*.rs'", "2 .py", "1 .txt", "1 Makefile"):
+        assert word in message
+    assert "hidden" in refusal(tmp_path, glob=".*")
+    (tmp_path / "empty").mkdir()
+    assert "there are no files" in refusal(tmp_path / "empty", glob="*")
+
+
+@pytest.mark.parametrize("pattern", ["/etc/*", "../*", "a/../b", "", "src/", "\ud800"])
+def test_a_pattern_outside_the_folder_is_refused(pattern: str) -> None:
+    with pytest.raises(UsageError, match="glob"):
+        CorpusConfig.parse({"glob": pattern}, "corpus")
+
+
+def test_patterns_are_for_folders(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt")
+    assert "--glob" in refusal(tmp_path / "a.txt", glob="*.txt")
+    assert "--glob" in refusal("sample", glob="*.txt")
+    python = load_corpus(CorpusConfig(source="python", glob=("json/*.py",)))
+    assert "class JSONDecoder" in "".join(pieces(python.text))
+    assert python.num_bytes < 200_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"), [("run", RUN), ("study", STUDY), ("report", REPORT), ("demonstration", DEMONSTRATION)]
+)
+def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[str, ...]) -> None:
+    mine = write(tmp_path / "mine", *names)
+    message = refusal(mine)
+    assert f"mine: is a {kind}, not a text; " in message
+    assert str(mine) in message.partition(";")[2] or kind == "report"
+    assert kind in refusal(tmp_path)  # a folder of nothing else
+    write(tmp_path, "a.txt")
+    corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
+    assert corpus.text == "a.txt"
+    assert corpus.folder == (1, 5)
+    assert any(kind in note and "mine" in note for note in corpus.notes)
+
+
+def test_a_new_run_beside_the_text_does_not_change_the_text(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", "b.txt")
+    before = load_corpus(CorpusConfig(source=str(tmp_path)))
+    write(tmp_path / "runs" / "one", *RUN)
+    after = load_corpus(CorpusConfig(source=str(tmp_path)))
+    assert (after.text, after.sha256, after.folder) == (before.text, before.sha256, before.folder)
+
+
+def test_folders_that_only_look_similar_are_text(tmp_path: Path) -> None:
+    for names in (("config.toml", "a.txt"), ("study.json", "a.txt"), ("MANIFEST.json", "a.txt"), ("a.html", "b.txt")):
+        folder = write(tmp_path / names[0].partition(".")[0], *names)
+        assert load(folder) == " ".join(sorted(names))

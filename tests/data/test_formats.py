@@ -1,0 +1,133 @@
+"""Files that are no plain text are named as what they are, with how to get the text out of them."""
+
+import bz2
+import gzip
+import io
+import lzma
+import sqlite3
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, load_corpus, texts
+from vitral.data.texts import Reading, decode_document
+
+
+def zipped(**files: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def book(kind: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("mimetype", kind)
+        archive.writestr("content.xml", "<x/>", zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def tarred() -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        inside = tarfile.TarInfo("a.txt")
+        inside.size = 5
+        archive.addfile(inside, io.BytesIO(b"hello"))
+    return made.getvalue()
+
+
+def database() -> bytes:
+    with sqlite3.connect(":memory:") as connection:
+        connection.execute("CREATE TABLE texts (text)")
+        content = connection.serialize()
+    connection.close()
+    return content
+
+
+def png() -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\0")) + chunk(b"IEND", b"")
+
+
+FILES: dict[str, tuple[Callable[[], bytes], str, str]] = {
+    "x.docx": (lambda: zipped(**{"[Content_Types].xml": "<x/>", "word/document.xml": "<x/>"}), "Word", "pandoc"),
+    "x.xlsx": (lambda: zipped(**{"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"}), "Excel", "CSV"),
+    "x.odt": (lambda: book("application/vnd.oasis.opendocument.text"), "OpenDocument text", "pandoc"),
+    "x.epub": (lambda: book("application/epub+zip"), "EPUB", "pandoc"),
+    "x.zip": (lambda: zipped(**{"a.txt": "hello"}), "ZIP", "unzip"),
+    "x.txt.gz": (lambda: gzip.compress(b"hello"), "gzip", "gunzip"),
+    "x.bz2": (lambda: bz2.compress(b"hello"), "bzip2", "bunzip2"),
+    "empty.bz2": (lambda: bz2.compress(b""), "bzip2", "bunzip2"),
+    "x.xz": (lambda: lzma.compress(b"hello"), "xz", "unxz"),
+    "x.tar": (tarred, "tar archive", "tar --extract"),
+    "x.sqlite": (database, "SQLite", "sqlite3"),
+    "x.png": (png, "PNG", "tesseract"),
+    "x.pdf": (lambda: b"%PDF-1.4\n1 0 obj\n<< >>\nendobj\n%%EOF\n", "PDF", "pdftotext"),
+    "x.rtf": (lambda: rb"{\rtf1\ansi Hello}", "RTF", "soffice"),
+    "x.doc": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "old Word", "soffice"),
+    "x.xls": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "old Excel", "CSV"),
+    "x.parquet": (lambda: b"PAR1\x15\x04\x15\x00" + bytes(40) + b"PAR1", "Parquet", "--field"),
+    "x.jpg": (lambda: b"\xff\xd8\xff\xe0\0\x10JFIF\0", "JPEG", "tesseract"),
+}
+
+
+def refusal(path: Path, **options: str) -> str:
+    with pytest.raises(UsageError) as error:
+        load_corpus(CorpusConfig(source=str(path), **options))
+    assert str(error.value).isprintable()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_format_is_named_with_its_remedy(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, kind, remedy = FILES[name]
+    (tmp_path / name).write_bytes(make())
+    message = refusal(tmp_path / name)
+    assert kind in message
+    assert remedy in message
+    assert name in message
+    assert refusal(tmp_path / name, encoding="latin_1") == message  # which decodes any bytes
+    monkeypatch.setattr(texts, "LONG", 0)
+    assert refusal(tmp_path / name) == message
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_format_is_known_whatever_the_name_of_the_file(name: str, tmp_path: Path) -> None:
+    make, kind, _ = FILES[name]
+    (tmp_path / "my notes.txt").write_bytes(make())
+    message = refusal(tmp_path / "my notes.txt")
+    assert kind.replace("old Excel", "old Word") in message
+    assert "'" in message  # the name has a space, and is quoted in the command
+
+
+@pytest.mark.parametrize(
+    "text", ["ID3 is a tag.", "PAR1 and PAR2", "The new WEBP format", "BM25 ranks", "%PDF is a mark", "GIF89a", "PK"]
+)
+def test_a_text_that_begins_like_another_format_is_a_text(text: str) -> None:
+    assert decode_document(text.encode(), "x.txt").text == text
+
+
+def test_the_text_of_an_existing_run_is_read_as_before() -> None:
+    raw = FILES["x.rtf"][0]()
+    assert decode_document(raw, "x.rtf", Reading(refuses_formats=False)).text == raw.decode()
+
+
+def test_in_a_folder_other_formats_are_left_out(tmp_path: Path) -> None:
+    for name, (make, _, _) in FILES.items():
+        (tmp_path / name).write_bytes(make())
+    assert "no UTF-8 text" in refusal(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"hello")
+    corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
+    assert corpus.text == "hello"
+    assert f"{len(FILES)} files were skipped" in " ".join(corpus.notes)

@@ -1,0 +1,95 @@
+"""Tokenizers that follow another text: ids are appended and keep their meaning."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.data import ByteTokenizer, CharTokenizer, CorpusConfig, DeclaringTokenizer, prepare, tokenizer_from_plain
+from vitral.data.growth import extends, grown
+from vitral.data.tokenizers import with_special_tokens
+
+END = "<end>"
+
+
+def test_new_characters_are_appended_by_code_point():
+    tokenizer = grown(CharTokenizer("bd"), ["dacb", "ée"])
+    assert tokenizer == CharTokenizer("bdaceé")
+    assert tokenizer_from_plain(tokenizer.plain()) == tokenizer
+    assert grown(tokenizer, ["abc"]) == tokenizer
+
+
+def test_a_tokenizer_grows_again_and_again_with_special_tokens():
+    first = with_special_tokens(CharTokenizer("ab"), ["<1>"])
+    second = grown(first, ["cab<1>"], ["<2>", "<1>"])
+    third = grown(second, ["zy"], ["<3>"])
+    assert [third.label(token) for token in range(third.vocab_size)] == (
+        ["<PAD>", "a", "b", "<1>", "c", "<2>", "y", "z", "<3>"]
+    )
+    for tokenizer, former in ((third, second), (second, first), (third, first)):
+        assert extends(tokenizer, former)
+    assert not extends(first, second)
+    assert third.decode(third.encode("z<1>a<3><2>")) == "z<1>a<3><2>"
+
+
+@given(st.text(min_size=1), st.text(), st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=3))
+def test_old_texts_keep_their_tokens(text, new, specials):
+    former = CharTokenizer("".join(sorted(set(text))))
+    tokenizer = grown(former, [new], specials)
+    assert extends(tokenizer, former)
+    assert all(tokenizer.label(token) == former.label(token) for token in range(former.vocab_size))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    if not any(special in text for special in specials):
+        assert tokenizer.encode(text).tolist() == former.encode(text).tolist()
+
+
+def test_bytes_grow_by_special_tokens_only():
+    former = ByteTokenizer()
+    assert grown(former, ["ção"]) == former
+    tokenizer = grown(former, ["ção"], [END])
+    assert (tokenizer.vocab_size, tokenizer.encode(END).tolist()) == (257, [256])
+    assert extends(tokenizer, former)
+    assert not extends(tokenizer, CharTokenizer("ab"))
+
+
+def test_another_order_is_another_tokenizer():
+    assert not extends(CharTokenizer("abc"), CharTokenizer("ac"))
+    moved = DeclaringTokenizer(CharTokenizer("ab"), ((END, 0),))
+    assert not extends(moved, CharTokenizer("ab"))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "new.txt"
+    path.write_text("abc é " * 60, encoding="utf-8")
+    return path
+
+
+def test_unknown_characters_grow_are_replaced_or_refused(text: Path, tmp_path: Path) -> None:
+    config, former = CorpusConfig.parse({"source": str(text), "split": "tail"}), CharTokenizer("ab ")
+    cache = tmp_path / "cache"
+    with pytest.raises(UsageError, match="'c'"):
+        prepare(config, tokenizer=former, cache=cache)
+    wider = prepare(config, tokenizer=former, grow=True, cache=cache)
+    assert wider.tokenizer == CharTokenizer("ab cé")
+    assert any("2 new characters (c é)" in note for note in wider.notes)
+    replaced = prepare(config.model_copy(update={"replacement": "a"}), tokenizer=former, grow=True, cache=cache)
+    assert replaced.tokenizer == former
+    assert replaced.tokenizer.decode(replaced.splits["train"].tokens[:6]) == "aba a "
+    assert any("120 characters, 2 different" in note for note in replaced.notes)
+    other = prepare(config.model_copy(update={"replacement": "b"}), tokenizer=former, grow=True, cache=cache)
+    assert len({dataset.fingerprint for dataset in (wider, replaced, other)}) == 3
+    with pytest.raises(UsageError, match="alphabet"):
+        prepare(config.model_copy(update={"replacement": "x"}), tokenizer=former, grow=True, cache=cache)
+    with pytest.raises(UsageError, match=r"corpus\.replacement"):
+        prepare(config.model_copy(update={"replacement": "a"}), cache=cache)
+
+
+def test_without_unknown_characters_nothing_depends_on_growing(text: Path, tmp_path: Path) -> None:
+    config, former = CorpusConfig.parse({"source": str(text), "split": "tail"}), CharTokenizer("ab cé!")
+    datasets = [prepare(config, tokenizer=former, grow=grow, cache=tmp_path / "cache") for grow in (False, True)]
+    assert datasets[0].fingerprint == datasets[1].fingerprint
+    assert np.array_equal(datasets[0].splits["test"].tokens, datasets[1].splits["test"].tokens)

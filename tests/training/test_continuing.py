@@ -1,0 +1,183 @@
+"""`vitral continue`: a finished run trained for longer, in a new folder."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.lab.run_health import examine_run
+from vitral.reports.run import write_run_report
+from vitral.runs import RunFolder, load_run
+from vitral.runs.checkpoint import MANIFEST, list_checkpoints
+from vitral.runs.config import ScheduleConfig
+from vitral.training import continue_run, resume, train
+from vitral.training.schedules import learning_rate
+
+
+@pytest.fixture(scope="module", params=["adamw", "muon"])
+def parent(request: pytest.FixtureRequest, configured: Any, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    schedule = {"name": "linear", "warmup_steps": 2}
+    training = {"steps": 7, "evaluate_every": 3, "optimizer": {"name": request.param}, "schedule": schedule}
+    return train(configured(training=training), tmp_path_factory.mktemp("parent") / "run")
+
+
+def stopping(kind: str, step: int) -> Any:
+    def callback(event: Any) -> None:
+        if event["event"] == kind and event["step"] == step:
+            raise KeyError(kind)
+
+    return callback
+
+
+def sound(path: Path) -> bool:
+    return {finding.mark for finding in examine_run(path).findings} <= {"ok", "unknown"}
+
+
+def test_weights_optimizer_and_steps_go_on(parent: RunFolder, tmp_path: Path, bytes_of) -> None:
+    before = {path: path.read_bytes() for path in parent.path.rglob("*") if path.is_file()}
+    notes: list[str] = []
+    told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
+    folder = continue_run(parent.path, tmp_path / "run", steps=11, callback=told)
+    assert {path: path.read_bytes() for path in parent.path.rglob("*") if path.is_file()} == before
+    first, last = bytes_of(folder, 7), bytes_of(parent, 7)
+    assert first["model.safetensors"] == last["model.safetensors"]
+    assert first["optimizer.safetensors"] == last["optimizer.safetensors"]
+    run = load_run(folder.path, "last")
+    assert run.step == run.sealed.config.training.steps == 18
+    origin, sealed = load_run(parent.path, "last"), run.sealed.identity.parent
+    assert sealed is not None
+    assert (sealed.run, sealed.step, sealed.manifest) == (
+        origin.sealed.identity.run,
+        7,
+        json.loads((parent.steps / "step-00000007" / MANIFEST).read_bytes())["sha256"],
+    )
+    assert run.sealed.identity.run != origin.sealed.identity.run
+    steps = [event["step"] for event in folder.metrics("step")]
+    assert steps == list(range(8, 19))
+    evaluations = folder.metrics("evaluation")
+    assert evaluations[0] == parent.metrics("evaluation")[-1]  # the curve begins where the parent's ends
+    assert folder.ngrams() == parent.ngrams()
+    assert any("continue: steps 8 to 18" in note for note in notes)
+    assert sound(folder.path)
+    assert write_run_report(folder.path).exists()
+
+
+def test_its_schedule_is_data(parent: RunFolder, tmp_path: Path) -> None:
+    folder = continue_run(parent.path, tmp_path / "run", steps=40)
+    training, before = load_run(folder.path).sealed.config.training, load_run(parent.path).sealed.config.training
+    assert training.schedule == before.schedule.model_copy(update={"begin": 7, "warmup_steps": 2})
+    assert training.optimizer.learning_rate == before.optimizer.learning_rate / 2
+    rates = [event["learning_rate"] for event in folder.metrics("step")]
+    peak = training.optimizer.learning_rate
+    assert rates == [learning_rate(training.schedule, peak, step, 47) for step in range(7, 47)]
+    assert rates[:3] == [peak / 2, peak, peak]
+    assert rates[-1] == pytest.approx(peak / 38)
+
+
+def test_a_schedule_begins_where_it_is_told() -> None:
+    former = ScheduleConfig(name="cosine", warmup_steps=3, final_fraction=0.1)
+    later = former.model_copy(update={"begin": 100})
+    for step in range(20):
+        assert learning_rate(later, 0.5, 100 + step, 120) == learning_rate(former, 0.5, step, 20)
+    assert "begin" not in former.plain()
+
+
+def test_with_a_constant_rate_it_equals_a_longer_run(configured, tmp_path: Path, bytes_of) -> None:
+    training = {"schedule": {"name": "constant", "warmup_steps": 2}, "evaluate_every": 4}
+    short = train(configured(training={**training, "steps": 5}), tmp_path / "short")
+    whole = train(configured(training={**training, "steps": 13}), tmp_path / "whole")
+    folder = continue_run(short.path, tmp_path / "run", steps=8)
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        assert bytes_of(folder, 13)[file] == bytes_of(whole, 13)[file]
+    states = [json.loads(bytes_of(one, 13)["state.json"]) for one in (folder, whole)]
+    assert states[0]["chain"] == states[1]["chain"]
+    assert folder.metrics("evaluation")[-1] == whole.metrics("evaluation")[-1]
+
+
+@pytest.mark.parametrize(("kind", "step"), [("start", 7), ("step", 8), ("step", 12), ("evaluation", 12)])
+def test_resumed_equals_straight(kind: str, step: int, parent: RunFolder, tmp_path: Path, bytes_of, measured_in):
+    whole = continue_run(parent.path, tmp_path / "whole", steps=8)
+    with pytest.raises(KeyError):
+        continue_run(parent.path, tmp_path / "run", steps=8, callback=stopping(kind, step))
+    folder = resume(tmp_path / "run")
+    assert bytes_of(folder, 15) == bytes_of(whole, 15)
+    assert measured_in(folder) == measured_in(whole)
+
+
+def test_the_best_checkpoint_is_in_the_new_folder(parent: RunFolder, tmp_path: Path) -> None:
+    folder = continue_run(parent.path, tmp_path / "run", steps=3)
+    best = load_run(folder.path, "best")
+    losses = {event["step"]: event["validation_loss"] for event in folder.metrics("evaluation")}
+    assert losses.keys() == {7, 9, 10}
+    assert best.step == min(losses, key=lambda step: losses[step])
+
+
+def test_it_is_continued_again(parent: RunFolder, tmp_path: Path) -> None:
+    once = continue_run(parent.path, tmp_path / "once", steps=2)
+    twice = continue_run(once.path, tmp_path / "twice", steps=40, threads=1)
+    training, before = load_run(twice.path).sealed.config.training, load_run(once.path).sealed.config.training
+    assert (training.steps, training.schedule.begin, training.threads) == (49, 9, 1)
+    assert training.optimizer == before.optimizer
+    assert sound(twice.path)
+
+
+def test_minutes_are_those_of_the_new_steps(configured, tmp_path: Path) -> None:
+    parent = train(configured(training={"steps": 3}), tmp_path / "parent")
+    folder = continue_run(parent.path, tmp_path / "run", minutes=0.1)
+    training = load_run(folder.path, "last").sealed.config.training
+    assert training.minutes is None
+    assert folder.document("environment")["minutes"] == 0.1
+    assert training.steps > 3
+    assert folder.metrics("end")[-1]["step"] == training.steps
+    assert sound(folder.path)
+
+
+def test_the_text_may_have_moved(configured, text: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "there" / "words.txt"
+    moved.parent.mkdir()
+    shutil.copy(text, moved)
+    parent = train(configured(corpus={"source": str(moved)}, training={"steps": 2}), tmp_path / "parent")
+    here = moved.rename(tmp_path / "here.txt")
+    with pytest.raises(UsageError, match="was not found"):
+        continue_run(parent.path, tmp_path / "run", steps=2)
+    folder = continue_run(parent.path, tmp_path / "run", steps=2, corpus=str(here))
+    assert folder.document("corpus")["path"] == str(here)
+    here.write_text("another text", encoding="utf-8")
+    with pytest.raises(UsageError, match="another size"):
+        continue_run(parent.path, tmp_path / "other", steps=2, corpus=str(here))
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        train(configured(), tmp_path / "stopped", callback=stopping("step", 3))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    new = tmp_path / "new"
+    for path, out, how, complaint in (
+        (tmp_path / "stopped", new, {"steps": 2}, "vitral resume"),
+        (parent.path, new, {}, "--minutes"),
+        (parent.path, new, {"steps": 2, "minutes": 1.0}, "--minutes"),
+        (parent.path, new, {"steps": 0}, "steps"),
+        (parent.path, new, {"minutes": -1.0}, "minutes"),
+        (parent.path, parent.path, {"steps": 2}, "exists already"),
+        (parent.path, tmp_path / "full", {"steps": 2}, "exists already"),
+        (tmp_path, new, {"steps": 2}, "not a run"),
+    ):
+        with pytest.raises(UsageError, match=complaint) as refused:
+            continue_run(path, out, **how)
+        assert "\n" not in str(refused.value)
+        assert not new.exists()
+
+
+def test_a_schedule_that_begins_later_needs_a_parent(configured, parent: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"schedule\.begin"):
+        train(configured(training={"schedule": {"begin": 3}}), tmp_path / "run")
+
+
+def test_only_its_own_checkpoints_are_in_the_folder(parent: RunFolder, tmp_path: Path) -> None:
+    folder = continue_run(parent.path, tmp_path / "run", steps=1)
+    assert [path.name for path in list_checkpoints(folder.steps)] == ["step-00000007", "step-00000008"]

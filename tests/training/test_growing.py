@@ -1,0 +1,165 @@
+"""Fine-tuning on a text with characters that the other run has never seen."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from vitral.core.config import merge
+from vitral.core.errors import UsageError
+from vitral.data import CharTokenizer
+from vitral.lab import configure
+from vitral.lab.run_health import examine_run
+from vitral.model import Transformer
+from vitral.runs import RunFolder, load_run
+from vitral.runs.checkpoint import load_checkpoint
+from vitral.training import RunConfig, resume, train
+
+END = "<|end|>"
+NEW = "O gato viu um pássaro — à noite, o cão não.\n"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    path = tmp_path / "new.txt"
+    path.write_text(NEW * 30, encoding="utf-8", newline="\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
+def parent(request: pytest.FixtureRequest, configured: Any, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    config = configured(model={"tie_head": request.param}, training={"steps": 3, "evaluate_every": 3})
+    return train(config, tmp_path_factory.mktemp("parent") / "run")
+
+
+def tuned(configured: Any, parent: RunFolder, new: Path, **changes: Any) -> RunConfig:
+    """The configuration of a fine-tuning on the new text."""
+    tied = parent.config["model"]["tie_head"]
+    base = {"seed": 5, "corpus": {"source": str(new)}, "model": {"tie_head": tied}, "training": {"steps": 4}}
+    return configured(**merge(base, changes))
+
+
+def first_model(folder: RunFolder) -> tuple[Transformer, dict[str, torch.Tensor]]:
+    """The model of step 0."""
+    run = load_run(folder.path)
+    weights = dict(load_checkpoint(folder.steps / "step-00000000").model)
+    run.model.load_state_dict(weights)
+    return run.model.eval(), weights
+
+
+def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
+    folder = train(tuned(configured, parent, new), tmp_path / "run", init_from=parent.path, callback=told)
+    former, grown = load_run(parent.path), load_run(folder.path)
+    assert isinstance(former.tokenizer, CharTokenizer)
+    assert isinstance(grown.tokenizer, CharTokenizer)
+    added = sorted(set(NEW) - set(former.tokenizer.alphabet))
+    assert grown.tokenizer.alphabet == former.tokenizer.alphabet + "".join(added)
+    assert any(f"{len(added)} new characters" in note for note in notes)
+    model, weights = first_model(folder)
+    old, size = former.model.state_dict(), former.tokenizer.vocab_size
+    drawn = Transformer(grown.sealed.config.model, grown.tokenizer.vocab_size, seed=5).state_dict()
+    for name, tensor in weights.items():
+        rows = len(old[name]) if name in ("token_embedding.weight", "head.weight") else None
+        assert torch.equal(tensor[:rows], old[name]), name
+        if rows is not None:
+            assert rows == size
+            assert torch.equal(tensor[size:], drawn[name][size:])
+    tokens = torch.from_numpy(former.tokenizer.encode("the cat saw"))[None]
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens)[..., :size], former.model(tokens))
+    origin = load_run(parent.path).checkpoint
+    assert grown.sealed.identity.parent is not None
+    assert grown.sealed.identity.parent.manifest == origin.manifest
+
+
+def test_a_grown_run_is_resumed_and_healthy(configured, parent: RunFolder, new: Path, tmp_path: Path, bytes_of) -> None:
+    config = tuned(configured, parent, new, training={"checkpoint_every": 1})
+    whole = train(config, tmp_path / "whole", init_from=parent.path)
+
+    def stop(event):
+        if event["event"] == "step" and event["step"] == 2:
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        train(config, tmp_path / "stopped", init_from=parent.path, callback=stop)
+    stopped = resume(tmp_path / "stopped")
+    assert bytes_of(stopped, 4) == bytes_of(whole, 4)
+    assert {finding.mark for finding in examine_run(stopped.path).findings} <= {"ok", "unknown"}
+
+
+def test_it_grows_twice_and_with_special_tokens(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
+    config = tuned(configured, parent, new, corpus={"specials": [END]})
+    once = train(config, tmp_path / "once", init_from=parent.path)
+    new.write_text((NEW + END + "日本") * 30, encoding="utf-8")
+    again = configure(None, corpus=str(new), init_from=once.path, overrides=[tuned(configured, once, new).plain()])
+    assert again.corpus.specials == (END,)
+    twice = train(again, tmp_path / "twice", init_from=once.path)
+    former, grown = load_run(once.path), load_run(twice.path)
+    assert [grown.tokenizer.label(i) for i in range(former.tokenizer.vocab_size)] == (
+        [former.tokenizer.label(i) for i in range(former.tokenizer.vocab_size)]
+    )
+    assert [grown.tokenizer.label(i) for i in range(former.tokenizer.vocab_size, grown.tokenizer.vocab_size)] == (
+        ["日", "本"]
+    )
+    plain = tuned(configured, twice, new)  # special tokens of the other run are part of the configuration
+    assert train(plain, tmp_path / "thrice", init_from=twice.path).config["corpus"]["specials"] == [END]
+
+
+def test_a_bare_text_keeps_the_size_of_the_other_run(parent: RunFolder, new: Path) -> None:
+    config = configure(str(new), init_from=parent.path, minutes=2.0)
+    assert config.model == load_run(parent.path).sealed.config.model
+    assert (config.training.plan, config.training.minutes) == ("auto", 2.0)
+
+
+def test_a_plan_that_chooses_a_size_is_refused(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
+    config = tuned(configured, parent, new, training={"plan": "fit", "minutes": 1.0})
+    with pytest.raises(UsageError, match=r"training\.plan"):
+        train(config, tmp_path / "run", init_from=parent.path)
+
+
+def test_many_new_characters(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
+    new.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), encoding="utf-8")
+    folder = train(tuned(configured, parent, new), tmp_path / "run", init_from=parent.path)
+    assert load_run(folder.path).tokenizer.vocab_size == load_run(parent.path).tokenizer.vocab_size + 3000
+
+
+def test_a_replacement_is_part_of_the_run(configured, parent: RunFolder, new: Path, tmp_path: Path, bytes_of) -> None:
+    replaced = {"corpus": {"replacement": "a"}, "training": {"steps": 2, "checkpoint_every": 1}}
+    config = tuned(configured, parent, new, **replaced)
+    folder = train(config, tmp_path / "run", init_from=parent.path)
+    assert folder.document("tokenizer") == parent.document("tokenizer")
+    assert folder.config["corpus"]["replacement"] == "a"
+
+    def stop(event):
+        if event["event"] == "step" and event["step"] == 1:
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        train(config, tmp_path / "stopped", init_from=parent.path, callback=stop)
+    assert bytes_of(resume(tmp_path / "stopped"), 2) == bytes_of(folder, 2)
+    assert {finding.mark for finding in examine_run(folder.path).findings} <= {"ok", "unknown"}
+    with pytest.raises(UsageError, match="alphabet"):
+        train(tuned(configured, parent, new, corpus={"replacement": "é"}), tmp_path / "no", init_from=parent.path)
+    with pytest.raises(UsageError, match=r"corpus\.replacement"):
+        train(config, tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
+class TestOtherTokenizers:
+    """Bytes know every text; special tokens make them grow."""
+
+    KINDS: ClassVar[list[Any]] = ["byte", {"name": "bpe", "vocab_size": 300}]
+
+    @pytest.mark.parametrize("kind", KINDS, ids=["byte", "bpe"])
+    def test_only_special_tokens_are_added(self, kind: Any, configured, new: Path, tmp_path: Path) -> None:
+        base = configured(corpus={"tokenizer": kind}, training={"steps": 2})
+        parent = train(base, tmp_path / "parent")
+        size = load_run(parent.path).tokenizer.vocab_size
+        config = tuned(configured, parent, new, corpus={"tokenizer": kind, "specials": ["—"]})
+        folder = train(config, tmp_path / "run", init_from=parent.path)
+        assert load_run(folder.path).tokenizer.vocab_size == size + 1
+        plain = train(tuned(configured, parent, new, corpus={"tokenizer": kind}), tmp_path / "x", init_from=parent.path)
+        assert plain.document("tokenizer") == parent.document("tokenizer")

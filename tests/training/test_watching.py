@@ -1,0 +1,193 @@
+"""A person who watches sees samples and an early evaluation; the run is the same as without her."""
+
+import json
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import prepare
+from vitral.evaluation import copied_spans, training_text
+from vitral.runs import RunFolder
+from vitral.training import Event, RunConfig, baselines, resume, train, views
+
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+WATCHED: dict[str, Any] = {"watch": True, "sample_tokens": 13}
+LAST = 20
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The early evaluation follows the first step, however fast this machine is."""
+    monkeypatch.setattr(views, "EARLY_AFTER", 0.0)
+    monkeypatch.setattr(views, "EARLY_STEPPING", 0.0)
+
+
+def kinds(folder: RunFolder, *kinds: str) -> list[tuple[str, int]]:
+    """Kind and step of the events of these kinds."""
+    return [(event["event"], event["step"]) for event in folder.metrics() if event["event"] in kinds]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_watching_changes_no_number_and_no_checkpoint(
+    configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+) -> None:
+    watched = train(configured(training={**WATCHED, "checkpoint_every": 1}), tmp_path / "run")
+    assert [path.name for path in sorted(watched.steps.iterdir())] == [
+        path.name for path in sorted(straight.steps.iterdir())
+    ]
+    assert all(bytes_of(watched, step) == bytes_of(straight, step) for step in range(1, LAST + 1))
+    assert watched.metrics("evaluation") == straight.metrics("evaluation")
+    assert watched.sealed()["run"] == straight.sealed()["run"]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_sample_stands_at_every_evaluation_and_after_the_early_one(configured: Configured, tmp_path: Path) -> None:
+    folder = train(configured(training=WATCHED), tmp_path / "run")
+    assert kinds(folder, "early", "sample", "evaluation") == [
+        ("early", 1),
+        ("sample", 1),
+        *((kind, step) for step in (7, 14, 20) for kind in ("sample", "evaluation")),
+    ]
+    early = folder.metrics("early")[0]
+    assert 0 < early["tokens"] <= views.EARLY_TOKENS
+    assert sorted(path.name for path in (folder.path / "samples").iterdir()) == [
+        f"step-{step:08d}.txt" for step in (7, 14, 20)
+    ]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_nobody_who_watches_no_early_evaluation_and_no_samples(configured: Configured, tmp_path: Path) -> None:
+    assert kinds(train(configured(), tmp_path / "none"), "early", "sample") == []
+    config = configured(training={"watch": False})
+    assert config.watched() == config
+    assert configured().watched().training.watch
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_evaluation_makes_the_early_one_needless(configured: Configured, tmp_path: Path) -> None:
+    folder = train(configured(training={**WATCHED, "evaluate_every": 1}), tmp_path / "run")
+    assert kinds(folder, "early") == []
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_masked_language_model_has_an_early_evaluation_and_no_sample(configured: Configured, tmp_path: Path) -> None:
+    both_ways = {"attention": {"mask": "bidirectional"}}
+    folder = train(configured(model=both_ways, training={**WATCHED, "objective": "masked"}), tmp_path / "run")
+    assert kinds(folder, "early", "sample") == [("early", 1)]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_too_few_tokens_for_an_early_evaluation_stop_nothing(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "EARLY_TOKENS", 1)
+    folder = train(configured(training=WATCHED), tmp_path / "run")
+    assert kinds(folder, "early") == []
+    assert folder.metrics("end")[-1]["finished"]
+
+
+class Killed(BaseException):
+    """Ends the process's work at once, as a kill does: nothing is saved."""
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("moment", ["early", "sample"])
+@pytest.mark.parametrize("way", ["kill", "signal", "failure"])
+def test_an_end_during_the_early_evaluation_loses_nothing(
+    moment: str, way: str, configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+) -> None:
+    def end(event: Event) -> None:
+        if event["event"] != moment:
+            return
+        if way == "signal":
+            signal.raise_signal(signal.SIGINT)
+        else:
+            raise Killed if way == "kill" else ValueError
+
+    path = tmp_path / "run"
+    if way == "signal":
+        train(configured(training=WATCHED), path, callback=end)
+    else:
+        with pytest.raises(Killed if way == "kill" else ValueError):
+            train(configured(training=WATCHED), path, callback=end)
+    folder = resume(path)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert bytes_of(folder, LAST)[name] == bytes_of(straight, LAST)[name]
+    assert folder.metrics("evaluation") == straight.metrics("evaluation")
+    events = folder.metrics("sample")
+    assert [event["step"] for event in events][-3:] == [7, 14, 20]
+    assert len(kinds(folder, "early")) == (1 if way == "kill" else 2)  # a new session looks again
+
+
+def test_a_resumed_run_writes_the_samples_of_a_straight_one(configured: Configured, tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if event["event"] == "step" and event["step"] == 9:
+            signal.raise_signal(signal.SIGINT)
+
+    whole = train(configured(training=WATCHED), tmp_path / "whole")
+    train(configured(training=WATCHED), tmp_path / "run", callback=stop)
+    assert resume(tmp_path / "run").metrics("sample") == whole.metrics("sample")
+
+
+def test_copied_passages_stand_in_the_log_unless_the_text_is_too_long(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(training={**WATCHED, "steps": 3, "sample_tokens": 99})
+    folder, text = train(config, tmp_path / "run"), training_text(prepare(config.corpus))
+    for event in folder.metrics("sample"):
+        assert event["copied"] == [list(span) for span in copied_spans(event["text"], text)]
+    monkeypatch.setattr("vitral.training.trainer.MOST_SEARCHED", 99)
+    assert all("copied" not in event for event in train(config, tmp_path / "long").metrics("sample"))
+
+
+class TestBaselines:
+    """N-gram baselines are counted beside the steps, and sealed by the first evaluation."""
+
+    def test_no_checkpoint_before_the_first_evaluation_seals_them(self, straight: RunFolder) -> None:
+        documents = [{**straight.sealed(), **_state(straight, step)}["documents"] for step in (1, 6, 7, 8, LAST)]
+        assert ["ngrams.json" in one for one in documents] == [False, False, True, True, True]
+        assert all(one == two for one, two in pairwise(documents[2:]))
+
+    def test_a_failed_count_is_raised_by_the_first_evaluation(
+        self, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: Any, **__: Any) -> None:
+            raise UsageError("cannot count")
+
+        monkeypatch.setattr(baselines, "ngram_baselines", fail)
+        said: list[Event] = []
+        with pytest.raises(UsageError, match="cannot count"):
+            train(configured(), tmp_path / "run", callback=said.append)
+        assert max(event["step"] for event in said if event["event"] == "step") == 7
+
+    def test_a_stop_while_the_first_evaluation_waits_ends_the_count(
+        self,
+        configured: Configured,
+        straight: RunFolder,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        bytes_of: BytesOf,
+    ) -> None:
+        def count(*_: Any, tick: Callable[[], None], **__: Any) -> None:
+            while True:
+                tick()
+
+        def stop(event: Event) -> None:
+            if event["event"] == "step" and event["step"] == 7:
+                signal.raise_signal(signal.SIGINT)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(baselines, "ngram_baselines", count)
+            stopped = train(configured(), tmp_path / "run", callback=stop)
+        assert stopped.metrics("evaluation") == []
+        assert bytes_of(resume(tmp_path / "run"), LAST) == bytes_of(straight, LAST)
+
+
+def _state(folder: RunFolder, step: int) -> dict[str, Any]:
+    return json.loads((folder.steps / f"step-{step:08d}" / "state.json").read_bytes())
