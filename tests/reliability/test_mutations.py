@@ -122,8 +122,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "initial weights before the name": (
         RUN,
-        "begin = None if source is None else save_initial_weights",
-        "begin = None",
+        "first = None if parent is None else save_initial_weights",
+        "first = None",
         f"{KILLS} -k has_its_weights_before",
     ),
     "a resume refuses another configuration": (
