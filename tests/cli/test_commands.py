@@ -69,12 +69,12 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     """A snapshot: whoever changes a command or an option changes this list knowingly."""
     expected = {
         "demo": "--out --set",
-        "corpus": "--tokenizer --split --special --context --minutes --out --format",
-        "train": "--corpus --out --init-from --special --replace --tokenizer --context --set --seed --device --dtype "
+        "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
+        "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set --seed --device --dtype "
         "--plan --minutes --threads --tensorboard",
         "resume": "--corpus --strict",
         "continue": "--minutes --steps --out --corpus --threads",
-        "count": "--corpus --vocabulary --tokenizer --context --minutes --set --format",
+        "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
         "evaluate": "--corpus --checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "

@@ -35,6 +35,22 @@ class StepPlan(enum.StrEnum):
     compiled_bfloat16 = "compiled-bfloat16"
 
 
+Replace = Annotated[
+    str | None,
+    typer.Option(
+        help="With --init-from: character to put in place of ones that run has never seen.  [default: they are added "
+        "to its vocabulary]"
+    ),
+]
+Plan = Annotated[
+    StepPlan | None,
+    typer.Option(
+        help="Precision and compilation of the steps; auto times a few steps and takes the fastest.  [default: that of "
+        "the configuration]"
+    ),
+]
+
+
 def train(
     start: Annotated[
         str | None,
@@ -57,13 +73,7 @@ def train(
         ),
     ] = None,
     special: SpecialOption = None,
-    replace: Annotated[
-        str | None,
-        typer.Option(
-            help="With --init-from: character to put in place of ones that run has never seen.  [default: they are "
-            "added to its vocabulary]"
-        ),
-    ] = None,
+    replace: Replace = None,
     tokenizer: TokenizerOption = None,
     context: ContextOption = None,
     settings: SetOption = None,
@@ -77,13 +87,7 @@ def train(
     dtype: Annotated[
         Precision | None, typer.Option(help="Precision to train in.  [default: that of the configuration]")
     ] = None,
-    plan: Annotated[
-        StepPlan | None,
-        typer.Option(
-            help="Precision and compilation of the steps; auto times a few steps and takes the fastest.  [default: "
-            "that of the configuration]"
-        ),
-    ] = None,
+    plan: Plan = None,
     minutes: Annotated[
         float | None,
         typer.Option(help="Train for this many minutes: as many steps as fit.  [default: 2 for a bare text]"),
