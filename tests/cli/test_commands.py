@@ -70,8 +70,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     expected = {
         "demo": "--out --set",
         "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
-        "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set --seed --device --dtype "
-        "--plan --minutes --threads --tensorboard",
+        "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
+        "--seed --device --dtype --plan --minutes --threads --tensorboard",
         "resume": "--corpus --strict",
         "continue": "--minutes --steps --out --corpus --threads",
         "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",

@@ -132,7 +132,7 @@ def test_the_document_is_a_transcript(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(plans, "MOST_EPOCHS", PASSES)
+    monkeypatch.setattr(plans, "most_epochs", lambda config: PASSES)
     play = resources.files("vitral.data") / "texts" / PLAY
     Path("my.txt").write_text(play.read_text(encoding="utf-8"), encoding="utf-8")
     steps = list(transcript(DOCUMENT.read_text(encoding="utf-8")))

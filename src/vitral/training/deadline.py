@@ -25,8 +25,8 @@ EARLY = 0.10
 """The same for an end that comes early, until the last of `PLAN_AT`."""
 SPARE = 0.02
 """Share of the time left that is not planned."""
-WORTH_DECIDING = 0.03
-"""Minimum change of the number of steps, as a share; a decision costs a checkpoint."""
+WORTH_DECIDING = 0.08
+"""Minimum increase of the number of steps, as a share; a decision costs a checkpoint."""
 WINDOW_STEPS, WINDOW_SHARE = 8, 0.04
 """The time of a step is the mean of this many steps, and of this share of the time, whichever is longer."""
 MOST_STRETCH = 1.6
@@ -111,13 +111,16 @@ class Deadline:
         if not self._is_ending and (ended := self._ended_early(trainer, step)):
             self._is_ending = True
             return ended
-        if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, self.left() / 4):
+        to_do = min(self.left(), (total - step) * self.a_step())
+        if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, to_do / 4):
             return None  # the last decision has not been tried yet
         progress = (self.used() / self.seconds, step / total)
         due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
         if not any(due) and not self._is_off(trainer, step):
             return None
         possible = self._possible(trainer, step)
+        if total * (1 - LATE) <= possible < total and not self._is_off(trainer, step):
+            return None
         if self._is_ending:
             possible = min(possible, total)
         self._progress = (progress[0], step / possible)
@@ -178,7 +181,7 @@ class Deadline:
         """The change to this number of steps; None if it is not worth a checkpoint."""
         training = trainer.config.training
         changes = self._other_threads(trainer)
-        if abs(steps - training.steps) > WORTH_DECIDING * training.steps or (steps < training.steps and not changes):
+        if not 0 <= steps - training.steps <= WORTH_DECIDING * training.steps:
             every, own = training.evaluate_every, steps - (training.schedule.begin or 0)
             if not 1 / MOST_STRETCH <= own / every / EVALUATIONS <= MOST_STRETCH:
                 every = changes["evaluate_every"] = math.ceil(own / EVALUATIONS)
