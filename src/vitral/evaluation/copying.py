@@ -90,7 +90,7 @@ def copied_spans(sample: str, training_text: str) -> tuple[Span, ...]:
     Passages that overlap or touch are one.
 
     >>> copied_spans("So one two three four five six seven eight ends", "one two three four five six seven eight nine")
-    ((3, 41),)
+    ((3, 42),)
     """
     units = [found.span() for found in _UNIT.finditer(sample)]
     sizes = [COPIED_CHARACTERS // COPIED_WORDS if _IN_WORD.match(sample, begin) else 1 for begin, _ in units]
