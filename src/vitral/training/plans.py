@@ -122,10 +122,11 @@ def resolve_plan(
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
+    if is_written and not is_judged:
+        return _resolved(config, changes, trials.notes)
     with using_threads(threads):
-        if is_judged:
-            _judge(trials)
         if is_written:
+            _judge(trials)
             return _resolved(config, changes, trials.notes)
         plan, seconds = _chosen_precision(trials)
         changes |= {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
