@@ -33,6 +33,8 @@ SHORT = 16 * BLOCK
 """Characters from which on every split is longer than any context here, whatever the tokenizer."""
 LARGE_ALPHABET = 1_000
 """Alphabets from which on most characters are several bytes."""
+ENOUGH_MINUTES = 5.0
+"""Minutes from which on byte pairs are chosen: in fewer, the model does not reach the trigram baseline of its tokens."""
 MOST_ENCODED = 20_000_000
 """Characters of a longer text take too much of the time to encode as byte pairs."""
 COUNTED_PIECES = 16
@@ -211,8 +213,8 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
     chars = f"{alphabet:,} distinct characters in {size:,}"
     context, batch = _shape(config.training.minutes)
     seen = _expected_steps(config) * context * batch
-    is_seen_once = (1 - HELD_OUT) * size <= seen
-    if config.training.minutes is None or is_seen_once or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
+    is_short = (config.training.minutes or 0) < ENOUGH_MINUTES or (1 - HELD_OUT) * size <= seen
+    if is_short or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
         return {"name": "char"}, chars
     return {"name": "bpe", "vocab_size": 1024}, f"{chars}, more than characters would see once in the time"
 
