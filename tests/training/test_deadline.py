@@ -33,7 +33,7 @@ class World:
             splits={name: SimpleNamespace(tokens=range(size)) for name, size in sizes.items()}
         )
         self.state = SimpleNamespace(best_step=None, step=0)
-        self.clock, self.counting = self, None
+        self.clock, self.counting, self.waited = self, None, 0.0
 
     def stepping(self) -> float:
         return self.now - self.pauses

@@ -128,7 +128,7 @@ def _ignore_matplotlib_settings() -> None:
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
-    """Only TensorBoard's writer has a thread, which hands its error to the next call."""
+    """TensorBoard's writer hands its error to the next call; the count of n-grams hands it to its result."""
     if failed.exc_value is not None:
         show_traceback(failed.exc_value)
 

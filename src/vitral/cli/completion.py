@@ -1,4 +1,4 @@
-"""What the shell's completion offers. Fast: names are those of files, and nothing heavy is imported.
+"""The words that the shell's completion offers. Fast: names are those of files, and nothing heavy is imported.
 
 Where nothing is offered the shell completes file names by its own rules, which also know names that need quotes.
 """
@@ -103,7 +103,7 @@ def _folders(incomplete: str, usual: str, contents: tuple[str, ...]) -> Iterator
 
 
 def _entries(incomplete: str) -> Iterator[str]:
-    """What the typed folder contains, folders with a slash; hidden entries only if their dot is typed."""
+    """The entries of the typed folder, folders with a slash; hidden entries only if their dot is typed."""
     folder, slash, start = incomplete.rpartition("/")
     for entry in os.scandir(folder + slash or "."):
         if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
@@ -112,9 +112,9 @@ def _entries(incomplete: str) -> Iterator[str]:
 
 complete_preset = completing(presets, toml_files)
 complete_start = completing(presets, texts, files)
-complete_text = completing(texts, files)
+complete_text = completing(texts, runs, files)
 complete_run = completing(runs)
-complete_counted = completing(presets, texts, files)
+complete_counted = completing(presets, texts, runs, files)
 complete_checkup = completing(runs, study_folders)
 complete_study = completing(studies, toml_files)
 complete_example = completing(examples, toml_files)

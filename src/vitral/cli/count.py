@@ -55,11 +55,14 @@ def count(
     """Count the parameters, operations and bytes of a model."""
     from vitral.cli.screen import print_json
     from vitral.core.config import assignment, merge
+    from vitral.core.errors import UsageError
     from vitral.lab import count
 
     source = {} if text is None else {"corpus": {"source": text}}
     overrides = merge(source, reading(encoding, field, glob), *(assignment(setting) for setting in settings or []))
     chosen = {"minutes": minutes, "tokenizer": tokenizer, "context": context}
+    if doubled := next((name for name in chosen if name in overrides), None):
+        raise UsageError(f"--set {doubled}: give --{doubled}, or a key of a table, as in training.minutes")
     counted = count(start, vocabulary=vocabulary, **chosen, **overrides)
     if format is Format.json:
         print_json(counted.plain())

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 _starts = [time.perf_counter()]
 """When the program began, apart from the start of Python."""
 LEAST_AFTER, AFTER_START = 1.5, 0.6
-"""Writing a page takes this many seconds, or this many times the time from the start to the first step."""
+"""Writing a page takes this many seconds, or this many times the time in which the program has loaded."""
 
 
 def begin() -> None:

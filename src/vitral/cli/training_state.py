@@ -13,7 +13,7 @@ WORK = ("before", "during", "in_all")
 
 
 class TrainingState:
-    """What has happened so far in a training, or in a study of several.
+    """The events so far of a training, or of a study of several.
 
     Attributes:
         start: the event that began the training; empty before.

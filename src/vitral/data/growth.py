@@ -59,7 +59,7 @@ def extends(tokenizer: Tokenizer, former: Tokenizer) -> bool:
 
 
 def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> list[str]:
-    """What a grown tokenizer has beyond the former one, a sentence for characters and one for special tokens."""
+    """The new tokens of a grown tokenizer: a sentence for characters, one for special tokens."""
     new = range(former.vocab_size, tokenizer.vocab_size)
     declared = {token for _, token in undeclared(tokenizer)[1]}
     characters = [tokenizer.label(token) for token in new if token not in declared]

@@ -17,7 +17,7 @@ COPIED_WORDS = 8
 COPIED_CHARACTERS = 32
 """The same in a script that is written without spaces: four characters count as a word."""
 MOST_SEARCHED = 1 << 24
-"""Characters of the longest training text that is searched while a run is watched, about 0.2 seconds for a sample."""
+"""Tokens of the longest training text that is searched while a run is watched, about 0.2 seconds for a sample."""
 _UNSPACED = (
     r"\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     r"\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"

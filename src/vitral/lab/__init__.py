@@ -28,6 +28,7 @@ from vitral.training import Callback, silent
 from vitral.training import continue_run as continue_training
 from vitral.training import resume as resume_run
 from vitral.training.deadline import TimeFrame
+from vitral.training.plans import FIT
 
 __all__ = [
     "Generation",
@@ -272,7 +273,7 @@ def count(
         return ModelCount.of(start, run.sealed.config, run.tokenizer.vocab_size)
     known = presets()
     plan = plan_run(start, corpus=corpus, minutes=minutes, overrides=layers)
-    if plan.corpus is not None:
+    if plan.corpus is not None or plan.config.training.plan == FIT:
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
         advice = (*plan.text.lines, *fitted.notes)

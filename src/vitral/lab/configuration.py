@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
-from vitral.training import Callback, RunConfig, train
+from vitral.training import Callback, RunConfig, TrainingConfig, train
 from vitral.training.deadline import TimeFrame
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.run import build_model
@@ -171,10 +171,12 @@ def plan_run(
     given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
     later = [*_inherited(init_from), {"corpus": given}, *overrides]
     pins = _keys(merge(*later))
+    if init_from is not None and "corpus.tokenizer" in _keys(merge(*overrides)):
+        raise UsageError(f"corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out")
     if minutes is not None:
         layers.append({"training": {"minutes": minutes}})
-        is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-        if is_number and (is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0])):
+        TrainingConfig.parse({"minutes": minutes}, "training")
+        if is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0]):
             layers += [_sized(minutes, pins), usual_shape(minutes)]
     config = RunConfig.parse(merge(*layers, *later), where)
     if not is_bare:
@@ -219,7 +221,7 @@ def _keys(layer: Mapping[str, Any]) -> set[str]:
 
 def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
     """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
-    if chosen.isdisjoint(SIZED):
+    if chosen.isdisjoint((*SIZED, "training.plan")):
         return {"training": {"plan": FIT}}
     usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
     size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)

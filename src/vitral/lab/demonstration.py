@@ -63,7 +63,7 @@ class Demonstration:
         return Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0]))
 
     def finish(self, study: StudyResult) -> DemonstrationResult:
-        """What the trained model writes and computes, and what the study found."""
+        """The text and the attention of the trained model, and the findings of the study."""
         run = self.trained()
         name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
         text = run.generate(max_tokens=CHARACTERS, temperature=SAMPLE_TEMPERATURE, seed=SAMPLE_SEED)

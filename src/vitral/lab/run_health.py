@@ -132,7 +132,7 @@ def _pointers(folder: RunFolder, sealed: SealedRun) -> list[HealthCheck]:
 def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthCheck]:
     """The files of samples, compared with the log."""
     texts = {f"{step_name(event['step'])}.txt": event["text"] for event in events if event["event"] == "sample"}
-    wrong = []
+    wrong, right = list[str](), 0
     for name in folder.files.names("samples") if folder.files.kind("samples") == "folder" else []:
         try:
             text = folder.files.read(f"samples/{name}", MOST_SAMPLE).decode("utf-8", "replace")
@@ -140,9 +140,10 @@ def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthChec
             text = None
         if name in texts and text != texts[name] + "\n":
             wrong.append(name)
+        right += name in texts and name not in wrong
     if wrong:
         return [HealthCheck("wrong", "samples", f"{', '.join(wrong[:3])}: differ from the log, which is right")]
-    return [HealthCheck("ok", "samples", f"{len(texts)} as in the log")] if texts else []
+    return [HealthCheck("ok", "samples", f"{right} as in the log")] if texts else []
 
 
 def _report(folder: RunFolder) -> list[HealthCheck]:

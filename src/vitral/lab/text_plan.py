@@ -15,7 +15,7 @@ from vitral.data.alphabet import character_counts
 from vitral.data.texts import pieces
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
-from vitral.training.plans import MOST_EPOCHS
+from vitral.training.plans import MOST_EPOCHS, in_minutes
 
 LEAST_CHARACTERS = 200
 """Shorter texts have too few characters to hold some out."""
@@ -34,7 +34,7 @@ SHORT = 16 * BLOCK
 LARGE_ALPHABET = 1_000
 """Alphabets from which on most characters are several bytes."""
 ENOUGH_MINUTES = 5.0
-"""Minutes from which on byte pairs are chosen: in fewer, the model does not reach the trigram baseline of its tokens."""
+"""Minutes from which on byte pairs are chosen; in fewer, the model stays above the trigram baseline of its tokens."""
 MOST_ENCODED = 20_000_000
 """Characters of a longer text take too much of the time to encode as byte pairs."""
 COUNTED_PIECES = 16
@@ -138,7 +138,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     tokenizer, why = _tokenizer(size, alphabet, config)
     choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
     context, batch = _shape(config.training.minutes)
-    time = "as many steps as are given" if config.training.minutes is None else f"{config.training.minutes:g} minutes"
+    time = "a given number of steps" if config.training.minutes is None else in_minutes(config.training.minutes)
     room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
     if room < 1:
         raise UsageError(
@@ -216,7 +216,7 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
     is_short = (config.training.minutes or 0) < ENOUGH_MINUTES or (1 - HELD_OUT) * size <= seen
     if is_short or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
         return {"name": "char"}, chars
-    return {"name": "bpe", "vocab_size": 1024}, f"{chars}, more than characters would see once in the time"
+    return {"name": "bpe", "vocab_size": 1024}, f"{chars}, too long to be seen once as characters in the time"
 
 
 def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:

@@ -30,7 +30,7 @@ from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, 
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
-from vitral.training.plans import resolve_plan
+from vitral.training.plans import FIT, resolve_plan
 from vitral.training.run import build_model
 
 BYTES_PER_PARAMETER = 12
@@ -370,6 +370,8 @@ def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:
 
 def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:
     """The configuration with its execution plan, which all arms and seeds share: the recorded one once there is one."""
+    if base.training.plan == FIT:
+        raise UsageError('training.plan: "fit" chooses the size of one run; a study needs "auto" or "as-written"')
     if found is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
         return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config

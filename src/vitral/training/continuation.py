@@ -40,8 +40,8 @@ def continue_run(
     Weights, optimizer and step numbers go on from the parent's last checkpoint, with the same text, tokenizer, seed
     and batches. A constant learning rate stays as it is, so that the result equals a single longer run. Any other has
     decayed: it rises again in the first 5 % of the new steps to half its former peak, then follows the same schedule
-    down. The first checkpoint and the first evaluation are the parent's last, so that the best checkpoint of the new
-    folder is never worse than them.
+    down; a second continuation keeps that peak. The first checkpoint and the first evaluation are the parent's last, so
+    that the best checkpoint of the new folder is never worse than them.
 
     Args:
         path: the parent's folder, which does not change.
@@ -170,7 +170,7 @@ def _trainer(
 
 
 def _opening(sealed: SealedRun, trainer: Trainer) -> Sequence[Mapping[str, Any]]:
-    """What the parent measured at its last step, which becomes the best one of the new run."""
+    """The parent's measurements at its last step, which becomes the best one of the new run."""
     events = [event for event in sealed.folder.metrics() if event.get("step") == trainer.state.step]
     measured = [event for event in events if event["event"] in DUE]
     for event in measured:

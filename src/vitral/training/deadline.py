@@ -87,7 +87,7 @@ class Deadline:
             may_change_threads: whether the number of threads was chosen by measurement.
         """
         self._trainer, self._expected, self._may_change_threads = trainer, expected, may_change_threads
-        self._progress = (self.used() / self.seconds, trainer.state.step / trainer.config.training.steps)
+        self._progress = (self.used() / self.seconds, _share(trainer, trainer.state.step))
 
     def used(self) -> float:
         """Seconds of the run's time that are over, in all sessions."""
@@ -114,7 +114,7 @@ class Deadline:
         to_do = min(self.left(), (total - step) * self.a_step())
         if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, to_do / 4):
             return None  # the last decision has not been tried yet
-        progress = (self.used() / self.seconds, step / total)
+        progress = (self.used() / self.seconds, _share(trainer, step))
         due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
         if not any(due) and not self._is_off(trainer, step):
             return None
@@ -123,7 +123,7 @@ class Deadline:
             return None
         if self._is_ending:
             possible = min(possible, total)
-        self._progress = (progress[0], step / possible)
+        self._progress = (progress[0], _share(trainer, step, possible))
         return self._decided(trainer, step, possible)
 
     def _observe(self, trainer: Trainer, step: int) -> bool:
@@ -132,14 +132,15 @@ class Deadline:
         if self._seen is not None and step == self._seen[0] + 1:
             self._window.append(clock.stepping() - self._seen[1])
             if step % training.evaluate_every == 0:
-                self._evaluation = clock.pause / self.a_step()
+                self._evaluation = max(0.0, clock.pause - trainer.waited) / self.a_step()
         self._seen = (step, clock.stepping())
         while len(self._window) > WINDOW_STEPS and sum(self._window) - self._window[0] > WINDOW_SHARE * self.seconds:
             self._window.popleft()
         # The counting of n-grams beside the first steps makes them slow for a moment.
         is_counting = trainer.counting is not None and not trainer.counting.done()
-        patience = PLAN_AT[0] if is_counting else WINDOW_SHARE
-        return len(self._window) >= WINDOW_STEPS or sum(self._window) > patience * self.seconds
+        if is_counting and self.used() < PLAN_AT[0] * self.seconds:
+            return False
+        return len(self._window) >= WINDOW_STEPS or sum(self._window) > WINDOW_SHARE * self.seconds
 
     def a_step(self) -> float:
         """Seconds of a step, at present."""
@@ -182,15 +183,16 @@ class Deadline:
         training = trainer.config.training
         changes = self._other_threads(trainer)
         if not 0 <= steps - training.steps <= WORTH_DECIDING * training.steps:
-            every, own = training.evaluate_every, steps - (training.schedule.begin or 0)
+            begin = training.schedule.begin or 0
+            every, own = training.evaluate_every, steps - begin
             if not 1 / MOST_STRETCH <= own / every / EVALUATIONS <= MOST_STRETCH:
                 every = changes["evaluate_every"] = math.ceil(own / EVALUATIONS)
             aligned = steps - steps % every
             if steps - aligned < every // 4 and aligned > step:
                 steps = aligned  # two evaluations right after one another would tell nothing
             changes["steps"] = steps
-            warmup = max(step, steps // 10)
-            if step < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
+            warmup = max(step - begin, own // 10)
+            if step - begin < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
                 changes["schedule"] = training.schedule.model_copy(update={"warmup_steps": warmup})
             trainer.note(
                 f"plan: {steps:,} steps instead of {training.steps:,}: a step takes {1000 * self.a_step():.0f} ms, "
@@ -225,8 +227,14 @@ class Deadline:
             return None
         if best == training.schedule.begin:
             return None  # a continued run: its rate has risen again, so its loss is above the parent's for a while
-        steps = step + max(1, math.ceil(LAST_DECAY * step))
+        steps = step + max(1, math.ceil(LAST_DECAY * (step - (training.schedule.begin or 0))))
         if steps >= training.steps:
             return None
         trainer.note(f"plan: ends after {steps:,} steps, since the validation loss has not fallen since step {best:,}")
         return {"steps": steps}
+
+
+def _share(trainer: Trainer, step: int, steps: int | None = None) -> float:
+    """The share of the run's own steps that are completed; those of a parent do not count."""
+    begin = trainer.config.training.schedule.begin or 0
+    return (step - begin) / ((trainer.config.training.steps if steps is None else steps) - begin)

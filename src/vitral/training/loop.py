@@ -1,8 +1,8 @@
 """The training loop: draw batches, compute gradients, step; evaluate, sample and save on the way.
 
 `run_steps` is the loop. `one_step` is one optimizer step; `after_step` does everything that is due between two steps.
-A run can be stopped and resumed at any step with bit-identical results, so nothing here depends on the clock or on
-how often the run was interrupted.
+A run can be stopped and resumed at any step with bit-identical results, so no number here depends on the clock or on
+how often the run was interrupted, except through sealed decisions.
 """
 
 import math
@@ -167,6 +167,7 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
     if _sample_is_due(trainer, evaluating=evaluating):
         write_sample(trainer)
     if evaluating:
+        trainer.looked = True
         train_loss = state.take_mean_loss()
         state.note_validation_loss(losses["validation_loss"])
         state.pending = False

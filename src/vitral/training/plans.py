@@ -35,7 +35,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 SLOW = 1.5
 """Another precision is given up where its first step takes this many times that of float32."""
 ATTEMPTS = 3
-"""First steps in another precision before it is given up."""
+"""First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 600.0
 """Seconds of training above which compiling is likely to pay off."""
 MOST_EPOCHS, MOST_EPOCHS_WITH_DROPOUT = 8, 16
@@ -165,13 +165,17 @@ def _faster_threads(trials: _Trials) -> int:
     most = min(cores(), MOST_THREADS)
     if most == 1:
         return 1
-    timed = dict[int, float]()
     plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
-    for threads in (1, most):
-        with using_threads(threads):
-            timed[threads] = trials.time(plan, THREAD_SHARE).steady
-    threads = min(timed, key=lambda each: timed[each])
-    listed = ", ".join(f"{_counted(each)} {1000 * took:.1f} ms" for each, took in timed.items())
+    with using_threads(1):
+        one = trials.time(plan, THREAD_SHARE)
+    threads, listed = 1, f"1 thread {1000 * one.steady:.1f} ms"
+    with using_threads(most):
+        try:
+            several = _given_up_early(trials, plan, THREAD_SHARE, one)
+            threads = most if several.steady < one.steady else 1
+            listed += f", {most} threads {1000 * several.steady:.1f} ms"
+        except TooSlow:
+            listed += f", {most} threads more than {SLOW:g} times as long"
     trials.notes.append(f"plan: {_counted(threads)} (a step: {listed})")
     return threads
 
@@ -218,15 +222,15 @@ def _judge(trials: _Trials) -> None:
         times = SLOW
     if times >= SLOW:
         trials.notes.append(
-            f"plan: training.dtype = bfloat16 takes {times:.1f} times as long as float32 here, or more; use float32"
+            f"plan: training.dtype = bfloat16 takes at least {times:.1f} times as long as float32 here; use float32"
         )
 
 
 def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: StepTime) -> StepTime:
-    """Time another precision; its first step may fail twice, since it prepares kernels that the next one finds ready.
+    """Time another plan; its first step may fail twice, since it prepares kernels that the next one finds ready.
 
     Raises:
-        TooSlow: even the third first step took `SLOW` times that in float32.
+        TooSlow: even the third first step took `SLOW` times that of the plain plan.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(TooSlow):
@@ -312,7 +316,7 @@ def steps_in(
             f"training.minutes: {minutes:g} leave {max(0.0, allowed):.0f} s for training, only {max(0, steps)} steps "
             f"of {seconds:.2f} s; allow more time or use a smaller model"
         )
-    notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {minutes:g} minutes")
+    notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {in_minutes(minutes)}")
     enough = most_steps(config, num_tokens)
     if enough < steps:
         notes.append(f"plan: {enough:,} steps see each token of this text {most_epochs(config)} times, which is enough")
@@ -326,6 +330,15 @@ def steps_in(
         "schedule": training.schedule.model_copy(update={"warmup_steps": warmup}),
         **({"evaluation_tokens": scored} if scored < max(held_out, default=0) else {}),
     }
+
+
+def in_minutes(minutes: float) -> str:
+    """A time in words.
+
+    >>> in_minutes(1.0), in_minutes(2.5)
+    ('1 minute', '2.5 minutes')
+    """
+    return f"{minutes:g} minute{'s' * (minutes != 1)}"
 
 
 def most_steps(config: RunConfig, num_tokens: int) -> int:

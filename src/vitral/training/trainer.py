@@ -119,6 +119,7 @@ class Trainer:
         counting: the n-gram baselines that are being counted; None: they are not.
         clock: of this session; set when its first step begins.
         began: `time.perf_counter()` when the user began to wait for this session.
+        waited: seconds that the last evaluation waited for the n-gram baselines.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
@@ -142,6 +143,7 @@ class Trainer:
     counting: "Future[NgramBaselines] | None" = None
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
     began: float = field(default_factory=time.perf_counter)
+    waited: float = 0.0
     spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
@@ -235,10 +237,13 @@ class Trainer:
         Raises:
             StopAsked: a stop was requested meanwhile.
         """
+        self.waited = 0.0
         self.begin_baselines()
         if self.counting is None:
             return
+        began = time.perf_counter()
         plain = self.counting.result().plain()
+        self.waited = time.perf_counter() - began
         self.show_baselines()
         self.counting = None
         self.folder.write_document("ngrams", plain)

@@ -35,7 +35,7 @@ def look(trainer: Trainer) -> None:
     if trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
         return
     trainer.looked = True
-    if trainer.config.training.watch and trainer.state.best_step is None:
+    if trainer.config.training.watch:
         evaluate_early(trainer)
 
 
