@@ -6,14 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vitral.model import Transformer
 from vitral.runs import RunConfig, enter
 from vitral.runs.identity import Decision, decided
 from vitral.training import Event, deadline, plans, resume, train
 from vitral.training.deadline import Deadline, TimeFrame
-from vitral.training.trials import StepTime
+from vitral.training.trials import StepTime, TooSlow
 
 Configured = Callable[..., RunConfig]
 SECONDS = 60.0
@@ -153,3 +155,58 @@ def test_a_run_whose_validation_loss_rises_ends(monkeypatch: pytest.MonkeyPatch)
         world.state.best_step = best.get(step - step % 100)
         found[step] = planner(step, world.now)
     assert {step: dict(changes) for step, changes in found.items() if changes} == {400: {"steps": 440}}
+
+
+def test_the_wait_for_the_counting_of_n_grams_is_no_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first evaluation waits 20 s for them, once; the plan does not expect that of the others."""
+    config = RunConfig.parse({"training": {"steps": 500, "evaluate_every": 100}}, "x")
+    world = World(config, lambda now: 1.0, 0.1, 0.5)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+    planner = Deadline(1.0, TimeFrame(0.0))
+    planner.begin(world, 0.1, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+    for step in range(101):
+        planner(step, world.now)
+        world.now += 0.1
+    world.pause, world.waited, world.pauses = 20.5, 20.0, 20.5
+    world.now += 20.5
+    changes = planner(101, world.now)
+    assert changes is not None
+    assert 300 < changes["steps"] < 400  # 29 s are left: 290 steps, or less for evaluations
+
+
+def test_trials_of_several_threads_are_stopped(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a step with two threads may take fifty times as long as with one."""
+    asked: list[float] = []
+
+    def answer(config: RunConfig, build: Any, plan: Any, **how: Any) -> StepTime:
+        took = 1.0 if torch.get_num_threads() == 1 else 50.0
+        asked.append(min(took, how.get("limit", took)))
+        if took > asked[-1]:
+            raise TooSlow(asked[-1])
+        return StepTime(took, took)
+
+    for name in plans.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(plans, "cores", lambda: 2)
+    monkeypatch.setattr(plans, "time_steps", answer)
+    found = plans.resolve_plan(configured(), lambda config: Transformer(config.model, 7), 10**6)
+    assert found.config.training.threads == 1
+    assert sum(asked) <= 1 + plans.ATTEMPTS * plans.SLOW
+
+
+def test_a_continued_run_counts_its_own_steps() -> None:
+    """Ended early, it decays in a tenth of its own steps; the parent's do not count."""
+    config = RunConfig.parse(
+        {"training": {"steps": 11_150, "evaluate_every": 100, "schedule": {"name": "linear", "begin": 10_000}}}, "x"
+    )
+    world = World(config, lambda now: 1.0, 0.05, 0.1)
+    world.state = SimpleNamespace(best_step=10_100, step=10_000)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+        planner = Deadline(1.0, TimeFrame(0.0))
+        planner.begin(world, 0.05, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+        found = {}
+        for step in range(10_000, 10_301):
+            found[step] = planner(step, world.now)
+            world.now += 0.05
+    assert found[10_300] == {"steps": 10_330}

@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
-from vitral.training import Callback, RunConfig, TrainingConfig, train
+from vitral.training import Callback, RunConfig, train
 from vitral.training.deadline import TimeFrame
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.run import build_model
@@ -175,7 +175,7 @@ def plan_run(
         raise UsageError(f"corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out")
     if minutes is not None:
         layers.append({"training": {"minutes": minutes}})
-        TrainingConfig.parse({"minutes": minutes}, "training")
+        RunConfig.parse(layers[-1], where)  # refused before it chooses a size
         if is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0]):
             layers += [_sized(minutes, pins), usual_shape(minutes)]
     config = RunConfig.parse(merge(*layers, *later), where)
