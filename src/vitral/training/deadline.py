@@ -31,6 +31,8 @@ WINDOW_STEPS, WINDOW_SHARE = 8, 0.04
 """The time of a step is the mean of this many steps, and of this share of the time, whichever is longer."""
 MOST_STRETCH = 1.6
 """The steps between evaluations change where their number would differ by this factor from the planned one."""
+COUNTING = 0.15
+"""Share of the time, from the first step on, in which no step is judged while n-grams are counted beside it."""
 SLOWER = 1.5
 """One thread is tried where a step takes this many times the planned time."""
 IN_VAIN, LAST_DECAY = 2, 0.1
@@ -73,7 +75,7 @@ class Deadline:
         self._expected: float | None = None
         self._evaluation: float | None = None
         self._progress: tuple[float, ...] = (0.0, 0.0)
-        self._decided_at = 0.0
+        self._began = self._decided_at = 0.0
         self._threads: tuple[int, float] | None = None
         self._may_change_threads = False
         self._is_ending = False
@@ -87,7 +89,8 @@ class Deadline:
             may_change_threads: whether the number of threads was chosen by measurement.
         """
         self._trainer, self._expected, self._may_change_threads = trainer, expected, may_change_threads
-        self._progress = (self.used() / self.seconds, _share(trainer, trainer.state.step))
+        self._began = self.used()
+        self._progress = (self._began / self.seconds, _share(trainer, trainer.state.step))
 
     def used(self) -> float:
         """Seconds of the run's time that are over, in all sessions."""
@@ -138,7 +141,7 @@ class Deadline:
             self._window.popleft()
         # The counting of n-grams beside the first steps makes them slow for a moment.
         is_counting = trainer.counting is not None and not trainer.counting.done()
-        if is_counting and self.used() < PLAN_AT[0] * self.seconds:
+        if is_counting and self.used() - self._began < COUNTING * self.seconds:
             return False
         return len(self._window) >= WINDOW_STEPS or sum(self._window) > WINDOW_SHARE * self.seconds
 
