@@ -171,14 +171,14 @@ def plan_run(
     given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
     later = [*_inherited(init_from), {"corpus": given}, *overrides]
     pins = _keys(merge(*later))
-    if init_from is not None and "corpus.tokenizer" in _keys(merge(*overrides)):
-        raise UsageError(f"corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out")
     if minutes is not None:
         layers.append({"training": {"minutes": minutes}})
         RunConfig.parse(layers[-1], where)  # refused before it chooses a size
         if is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0]):
             layers += [_sized(minutes, pins), usual_shape(minutes)]
     config = RunConfig.parse(merge(*layers, *later), where)
+    if init_from is not None and config.plain()["corpus"]["tokenizer"] != later[0]["corpus"]["tokenizer"]:
+        raise UsageError(f"corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out")
     if not is_bare:
         return RunPlan(
             config, written_plan(config, f"the preset {start}" if start in known else where), None, init_from
