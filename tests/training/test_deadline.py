@@ -174,6 +174,33 @@ def test_the_wait_for_the_counting_of_n_grams_is_no_evaluation(monkeypatch: pyte
     assert 300 < changes["steps"] < 400  # 29 s are left: 290 steps, or less for evaluations
 
 
+def test_costly_evaluations_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five evaluations of 6 s were planned; they take a tenth of the time, and the rest is for steps."""
+    config = RunConfig.parse({"training": {"steps": 500, "evaluate_every": 100}}, "x")
+    world = World(config, lambda now: 1.0, 0.1, 6.0)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+    planner = Deadline(1.0, TimeFrame(0.0))
+    planner.begin(world, 0.1, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+    steps = world.run(planner)
+    assert world.now <= SECONDS
+    assert steps >= 400
+    assert world.pauses <= 3 * 6.0
+
+
+def test_steps_beside_the_counting_of_n_grams_decide_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes ten times as long until the counting is done; then it takes the planned time, with all threads."""
+    config = RunConfig.parse({"training": {"steps": 550, "evaluate_every": 110, "threads": 2}}, "x")
+    world = World(config, lambda now: 10.0 if now < 12 else 1.0, 0.1, 0.5)
+    world.counting = SimpleNamespace(done=lambda: world.now >= 12)  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+    planner = Deadline(1.0, TimeFrame(0.0))
+    planner.begin(world, 0.1, may_change_threads=True)  # pyright: ignore[reportArgumentType]
+    steps = world.run(planner)
+    assert world.now <= SECONDS
+    assert steps >= 400
+    assert world.config.training.threads == 2
+
+
 def test_trials_of_several_threads_are_stopped(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a step with two threads may take fifty times as long as with one."""
     asked: list[float] = []

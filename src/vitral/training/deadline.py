@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitral.runs.config import RunConfig
-from vitral.training.plans import EVALUATIONS, FORWARD, most_steps
+from vitral.training.plans import EVALUATING, EVALUATIONS, FORWARD, most_steps
 from vitral.training.trainer import Trainer
 
 PLAN_AT = (0.10, 0.25, 0.50)
@@ -78,7 +78,7 @@ class Deadline:
         self._began = self._decided_at = 0.0
         self._threads: tuple[int, float] | None = None
         self._may_change_threads = False
-        self._is_ending = False
+        self._is_ending = self._is_counting = False
 
     def begin(self, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
         """Plan for a trainer.
@@ -121,13 +121,13 @@ class Deadline:
         due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
         if not any(due) and not self._is_off(trainer, step):
             return None
-        possible = self._possible(trainer, step)
+        possible, every = self._possible(trainer, step)
         if total * (1 - LATE) <= possible < total and not self._is_off(trainer, step):
             return None
         if self._is_ending:
             possible = min(possible, total)
         self._progress = (progress[0], _share(trainer, step, possible))
-        return self._decided(trainer, step, possible)
+        return self._decided(trainer, step, possible, every)
 
     def _observe(self, trainer: Trainer, step: int) -> bool:
         """Take the time of the last step and evaluation; return whether enough is known to plan."""
@@ -140,8 +140,13 @@ class Deadline:
         while len(self._window) > WINDOW_STEPS and sum(self._window) - self._window[0] > WINDOW_SHARE * self.seconds:
             self._window.popleft()
         # The counting of n-grams beside the first steps makes them slow for a moment.
-        is_counting = trainer.counting is not None and not trainer.counting.done()
-        if is_counting and self.used() - self._began < COUNTING * self.seconds:
+        was_counting, self._is_counting = (
+            self._is_counting,
+            trainer.counting is not None and not trainer.counting.done(),
+        )
+        if was_counting and not self._is_counting:
+            self._window.clear()
+        if self._is_counting and self.used() - self._began < COUNTING * self.seconds:
             return False
         return len(self._window) >= WINDOW_STEPS or sum(self._window) > WINDOW_SHARE * self.seconds
 
@@ -160,8 +165,7 @@ class Deadline:
 
     def _evaluations(self, config: RunConfig, step: int) -> int:
         """Evaluations that are left, the last included."""
-        training = config.training
-        return max(1, math.ceil(training.steps / training.evaluate_every) - step // training.evaluate_every)
+        return max(1, _count(config.training.evaluate_every, step, config.training.steps))
 
     def _is_off(self, trainer: Trainer, step: int) -> bool:
         """Whether the run will end too late at the present speed, or in the first half of the time far too early."""
@@ -174,27 +178,40 @@ class Deadline:
         """Whether the run has as many steps as its text allows."""
         return trainer.config.training.steps >= most_steps(trainer.config, len(trainer.dataset.splits["train"].tokens))
 
-    def _possible(self, trainer: Trainer, step: int) -> int:
-        """The number of steps in all that the time allows, at least one more."""
-        evaluating = min(EVALUATIONS, self._evaluations(trainer.config, step)) * self._an_evaluation(trainer)
-        more = ((1 - SPARE) * self.left() - evaluating) / self.a_step()
+    def _possible(self, trainer: Trainer, step: int) -> tuple[int, int]:
+        """The number of steps in all that the time allows, at least one more, and the steps between evaluations."""
+        left, an_evaluation = (1 - SPARE) * self.left(), self._an_evaluation(trainer)
         last = most_steps(trainer.config, len(trainer.dataset.splits["train"].tokens))
-        return max(step + 1, min(step + math.floor(more), last))
 
-    def _decided(self, trainer: Trainer, step: int, steps: int) -> Mapping[str, Any] | None:
+        def steps(evaluations: int) -> int:
+            more = math.floor((left - evaluations * an_evaluation) / self.a_step())
+            return max(step + 1, min(step + more, last))
+
+        affordable = _affordable(left, an_evaluation)
+        planned = max(1, math.ceil(EVALUATIONS * left / self.seconds))
+        evaluations, every = min(planned, affordable), trainer.config.training.evaluate_every
+        written = _count(every, step, steps(evaluations))
+        if planned / MOST_STRETCH <= written <= min(planned * MOST_STRETCH, affordable):
+            return steps(written), every
+        end = steps(evaluations)
+        shortest = math.ceil((end - step) / evaluations)
+        return end, next(every for every in range(shortest, end + 1) if _count(every, step, end) <= evaluations)
+
+    def _decided(self, trainer: Trainer, step: int, steps: int, every: int) -> Mapping[str, Any] | None:
         """The change to this number of steps; None if it is not worth a checkpoint."""
         training = trainer.config.training
         changes = self._other_threads(trainer)
-        if not 0 <= steps - training.steps <= WORTH_DECIDING * training.steps:
+        written = self._evaluations(trainer.config, step)
+        is_costly = written > _affordable(self.left(), self._an_evaluation(trainer))
+        if is_costly or not 0 <= steps - training.steps <= WORTH_DECIDING * training.steps:
             begin = training.schedule.begin or 0
-            every, own = training.evaluate_every, steps - begin
-            if not 1 / MOST_STRETCH <= own / every / EVALUATIONS <= MOST_STRETCH:
-                every = changes["evaluate_every"] = math.ceil(own / EVALUATIONS)
+            if every != training.evaluate_every:
+                changes["evaluate_every"] = every
             aligned = steps - steps % every
             if steps - aligned < every // 4 and aligned > step:
                 steps = aligned  # two evaluations right after one another would tell nothing
             changes["steps"] = steps
-            warmup = max(step - begin, own // 10)
+            warmup = max(step - begin, (steps - begin) // 10)
             if step - begin < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
                 changes["schedule"] = training.schedule.model_copy(update={"warmup_steps": warmup})
             trainer.note(
@@ -211,7 +228,7 @@ class Deadline:
         threads, took = trainer.config.training.threads or 1, self.a_step()
         if self._expected is None:
             self._expected = took
-        if not self._may_change_threads:
+        if not self._may_change_threads or self._is_counting:
             return {}
         if self._threads is None and threads > 1 and took > SLOWER * self._expected:
             self._threads = (threads, took)
@@ -241,3 +258,13 @@ def _share(trainer: Trainer, step: int, steps: int | None = None) -> float:
     """The share of the run's own steps that are completed; those of a parent do not count."""
     begin = trainer.config.training.schedule.begin or 0
     return (step - begin) / ((trainer.config.training.steps if steps is None else steps) - begin)
+
+
+def _count(every: int, step: int, steps: int) -> int:
+    """Evaluations after `step`, the last included, if there is one every so many steps."""
+    return math.ceil(steps / every) - step // every
+
+
+def _affordable(seconds: float, an_evaluation: float) -> int:
+    """Evaluations in a time, the last included; those before it have a small share of the time."""
+    return 1 + int(EVALUATING * seconds / an_evaluation) if an_evaluation > 0 else EVALUATIONS

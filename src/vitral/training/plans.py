@@ -45,7 +45,7 @@ EVALUATIONS = 5
 """Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1
 """Maximum share of the time limit for evaluations before the last."""
-AN_EVALUATION, LEAST_EVALUATED = 0.05, 1 << 14
+AN_EVALUATION, LEAST_EVALUATED = 0.02, 1 << 14
 """Maximum share of the time limit for one evaluation, and the minimum number of tokens of a split that it scores."""
 FORWARD = 1 / 3
 """Time of a forward pass as a share of a training step."""
