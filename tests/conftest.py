@@ -3,6 +3,7 @@
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["VITRAL_LANG"] = "en"  # whatever the system speaks
 
 from collections.abc import Iterator
 

@@ -13,7 +13,7 @@ import torch
 
 from vitral import __version__
 from vitral.core.names import ATTENTION_STEPS
-from vitral.explain import LANGUAGES, check, parse_example, phrases
+from vitral.explanation import LANGUAGES, check, parse_example, phrases
 from vitral.lab.examples import gallery, preset_model
 from vitral.runs import RunFolder
 from vitral.studies.results import run_path

@@ -8,7 +8,7 @@ from handmade import CASES, NASTY, step, walkthrough
 from rich.console import Console
 
 from vitral.cli import walkthrough as printing
-from vitral.explain import Chapter, Panel, Walkthrough, to_text
+from vitral.explanation import Chapter, Panel, Walkthrough, to_text
 
 
 def bare(written: str) -> str:

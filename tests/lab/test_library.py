@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import vitral
-import vitral.explain
+import vitral.explanation
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.decoding import GenerateOptions
@@ -264,7 +264,7 @@ def test_former_names_of_a_run_keep_working(run: vitral.Run, monkeypatch: pytest
     with pytest.deprecated_call(match="splits"):
         assert dataset.parts is dataset.splits
     with pytest.deprecated_call(match="RunView"):
-        assert vitral.explain.View is vitral.explain.RunView
+        assert vitral.explanation.View is vitral.explanation.RunView
     two = run.samples(["WREN"], max_tokens=7, seed=3, num_samples=2)
     with pytest.deprecated_call(match="num_samples=2"):
         assert run.samples(["WREN"], max_tokens=7, seed=3, options=GenerateOptions(num_samples=2)) == two

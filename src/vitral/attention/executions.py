@@ -168,7 +168,8 @@ def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
     if not fits:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in (("q", q), ("k", k), ("v", v)))
         raise UsageError(
-            f"attention: shapes {shapes} do not fit; q is [..., heads, time, d_head], k and v [..., source, d_head]"
+            "attention: shapes {shapes} do not fit; q is [..., heads, time, d_head], k and v [..., source, d_head]",
+            shapes=shapes,
         )
     groups = heads // kv_heads
     return (k, v) if groups == 1 else (k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3))
@@ -176,7 +177,7 @@ def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
 
 def _require_probability(dropout: float) -> None:
     if not 0 <= dropout <= 1:
-        raise UsageError(f"dropout: must be between 0 and 1, not {dropout}")
+        raise UsageError("dropout: must be between 0 and 1, not {dropout}", dropout=dropout)
 
 
 def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:
@@ -187,7 +188,12 @@ def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:
     """
     shape = (*q.shape[:-1], source)
     if not scales.broadcasts(tensor, shape):
-        raise UsageError(f"{what}: shape {tuple(tensor.shape)} does not broadcast to scores of {shape}")
+        raise UsageError(
+            "{what}: shape {shape} does not broadcast to scores of {shape2}",
+            what=what,
+            shape=tuple(tensor.shape),
+            shape2=shape,
+        )
     return tensor
 
 

@@ -58,7 +58,9 @@ class Mask(ABC):
 def _positions(time: int, source: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
     """Query positions as a column, key positions as a row."""
     if isinstance(time, float) or isinstance(source, float):
-        raise UsageError(f"mask: expected whole numbers of queries and keys, not {time} and {source}")
+        raise UsageError(
+            "mask: expected whole numbers of queries and keys, not {time} and {source}", time=time, source=source
+        )
     queries = torch.arange(source - time, source, device=device)
     return queries[:, None], torch.arange(source, device=device)[None, :]
 
@@ -152,7 +154,9 @@ class Padding(Mask):
     ) -> Bool[Tensor, "batch 1 #time source"]:
         """The real keys, the same for every head and query."""
         if self.real.dim() != 2 or self.real.shape[-1] != source:
-            raise UsageError(f"padding mask: shape {tuple(self.real.shape)} is not [batch, {source}]")
+            raise UsageError(
+                "padding mask: shape {shape} is not [batch, {source}]", shape=tuple(self.real.shape), source=source
+            )
         return self.real[:, None, None, :].expand(-1, 1, time, -1).to(device)
 
     def joint_prefix(self) -> int | None:
@@ -175,7 +179,12 @@ class Explicit(Mask):
         """The tensor itself."""
         rows, columns = self.tensor.shape[-2:] if self.tensor.dim() >= 2 else (0, 0)
         if rows not in (1, time) or columns not in (1, source):
-            raise UsageError(f"mask: shape {tuple(self.tensor.shape)} does not fit {time} queries and {source} keys")
+            raise UsageError(
+                "mask: shape {shape} does not fit {time} queries and {source} keys",
+                shape=tuple(self.tensor.shape),
+                time=time,
+                source=source,
+            )
         return self.tensor.to(device).expand(*self.tensor.shape[:-2], time, source)
 
     def joint_prefix(self) -> int | None:
@@ -273,10 +282,10 @@ def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | Mapping[str, 
         return spec
     if isinstance(spec, Tensor):
         if spec.dtype != torch.bool:
-            raise UsageError(f"mask: expected a boolean tensor (True means allowed), not {spec.dtype}")
+            raise UsageError("mask: expected a boolean tensor (True means allowed), not {dtype}", dtype=spec.dtype)
         return Explicit(spec)
     try:
         return _ADAPTER.validate_python(spec)
     except ValidationError:
         hint = f"{spec} needs a number, as Prefix(length=8) or Window(size=8)" if spec in ("prefix", "window") else ""
-        raise UsageError(f"mask {spec!r}: {hint or nearest(str(spec), _NAMES)}") from None
+        raise UsageError("mask {spec!r}: {value}", spec=spec, value=hint or nearest(str(spec), _NAMES)) from None

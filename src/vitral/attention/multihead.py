@@ -109,9 +109,17 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int) -> None:
         UsageError: a count does not divide; names both numbers.
     """
     if d_model % num_heads:
-        raise UsageError(f"num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths")
+        raise UsageError(
+            "num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths",
+            num_heads=num_heads,
+            d_model=d_model,
+        )
     if num_heads % num_kv_heads:
-        raise UsageError(f"num_kv_heads: {num_kv_heads} do not divide num_heads = {num_heads} into equal groups")
+        raise UsageError(
+            "num_kv_heads: {num_kv_heads} do not divide num_heads = {num_heads} into equal groups",
+            num_kv_heads=num_kv_heads,
+            num_heads=num_heads,
+        )
 
 
 def head_matrices(

@@ -75,11 +75,13 @@ def factor_of(
     """
     if isinstance(scale, Tensor):
         if not broadcasts(scale, (*q.shape[:-1], 1)):
-            raise UsageError(f"scale: shape {tuple(scale.shape)} does not broadcast to {(*q.shape[:-1], 1)}")
+            raise UsageError(
+                "scale: shape {shape} does not broadcast to {value}", shape=tuple(scale.shape), value=(*q.shape[:-1], 1)
+            )
         return scale.to(q.dtype)
     if isinstance(scale, int | float):
         if not math.isfinite(scale):
-            raise UsageError(f"scale: {scale} is not finite")
+            raise UsageError("scale: {scale} is not finite", scale=scale)
         return float(scale)
     d_head = q.shape[-1]
     if scale == "adaptive":
@@ -89,8 +91,8 @@ def factor_of(
     if scale in fixed:
         return fixed[scale]
     if scale in ("learned", "learned-per-head"):
-        raise UsageError(f"scale {scale!r} has parameters: give it to a model, or pass its tensor here")
-    raise UsageError(f"scale {scale!r}: {nearest(scale, [*fixed, 'adaptive'])}")
+        raise UsageError("scale {scale!r} has parameters: give it to a model, or pass its tensor here", scale=scale)
+    raise UsageError("scale {scale!r}: {scale2}", scale=scale, scale2=nearest(scale, [*fixed, "adaptive"]))
 
 
 def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:

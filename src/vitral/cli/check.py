@@ -13,9 +13,9 @@ from vitral.core.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vitral.explain import CheckReport
-    from vitral.explain.checks.report import RowFinding
-    from vitral.explain.phrasebook import Phrases
+    from vitral.explanation import CheckReport
+    from vitral.explanation.checks.report import RowFinding
+    from vitral.explanation.phrasebook import Phrases
 
 FIXABLE = ("rounding", "follows", "wrong")
 STYLES = {"unknown": "dim", "right": "green", "rounding": "yellow", "follows": "yellow", "wrong": "bold red"}
@@ -47,7 +47,7 @@ def check(
     Exit code 0 if nothing is worse than rounding, 1 if a number is wrong, 2 if a file cannot be read; the other files
     are checked all the same.
     """
-    from vitral.explain import phrases
+    from vitral.explanation import phrases
 
     if list_:
         from vitral.cli.list import Kind, list_names
@@ -78,8 +78,8 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
     """
     from vitral.cli.screen import print_json
     from vitral.cli.screen import say as say_line
-    from vitral.explain import check
-    from vitral.explain.checks.report import plain
+    from vitral.explanation import check
+    from vitral.explanation.checks.report import plain
     from vitral.lab.examples import correct, find_example
 
     data: list[dict[str, Any]] = []
@@ -120,7 +120,7 @@ def print_report(report: "CheckReport", say: "Phrases") -> None:
     from rich.text import Text
 
     from vitral.cli.screen import console
-    from vitral.explain.checks.report import first_wrong, rows, summary
+    from vitral.explanation.checks.report import first_wrong, rows, summary
     from vitral.figures.text import visible
 
     screen = console()

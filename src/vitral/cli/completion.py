@@ -56,7 +56,7 @@ def studies(incomplete: str) -> Iterator[str]:
 
 def examples(incomplete: str) -> Iterator[str]:
     """Worked examples."""
-    return _stems("explain/gallery")
+    return _stems("explanation/gallery")
 
 
 def texts(incomplete: str) -> Iterator[str]:

@@ -62,7 +62,9 @@ def count(
     overrides = merge(source, reading(encoding, field, glob), *(assignment(setting) for setting in settings or []))
     chosen = {"minutes": minutes, "tokenizer": tokenizer, "context": context}
     if doubled := next((name for name in chosen if name in overrides), None):
-        raise UsageError(f"--set {doubled}: give --{doubled}, or a key of a table, as in training.minutes")
+        raise UsageError(
+            "--set {doubled}: give --{doubled}, or a key of a table, as in training.minutes", doubled=doubled
+        )
     counted = count(start, vocabulary=vocabulary, **chosen, **overrides)
     if format is Format.json:
         print_json(counted.plain())

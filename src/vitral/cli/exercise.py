@@ -50,7 +50,7 @@ def exercise(
     """
     from vitral.cli.screen import say
     from vitral.cli.walkthrough import write_walkthrough
-    from vitral.explain import Exercise, walk_example
+    from vitral.explanation import Exercise, walk_example
     from vitral.lab.examples import make_exercise
 
     choice = choice_of(head, query, key, column, first=1)

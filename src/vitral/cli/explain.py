@@ -84,7 +84,7 @@ def explain(
 
     if (what is None) != tiny:
         known = "EXAMPLE.toml, the NAME of a worked example (vitral list examples), or RUN"
-        raise UsageError(f"explain: give one of {known}")
+        raise UsageError("explain: give one of {known}", known=known)
     if exercise is not None and not tiny:
         raise UsageError("explain: --exercise goes with --tiny; use vitral exercise FILE.toml")
     if what is None:
@@ -98,7 +98,7 @@ def explain(
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
     if is_run:
-        from vitral.explain import RunView
+        from vitral.explanation import RunView
         from vitral.lab import Run
 
         view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=lang.value)
@@ -106,7 +106,7 @@ def explain(
         walkthrough = loaded.explain("To be" if text is None else text, view, replace=replace)
     else:
         _refuse_run_options(what, text=text, replace=replace, layer=layer, block=block, ending=ending)
-        from vitral.explain import walk_example
+        from vitral.explanation import walk_example
         from vitral.lab.examples import find_example
 
         walkthrough = walk_example(find_example(what), choice, lang.value)
@@ -116,4 +116,8 @@ def explain(
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:
     given = [f"--{name}" for name, value in options.items() if value not in (None, False)]
     if given:
-        raise UsageError(f"explain: {what} is no run; leave out {' and '.join(given)}, or give the folder of a run")
+        raise UsageError(
+            "explain: {what} is no run; leave out {given}, or give the folder of a run",
+            what=what,
+            given=" and ".join(given),
+        )

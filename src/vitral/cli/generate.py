@@ -91,7 +91,9 @@ def _require_known(run: "Run", prompt: str, replacement: str | None) -> None:
         run.encode(prompt, replace=replacement)
     except UnseenCharacter as error:
         raise UsageError(
-            f'--prompt: {error.where} is not in {error.alphabet}; remove it, or replace such characters: --replace " "'
+            '--prompt: {where} is not in {alphabet}; remove it, or replace such characters: --replace " "',
+            where=error.where,
+            alphabet=error.alphabet,
         ) from None
 
 

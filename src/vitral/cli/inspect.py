@@ -73,7 +73,7 @@ def inspect(
 
     form = format or _form_of(out)
     if out is not None and out.exists():
-        raise UsageError(f"{out}: exists already and was not overwritten; choose another name")
+        raise UsageError("{out}: exists already and was not overwritten; choose another name", out=out)
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
     found = loaded.inspect(text, windows=windows, top=top, replace=replace)
     if form is InspectionForm.text and out is None:
@@ -104,7 +104,11 @@ def _form_of(out: Path | None) -> InspectionForm:
     if out is None:
         return InspectionForm.text
     if out.suffix.lower() not in FORMS:
-        raise UsageError(f"--out {out}: no form has the ending {out.suffix!r}; use .txt, .json or .html, or --format")
+        raise UsageError(
+            "--out {out}: no form has the ending {suffix!r}; use .txt, .json or .html, or --format",
+            out=out,
+            suffix=out.suffix,
+        )
     return FORMS[out.suffix.lower()]
 
 

@@ -10,7 +10,7 @@ from vitral.cli.completion import complete_run, complete_text
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.explain import Choice
+    from vitral.explanation import Choice
 
 
 class Format(enum.StrEnum):
@@ -167,7 +167,9 @@ def numbers(option: str, given: str, first: int) -> tuple[int, ...] | None:
     try:
         return tuple(dict.fromkeys(int(part) - first for part in given.split(",")))
     except ValueError:
-        raise UsageError(f"{option} {given}: expected numbers as in 0 or 0,1, or all") from None
+        raise UsageError(
+            "{option} {given}: expected numbers as in 0 or 0,1, or all", option=option, given=given
+        ) from None
 
 
 def choice_of(heads: str, query: int | None, key: int | None, column: int | None, first: int) -> "Choice":
@@ -176,7 +178,7 @@ def choice_of(heads: str, query: int | None, key: int | None, column: int | None
     Raises:
         UsageError: heads are not numbers.
     """
-    from vitral.explain import Choice
+    from vitral.explanation import Choice
 
     query, key, column = (None if place is None else place - first for place in (query, key, column))
     return Choice(numbers("--head", heads, first), query, key, column or 0)

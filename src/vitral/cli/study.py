@@ -70,4 +70,4 @@ def _seeds(text: str | None) -> list[int] | None:
     try:
         return None if text is None else [int(part) for part in text.split(",")]
     except ValueError:
-        raise UsageError(f"--seeds {text}: expected whole numbers separated by commas, as in 1,2,3") from None
+        raise UsageError("--seeds {text}: expected whole numbers separated by commas, as in 1,2,3", text=text) from None

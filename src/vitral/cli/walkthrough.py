@@ -15,7 +15,7 @@ from rich.text import Text
 
 from vitral.cli.options import Form
 from vitral.cli.screen import console, prints_unicode, say
-from vitral.explain import (
+from vitral.explanation import (
     Panel,
     Step,
     Walkthrough,
@@ -26,9 +26,9 @@ from vitral.explain import (
     to_plain,
     to_text,
 )
-from vitral.explain.phrasebook import Phrases
-from vitral.explain.truncation import Gap, Shown, ShownPanel, truncate
-from vitral.explain.walkthrough import heading, opening, stacked
+from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.truncation import Gap, Shown, ShownPanel, truncate
+from vitral.explanation.walkthrough import heading, opening, stacked
 from vitral.figures.text import visible
 from vitral.lab.examples import write_new
 

@@ -159,7 +159,7 @@ def translated(
         return error
     name = called(function)
     if isinstance(error, MemoryError):
-        return _because(error, UsageError(f"{name}: these values need more memory than there is"))
+        return _because(error, UsageError("{name}: these values need more memory than there is", name=name))
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return _because(error, StorageError(f"{name}: {where}{error.strerror or error}"))

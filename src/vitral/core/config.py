@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from vitral.core.errors import UsageError
 from vitral.core.files import read_capped
+from vitral.core.language import _
 
 LONGEST_SHOWN = 60
 MOST_TOML = 1 << 20
@@ -33,7 +34,7 @@ class _ConfigType(type(BaseModel)):
     def __call__(cls, *args: Any, **data: Any) -> Any:
         """Refuse a wrong value in one line where a configuration is made by its class."""
         if args:
-            raise UsageError(f"{cls.__name__}: give its fields by name, as in {cls.__name__}(name=...)")
+            raise UsageError("{name}: give its fields by name, as in {name}(name=...)", name=cls.__name__)
         try:
             return super().__call__(**data)
         except ValidationError as error:
@@ -51,7 +52,9 @@ class Config(BaseModel, metaclass=_ConfigType):
         if isinstance(data, dict):
             for key in cast("dict[Any, Any]", data):
                 if key not in cls.model_fields:
-                    raise ValueError(f"unknown key {key!r}, {nearest(str(key), cls.model_fields)}")
+                    raise ValueError(
+                        _("unknown key {key!r}, {key2}", key=key, key2=nearest(str(key), cls.model_fields))
+                    )
         return cast("Any", data)
 
     @classmethod
@@ -191,7 +194,7 @@ def assignment(text: str) -> dict[str, Any]:
     path, equals, literal = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
-        raise UsageError(f"--set {text}: expected KEY=VALUE, for example --set model.d_model=64")
+        raise UsageError("--set {text}: expected KEY=VALUE, for example --set model.d_model=64", text=text)
     try:
         value: Any = tomllib.loads(f"value = {literal}")["value"]
     except tomllib.TOMLDecodeError:
@@ -212,9 +215,14 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UsageError:
         raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+        raise UsageError("{path}: cannot be read ({strerror})", path=path, strerror=error.strerror) from None
     except ValueError as error:
-        raise UsageError(f"{path}: not a TOML file of at most {MOST_TOML:,} bytes ({error})") from None
+        raise UsageError(
+            "{path}: not a TOML file of at most {most_toml:,} bytes ({error})",
+            path=path,
+            most_toml=MOST_TOML,
+            error=error,
+        ) from None
 
 
 def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
@@ -226,8 +234,10 @@ def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except RecursionError:
-        raise UsageError(f"{where}: nested too deeply") from None
+        raise UsageError("{where}: nested too deeply", where=where) from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: not UTF-8 at byte {error.start}") from None
+        raise UsageError("{where}: not UTF-8 at byte {start}", where=where, start=error.start) from None
     except ValueError as error:
-        raise UsageError(f"{where}: not TOML: {' '.join(ascii(str(error))[1:-1].split())[:200]}") from None
+        raise UsageError(
+            "{where}: not TOML: {split}", where=where, split=" ".join(ascii(str(error))[1:-1].split())[:200]
+        ) from None

@@ -23,9 +23,13 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device(next(device for device, there in available.items() if there))
     if name not in available:
-        raise UsageError(f"device {name!r} is not one of auto, {', '.join(available)}")
+        raise UsageError("device {name!r} is not one of auto, {available}", name=name, available=", ".join(available))
     if not available[name]:
-        raise UsageError(f"device {name!r}: PyTorch {torch.__version__} finds none on this machine; use --device cpu")
+        raise UsageError(
+            "device {name!r}: PyTorch {version} finds none on this machine; use --device cpu",
+            name=name,
+            version=torch.__version__,
+        )
     return torch.device(name)
 
 

@@ -3,6 +3,8 @@
 import copyreg
 from typing import Any
 
+from vitral.core.language import _
+
 LONGEST = 900
 """Characters of a message; the middle of a longer one is left out, since it quotes what a user gave."""
 
@@ -11,6 +13,10 @@ class VitralError(Exception):
     """Base class of errors for users: one line that says what is wrong, where, and what to do."""
 
     exit_code = 2
+
+    def __init__(self, sentence: str = "", /, **places: Any) -> None:
+        """Say the sentence in the current language, with values in its places; see `vitral.core.language`."""
+        super().__init__(_(sentence, **places) if sentence else sentence)
 
     def __str__(self) -> str:
         """The message on one line, without what steers a terminal."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import StorageError
+from vitral.core.language import _
 
 _TEMPORARY = re.compile(r"\..+\.(?:([0-9a-f]{8})-)?(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
 
@@ -33,7 +34,9 @@ def storage(path: Path) -> Generator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC)
         advice = "the disk is full: free some space; what was saved before is intact" if full else "check the folder"
-        raise StorageError(f"{path}: cannot be written ({error.strerror or error}); {advice}") from None
+        raise StorageError(
+            "{path}: cannot be written ({value}); {advice}", path=path, value=error.strerror or error, advice=advice
+        ) from None
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -55,9 +58,9 @@ def read_capped(path: Path, most: int) -> bytes:
     with open(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("not a regular file")
+            raise ValueError(_("not a regular file"))
         if status.st_size > most:
-            raise ValueError(f"{status.st_size:,} bytes, more than {most:,}")
+            raise ValueError(_("{st_size:,} bytes, more than {most:,}", st_size=status.st_size, most=most))
         return file.read()
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO, Literal
 
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind, storage, temporary_name
+from vitral.core.language import _
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -100,7 +101,7 @@ class GuardedFolder:
             size = os.fstat(file.fileno()).st_size
             content = file.read(size + 1) if size <= most else b""  # one more: it may have grown
         if max(size, len(content)) > most:
-            raise ValueError(f"{max(size, len(content)):,} bytes, more than {most:,}")
+            raise ValueError(_("{size:,} bytes, more than {most:,}", size=max(size, len(content)), most=most))
         return content
 
     @contextmanager
@@ -322,15 +323,17 @@ class GuardedFolder:
     def _refusal(self, name: str, kind: Kind) -> NotOurs:
         words = {"link": "a link", "other": "a device or a pipe", "folder": "a folder", "file": "a file"}
         return NotOurs(
-            f"{self.path / name}: is {words[kind]}, or lies behind one; inside this folder Vitral uses only regular "
-            "files and real folders; remove it or put the file itself there"
+            "{path}: is {words}, or lies behind one; inside this folder Vitral uses only regular "
+            "files and real folders; remove it or put the file itself there",
+            path=self.path / name,
+            words=words[kind],
         )
 
 
 def _parts(name: str) -> tuple[str, ...]:
     parts = tuple(name.split("/")) if name else ()
     if any(part in ("", ".", "..") or "\0" in part or os.sep in part for part in parts):
-        raise NotOurs(f"{name!a:.80} is not a name inside a folder")
+        raise NotOurs("{name!a:.80} is not a name inside a folder", name=name)
     return parts
 
 

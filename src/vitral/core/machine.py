@@ -63,7 +63,14 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
     """
     there = memory_limit() if there is None else there
     if there is not None and needed > there:
-        raise UsageError(f"{where}: {what} needs {_gigabytes(needed)}, {_gigabytes(there)} are there; {advice}")
+        raise UsageError(
+            "{where}: {what} needs {needed}, {there} are there; {advice}",
+            where=where,
+            what=what,
+            needed=_gigabytes(needed),
+            there=_gigabytes(there),
+            advice=advice,
+        )
 
 
 def processor(root: Path = ROOT) -> str | None:

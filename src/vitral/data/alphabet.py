@@ -126,7 +126,7 @@ def utf8(text: str, replacement: str | None = None) -> bytes:
         UsageError: the replacement is not one character.
     """
     if replacement is not None and (len(replacement) != 1 or is_surrogate(replacement)):
-        raise UsageError(f"replacement {replacement!a}: expected one character")
+        raise UsageError("replacement {replacement!a}: expected one character", replacement=replacement)
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -152,8 +152,16 @@ def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
     except (TypeError, OverflowError):
         raise UsageError("token ids must be 64-bit integers") from None
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise UsageError(f"token ids must be a 1-d array of integers, not {array.dtype} of shape {array.shape}")
+        raise UsageError(
+            "token ids must be a 1-d array of integers, not {dtype} of shape {shape}",
+            dtype=array.dtype,
+            shape=array.shape,
+        )
     wrong = (array < 0) | (array >= vocab_size)
     if wrong.any():
-        raise UsageError(f"token id {array[wrong.argmax()]} is not in the vocabulary of {vocab_size:,} tokens")
+        raise UsageError(
+            "token id {array} is not in the vocabulary of {vocab_size:,} tokens",
+            array=array[wrong.argmax()],
+            vocab_size=vocab_size,
+        )
     return array.astype(np.int64)

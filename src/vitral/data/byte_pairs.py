@@ -105,10 +105,14 @@ class BPETokenizer:
         """
         merges = plain.get("merges")
         if not isinstance(merges, list) or len(merges) > _MAX_MERGES:
-            raise UsageError(f"tokenizer: merges must be a list of at most {_MAX_MERGES:,} pairs of ids")
+            raise UsageError(
+                "tokenizer: merges must be a list of at most {max_merges:,} pairs of ids", max_merges=_MAX_MERGES
+            )
         for index, merge in enumerate(merges):
             if not (isinstance(merge, list) and len(merge) == 2 and all(type(token) is int for token in merge)):
-                raise UsageError(f"tokenizer: merges[{index}] must be two ids, not {merge!a:.40}")
+                raise UsageError(
+                    "tokenizer: merges[{index}] must be two ids, not {merge!a:.40}", index=index, merge=merge
+                )
         pairs = tuple((left, right) for left, right in merges)
         if len(set(pairs)) != len(pairs):
             raise UsageError("tokenizer: merges contains a pair twice")
@@ -169,10 +173,14 @@ def _spell_out(merges: Merges) -> tuple[bytes, ...]:
     known = set(tokens)
     for index, (left, right) in enumerate(merges):
         if not (0 <= left < len(tokens) and 0 <= right < len(tokens)):
-            raise UsageError(f"tokenizer: merges[{index}] uses an id that does not exist before it")
+            raise UsageError("tokenizer: merges[{index}] uses an id that does not exist before it", index=index)
         token = tokens[left] + tokens[right]
         if len(token) > MAX_TOKEN_BYTES:
-            raise UsageError(f"tokenizer: merges[{index}] makes a token longer than {MAX_TOKEN_BYTES} bytes")
+            raise UsageError(
+                "tokenizer: merges[{index}] makes a token longer than {max_token_bytes} bytes",
+                index=index,
+                max_token_bytes=MAX_TOKEN_BYTES,
+            )
         if token not in known:
             known.add(token)
             tokens.append(token)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from vitral.core.config import Config, nearest, shown
+from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_surrogate
 from vitral.data.encodings import codec_name, is_utf8
 
@@ -44,7 +45,9 @@ def _named(word: str) -> dict[str, Any]:
     if not colon:
         return {"name": word}
     if name != "bpe" or not (size.isascii() and size.isdecimal() and len(size) < 8):
-        raise ValueError(f"{word!r} is not a tokenizer; expected char, byte, bpe, or bpe with its size, as in bpe:1024")
+        raise ValueError(
+            _("{word!r} is not a tokenizer; expected char, byte, bpe, or bpe with its size, as in bpe:1024", word=word)
+        )
     return {"name": name, "vocab_size": int(size)}
 
 
@@ -126,7 +129,7 @@ class CorpusConfig(Config):
     @classmethod
     def _field_is_a_text(cls, value: str | None) -> str | None:
         if value is not None and not is_utf8(value):
-            raise ValueError("the name of a field must be a text, without half of a surrogate pair")
+            raise ValueError(_("the name of a field must be a text, without half of a surrogate pair"))
         return value
 
     @field_validator("glob", mode="before")
@@ -140,16 +143,27 @@ class CorpusConfig(Config):
         for pattern in value or ():
             parts = pattern.split("/")
             if not is_utf8(pattern) or ".." in parts or not parts[0]:
-                raise ValueError(f"expected a pattern of files inside the folder, such as '*.py', not {shown(pattern)}")
+                raise ValueError(
+                    _(
+                        "expected a pattern of files inside the folder, such as '*.py', not {pattern}",
+                        pattern=shown(pattern),
+                    )
+                )
             if not parts[-1]:
-                raise ValueError(f"{shown(pattern)} is a folder; give the files in it: {shown(f'{pattern}**')}")
+                raise ValueError(
+                    _(
+                        "{pattern} is a folder; give the files in it: {value}",
+                        pattern=shown(pattern),
+                        value=shown(f"{pattern}**"),
+                    )
+                )
         return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
 
     @field_validator("passages", mode="after")
     @classmethod
     def _passages_have_a_first_line(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
         if any(not first for first, _ in value or ()):
-            raise ValueError("the first line of a passage must not be empty")
+            raise ValueError(_("the first line of a passage must not be empty"))
         return value
 
     @field_validator("specials", mode="after")
@@ -158,10 +172,15 @@ class CorpusConfig(Config):
         for text in value or ():
             if not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)) or text == PAD:
                 raise ValueError(
-                    f"a special token must have 1 to {MOST_SPECIAL} characters and not be {PAD}: {shown(text)}"
+                    _(
+                        "a special token must have 1 to {most_special} characters and not be {pad}: {text}",
+                        most_special=MOST_SPECIAL,
+                        pad=PAD,
+                        text=shown(text),
+                    )
                 )
         if value is not None and len(set(value)) != len(value):
-            raise ValueError("a special token is given twice")
+            raise ValueError(_("a special token is given twice"))
         return value
 
     @field_validator("tokenizer", mode="before")
@@ -170,9 +189,21 @@ class CorpusConfig(Config):
         table = _named(value) if isinstance(value, str) else value
         if isinstance(table, Mapping):
             if "name" not in table:
-                raise ValueError(f"the table of a tokenizer needs a name, {nearest('', _TAGS)}")
+                raise ValueError(_("the table of a tokenizer needs a name, {value}", value=nearest("", _TAGS)))
             if _tag(table) is None:
-                raise ValueError(f"unknown tokenizer {table['name']!r}, {nearest(str(table['name']), _TAGS)}")
+                raise ValueError(
+                    _(
+                        "unknown tokenizer {name!r}, {name2}",
+                        name=table["name"],
+                        name2=nearest(str(table["name"]), _TAGS),
+                    )
+                )
         elif not isinstance(table, CharConfig | ByteConfig | BPEConfig):
-            raise ValueError(f"expected the name of a tokenizer or a table, not {value!r}, {nearest('', _TAGS)}")
+            raise ValueError(
+                _(
+                    "expected the name of a tokenizer or a table, not {value!r}, {value2}",
+                    value=value,
+                    value2=nearest("", _TAGS),
+                )
+            )
         return table

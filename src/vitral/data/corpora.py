@@ -97,14 +97,22 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
     path = folder / f"{name}.txt"
     if os.path.lexists(path):
         if not _contains(path, source.phrases):
-            raise UsageError(f"{shown(path)}: is not the text {name!r}; rename or remove it to download the text again")
+            raise UsageError(
+                "{path}: is not the text {name!r}; rename or remove it to download the text again",
+                path=shown(path),
+                name=name,
+            )
         return path
     beside = path.with_name(temporary_name(path.name))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _download(source.url, beside)
         if not _contains(beside, source.phrases):
-            raise UsageError(f"{_absent(name, source)} (the downloaded file is not this text); {_by_hand(name)}")
+            raise UsageError(
+                "{name} (the downloaded file is not this text); {name2}",
+                name=_absent(name, source),
+                name2=_by_hand(name),
+            )
         os.replace(beside, path)
     except VitralError:
         raise
@@ -112,7 +120,12 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
         # Disk errors have an errno, network errors do not.
         if isinstance(error, OSError) and error.errno is not None:
             reason = f"{error.strerror}; set VITRAL_CACHE to a folder with room"
-            raise StorageError(f"{shown(folder)}: the text {name!r} cannot be stored there ({reason})") from None
+            raise StorageError(
+                "{folder}: the text {name!r} cannot be stored there ({reason})",
+                folder=shown(folder),
+                name=name,
+                reason=reason,
+            ) from None
         raise UsageError(f"{_absent(name, source)} ({type(error).__name__}); {_by_hand(name)}") from None
     finally:
         with contextlib.suppress(OSError):
@@ -219,7 +232,7 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
     """
     corpus = _find(config, sources, cache)
     if not len(corpus.text):
-        raise UsageError(f"{corpus.name}: empty, there is no text to train on")
+        raise UsageError("{name}: empty, there is no text to train on", name=corpus.name)
     return corpus
 
 
@@ -242,7 +255,9 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
     known = {*corpus_names(), *sources, *COLLECTIONS}
-    raise UsageError(f"corpus {shown(name)!r}: no such name, file or folder; {nearest(name, known)}")
+    raise UsageError(
+        "corpus {name!r}: no such name, file or folder; {name2}", name=shown(name), name2=nearest(name, known)
+    )
 
 
 def own_folder() -> Path | None:
@@ -255,7 +270,7 @@ def own_folder() -> Path | None:
     if not chosen:
         return None
     if not os.path.isdir(chosen):
-        raise UsageError(f"VITRAL_CORPORA is {shown(chosen)}, which is not a folder")
+        raise UsageError("VITRAL_CORPORA is {chosen}, which is not a folder", chosen=shown(chosen))
     return Path(chosen)
 
 
@@ -298,7 +313,9 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
 
 def _refuse_patterns(name: str, config: CorpusConfig) -> None:
     if config.glob is not None:
-        raise UsageError(f"{shown(name)}: is one text, and --glob chooses among the files of a folder; leave it out")
+        raise UsageError(
+            "{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=shown(name)
+        )
 
 
 def from_document(name: str, document: Document, path: Path | None = None, *, noted: bool = False) -> Corpus:
@@ -315,7 +332,7 @@ def sample(config: CorpusConfig) -> Corpus:
     try:
         raw = resources.files("vitral.data").joinpath("texts", SAMPLE).read_bytes()
     except OSError:
-        raise UsageError(f"the bundled text {SAMPLE} is missing; install Vitral again") from None
+        raise UsageError("the bundled text {sample} is missing; install Vitral again", sample=SAMPLE) from None
     return from_document("sample", decode_document(raw, SAMPLE, Reading.of(config)))
 
 
@@ -376,7 +393,13 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
             documents.append((relative, document))
     if not documents:
         why = next((f"; {reason}" for _, reason in skipped if reason), "")
-        raise UsageError(f"{shown(root)}: no {kind} in this folder ({len(skipped)} files skipped){why}")
+        raise UsageError(
+            "{root}: no {kind} in this folder ({skipped} files skipped){why}",
+            root=shown(root),
+            kind=kind,
+            skipped=len(skipped),
+            why=why,
+        )
     read = [document for _, document in documents]
     listed = "".join(f"{document.sha256}  {relative}\n" for relative, document in documents)
     notes = [f"{len(read):,} files were joined with {config.separator!r} between them."]

@@ -158,8 +158,8 @@ def prepare(
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
-            "corpus.replacement: the tokenizer is made from this text and knows all of it; leave it out (it is for "
-            "fine-tuning, --init-from)"
+            "corpus.replacement: the tokenizer is made from this text and knows all of it; leave it "
+            "out (it is for fine-tuning, --init-from)"
         )
     if tokenizer is not None and (grow or config.replacement is not None):
         texts = [corpus.text, *(addition.corpus.text for addition in added)]
@@ -236,8 +236,11 @@ def _tokenized(
     fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
     if expected is not None and fingerprint != expected[0].fingerprint:
         raise UsageError(
-            f"{expected[1]}{expected[0].identity} is unchanged, but the run read or split it in another way; restore "
-            "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the run"
+            "{expected}{identity} is unchanged, but the run read or split it in another way; restore "
+            "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the "
+            "run",
+            expected=expected[1],
+            identity=expected[0].identity,
         )
     path = folder / "tokens" / f"{fingerprint}.tokens"
     for of_the_cache in (path.parent, folder / "tokenizers", downloads(folder)):

@@ -74,12 +74,14 @@ def _walk(root: Path, most: int | None = None) -> Iterator[tuple[Path, list[str]
         for folder, subfolders, names in os.walk(root, onerror=_refuse):
             seen += len(subfolders) + len(names)
             if most is not None and seen > most:
-                raise UsageError(f"{shown(root)}: contains more than {most:,} files and folders")
+                raise UsageError("{root}: contains more than {most:,} files and folders", root=shown(root), most=most)
             yield Path(folder), subfolders, names
     except VitralError:
         raise
     except OSError as error:
-        raise UsageError(f"{shown(error.filename or root)}: cannot be read ({error.strerror})") from None
+        raise UsageError(
+            "{value}: cannot be read ({strerror})", value=shown(error.filename or root), strerror=error.strerror
+        ) from None
 
 
 def _refuse(error: OSError) -> None:
@@ -121,7 +123,13 @@ def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
     there = ", ".join(f"{count:,} {shown(suffix)}" for suffix, count in suffixes) or "no files"
     hidden = "; hidden files are never read" if any(part.startswith(".") for part in "/".join(glob).split("/")) else ""
     patterns = " or ".join(map(repr, glob))
-    return UsageError(f"{shown(root)}: no file matches --glob {patterns}; there are {there}{hidden}")
+    return UsageError(
+        "{root}: no file matches --glob {patterns}; there are {there}{hidden}",
+        root=shown(root),
+        patterns=patterns,
+        there=there,
+        hidden=hidden,
+    )
 
 
 def is_surely_text(path: Path) -> bool:
@@ -161,11 +169,16 @@ def refuse_own(root: Path, listing: Listing) -> None:
     """
     if kind := listing.own.get(root):
         remedy = _REMEDIES[kind].format(path=shown(root))
-        raise UsageError(f"{shown(root)}: is a {kind}, not a text; {remedy}")
+        raise UsageError("{root}: is a {kind}, not a text; {remedy}", root=shown(root), kind=kind, remedy=remedy)
     if listing.own and not listing.files and not user_files(root).files:
         first, kind = next(iter(listing.own.items()))
         remedy = _REMEDIES[kind].format(path=shown(first))
-        raise UsageError(f"{shown(root)}: contains no text, only {own_named(root, listing)}; {remedy}")
+        raise UsageError(
+            "{root}: contains no text, only {root2}; {remedy}",
+            root=shown(root),
+            root2=own_named(root, listing),
+            remedy=remedy,
+        )
 
 
 def own_named(root: Path, listing: Listing) -> str:

@@ -95,8 +95,11 @@ class RecordedText:
             raise _malformed(where, "trained_on", others)
         if len(others) != len(sources):
             raise UsageError(
-                f"{where}: records {len(others)} further training texts, but corpus.also of config.toml has "
-                f"{len(sources)}; restore config.toml"
+                "{where}: records {others} further training texts, but corpus.also of config.toml has "
+                "{sources}; restore config.toml",
+                where=where,
+                others=len(others),
+                sources=len(sources),
             )
         also = tuple(_parse(other, source, where, False) for other, source in zip(others, sources, strict=True))
         return replace(_parse(recorded, config.source, where, True), fingerprint=fingerprint, also=also)
@@ -151,7 +154,9 @@ def _count(table: Mapping[str, Any], key: str, where: str) -> int:
 
 def _malformed(where: str, key: str, value: Any) -> UsageError:
     found = "missing" if value is None else f"malformed ({value!a:.60})"
-    return UsageError(f"{where}: {key} is {found}; restore the file from a copy of the run")
+    return UsageError(
+        "{where}: {key} is {found}; restore the file from a copy of the run", where=where, key=key, found=found
+    )
 
 
 class _Differs(Exception):
@@ -203,7 +208,12 @@ class Search:
                 return found
             if is_main:
                 wrong = _listed(reasons) or f"{_short(self.given)}: no such name, file or folder on this machine"
-                raise UsageError(f"--corpus {wrong}; {self.where}{text.identity} is needed")
+                raise UsageError(
+                    "--corpus {wrong}; {where}{identity} is needed",
+                    wrong=wrong,
+                    where=self.where,
+                    identity=text.identity,
+                )
         found = _first(self._places(text), text, reasons)
         if found is not None:
             return found
@@ -213,8 +223,13 @@ class Search:
             f", or download it with vitral corpus {text.source}" if text.source in {*SOURCES, *COLLECTIONS} else ""
         )
         raise UsageError(
-            f"{self.where}{text.identity} was not found: {others} {inside}VITRAL_CORPORA and the cache; give it with "
-            f"--corpus FILE, or set VITRAL_CORPORA to a folder that contains it{download}"
+            "{where}{identity} was not found: {others} {inside}VITRAL_CORPORA and the cache; give it "
+            "with --corpus FILE, or set VITRAL_CORPORA to a folder that contains it{download}",
+            where=self.where,
+            identity=text.identity,
+            others=others,
+            inside=inside,
+            download=download,
         )
 
     @property

@@ -72,11 +72,17 @@ def _parsed(line: str, place: str, *, whole_file: bool = False) -> dict[str, Any
         # No number is needed; as integers they may have too many digits.
         record = json.loads(line, object_pairs_hook=_object, parse_int=float)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{place}: not JSON ({error.msg} at character {error.colno}){advice}") from None
+        raise UsageError(
+            "{place}: not JSON ({msg} at character {colno}){advice}",
+            place=place,
+            msg=error.msg,
+            colno=error.colno,
+            advice=advice,
+        ) from None
     except RecursionError:
-        raise UsageError(f"{place}: nested too deeply{advice}") from None
+        raise UsageError("{place}: nested too deeply{advice}", place=place, advice=advice) from None
     if not isinstance(record, dict):
-        raise UsageError(f"{place}: {_kind(record)}, not an object{advice}")
+        raise UsageError("{place}: {record}, not an object{advice}", place=place, record=_kind(record), advice=advice)
     return cast("dict[str, Any]", record)
 
 
@@ -94,23 +100,39 @@ def _at(record: dict[str, Any], field: str, place: str) -> str:
     path, rest, value = "", field, cast("Any", record)
     while rest:
         if not isinstance(value, dict):
-            raise UsageError(f"{place}: {shown(path)} is {_kind(value)}, so it has no key {shown(rest)}")
+            raise UsageError(
+                "{place}: {path} is {value}, so it has no key {rest}",
+                place=place,
+                path=shown(path),
+                value=_kind(value),
+                rest=shown(rest),
+            )
         table = cast("dict[str, Any]", value)
         key, _, rest = (rest, "", "") if rest in table else rest.partition(".")
         path = f"{path}.{key}" if path else key
         if key not in table:
-            raise UsageError(f"{place}: no key {shown(path)}; {_suggestion(key, table)}")
+            raise UsageError(
+                "{place}: no key {path}; {key}", place=place, path=shown(path), key=_suggestion(key, table)
+            )
         if key in getattr(table, "keys_given_twice", ()):
-            raise UsageError(f"{place}: the key {shown(path)} is there twice; keep one")
+            raise UsageError("{place}: the key {path} is there twice; keep one", place=place, path=shown(path))
         value = table[key]
     if not isinstance(value, str):
         inside = dict(_strings(cast("dict[str, Any]", value))) if isinstance(value, dict) else {}
         texts = ", ".join(shown(f"{field}.{key}") for key in list(inside)[:_MOST_NAMED])
         raise UsageError(
-            f"{place}: {shown(field)} is {_kind(value)}, not a string{f'; texts: {texts}' if texts else ''}"
+            "{place}: {field} is {value}, not a string{value2}",
+            place=place,
+            field=shown(field),
+            value=_kind(value),
+            value2=f"; texts: {texts}" if texts else "",
         )
     if not is_utf8(value):
-        raise UsageError(f"{place}: {shown(field)} contains half of a surrogate pair (\\ud800 to \\udfff); repair it")
+        raise UsageError(
+            "{place}: {field} contains half of a surrogate pair (\\ud800 to \\udfff); repair it",
+            place=place,
+            field=shown(field),
+        )
     return value
 
 

@@ -118,8 +118,10 @@ def _split_blocks(num_characters: int) -> dict[str, Blocks]:
     if num_blocks < _MIN_BLOCKS:
         needed = _MIN_BLOCKS * BLOCK
         raise UsageError(
-            f'the text has {_characters(num_characters)}; split = "blocks" needs at least {needed:,}; '
-            'give a longer text, or use corpus.split = "tail"'
+            'the text has {num_characters}; split = "blocks" needs at least {needed:,}; give a '
+            'longer text, or use corpus.split = "tail"',
+            num_characters=_characters(num_characters),
+            needed=needed,
         )
     order = numpy_stream(SPLIT_SEED, "split").permutation(num_blocks)
     num_test = max(1, (num_blocks + 5) // 10)
@@ -140,8 +142,10 @@ def _spans(begins: Int[np.ndarray, " blocks"], end: int, last: int) -> Blocks:
 def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
     if num_characters < _MIN_TAIL:
         raise UsageError(
-            f'the text has {_characters(num_characters)}; split = "{method}" needs at least {_MIN_TAIL}; '
-            "give a longer text"
+            'the text has {num_characters}; split = "{method}" needs at least {min_tail}; give a longer text',
+            num_characters=_characters(num_characters),
+            method=method,
+            min_tail=_MIN_TAIL,
         )
     if method == "nanogpt":
         border = int(num_characters * 0.9)
@@ -247,7 +251,9 @@ def additions(config: CorpusConfig, main: Corpus, others: Sequence[Corpus]) -> t
     for name, corpus in zip(config.also or (), others, strict=True):
         text_hash = hash_text(corpus.text)
         if text_hash in known:
-            raise UsageError(f"corpus.also: {name!r} is the main text itself, or is given twice; leave it out")
+            raise UsageError(
+                "corpus.also: {name!r} is the main text itself, or is given twice; leave it out", name=name
+            )
         known.add(text_hash)
         blocks = whole(len(corpus.text))
         added.append(Addition(corpus, blocks if config.share is None else shared(blocks, config.share), text_hash))
@@ -291,7 +297,9 @@ def passage_spans(text: Text, passages: Sequence[tuple[str, str]]) -> list[tuple
         begin = _only(first, found[first], near)
         end = _only(last, found[last], near) if last else len(text)
         if end <= begin:
-            raise UsageError(f"corpus.passages: the line {shown(last)} comes before {shown(first)}; swap them")
+            raise UsageError(
+                "corpus.passages: the line {last} comes before {first}; swap them", last=shown(last), first=shown(first)
+            )
         spans.append((begin, end))
     return spans
 
@@ -299,10 +307,14 @@ def passage_spans(text: Text, passages: Sequence[tuple[str, str]]) -> list[tuple
 def _only(line: str, begins: Sequence[int], near: set[str]) -> int:
     """The offset of the only occurrence of a line."""
     if not begins:
-        raise UsageError(f"corpus.passages: no line of the text reads {line!r}; {_closest(line, near)}")
+        raise UsageError(
+            "corpus.passages: no line of the text reads {line!r}; {line2}", line=line, line2=_closest(line, near)
+        )
     if len(begins) > 1:
         raise UsageError(
-            f"corpus.passages: {len(begins)} lines of the text read {line!r}; choose a line that occurs once"
+            "corpus.passages: {begins} lines of the text read {line!r}; choose a line that occurs once",
+            begins=len(begins),
+            line=line,
         )
     return begins[0]
 

@@ -236,8 +236,11 @@ def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
         return decode_document(_all_of(file), where, reading)
     if reading.encoding is not None:
         raise UsageError(
-            f"{where}: a file of more than {LONG >> 20} MB must be UTF-8; convert it with: iconv -f {reading.encoding} "
-            f"-t UTF-8 {where} > NEW"
+            "{where}: a file of more than {long} MB must be UTF-8; convert it with: iconv -f "
+            "{encoding} -t UTF-8 {where} > NEW",
+            where=where,
+            long=LONG >> 20,
+            encoding=reading.encoding,
         )
     _refuse_other_formats(file.read(SAMPLE), where, reading)
     file.seek(0)
@@ -276,7 +279,7 @@ def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
 
 
 def _changed(path: Path) -> UsageError:
-    return UsageError(f"{shown(path)}: has changed while it was read; try again when nothing writes to it")
+    return UsageError("{path}: has changed while it was read; try again when nothing writes to it", path=shown(path))
 
 
 def _end_of_whole_characters(raw: bytes) -> int:
@@ -323,12 +326,12 @@ def opened(path: Path, trouble: str = "cannot be read") -> Generator[BinaryIO]:
     except ValueError as error:
         raise UsageError(f"{shown(path)}: {trouble} ({error})") from None
     except MemoryError:
-        raise UsageError(f"{shown(path)}: too large for this machine's memory; use a smaller file") from None
+        raise UsageError("{path}: too large for this machine's memory; use a smaller file", path=shown(path)) from None
 
 
 def _require_regular(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{shown(path)}: not a regular file; give a text file or a folder of text files")
+        raise UsageError("{path}: not a regular file; give a text file or a folder of text files", path=shown(path))
 
 
 def _all_of(file: BinaryIO) -> bytes:
@@ -431,16 +434,32 @@ def _refuse_other_formats(head: bytes, where: str, reading: Reading) -> None:
     chosen = reading.encoding or "utf-8"
     if marked and not chosen.startswith(marked):
         remedy = "leave --encoding out" if marked == "utf-8" else f"give --encoding {marked}"
-        raise UsageError(f"{where}: this is {marked.upper()}, not {_named(chosen)}, by its byte order mark; {remedy}")
+        raise UsageError(
+            "{where}: this is {upper}, not {chosen}, by its byte order mark; {remedy}",
+            where=where,
+            upper=marked.upper(),
+            chosen=_named(chosen),
+            remedy=remedy,
+        )
     if chosen in ("utf-16", "utf-32") and head and not marked:
         order = unmarked_utf(head) or f"{chosen}-le or {chosen}-be"
-        raise UsageError(f"{where}: has no byte order mark, so {_named(chosen)} is not clear; give --encoding {order}")
+        raise UsageError(
+            "{where}: has no byte order mark, so {chosen} is not clear; give --encoding {order}",
+            where=where,
+            chosen=_named(chosen),
+            order=order,
+        )
     if not reading.refuses_formats:
         return
     if found := foreign_format(head, where):
         raise UsageError(f"{where}: {found}")
     if reading.encoding is None and (name := unmarked_utf(head)):
-        raise UsageError(f"{where}: looks like {name[:6].upper()} without a byte order mark; give --encoding {name}")
+        raise UsageError(
+            "{where}: looks like {upper} without a byte order mark; give --encoding {name}",
+            where=where,
+            upper=name[:6].upper(),
+            name=name,
+        )
 
 
 def _named(encoding: str) -> str:
@@ -471,9 +490,11 @@ def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
             raw.decode("utf-8")
         except UnicodeDecodeError:
             raise UsageError(f"{told}; {guess(sample_around(BytesIO(raw), start))}") from None
-        raise UsageError(f"{told}; it is UTF-8: leave --encoding out") from None
+        raise UsageError("{told}; it is UTF-8: leave --encoding out", told=told) from None
     if text.startswith("\ufffe") or not is_utf8(text):
-        raise UsageError(f"{where}: is no text in {_named(encoding)}; give another --encoding")
+        raise UsageError(
+            "{where}: is no text in {encoding}; give another --encoding", where=where, encoding=_named(encoding)
+        )
     return text
 
 

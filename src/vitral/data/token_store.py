@@ -242,7 +242,9 @@ def _for_us(path: str, flags: int) -> int:
 
 def _unwritable(path: Path, error: OSError) -> StorageError:
     advice = "make room there or point VITRAL_CACHE elsewhere"
-    return StorageError(f"{shown(path)}: cannot be written ({error.strerror}); {advice}")
+    return StorageError(
+        "{path}: cannot be written ({strerror}); {advice}", path=shown(path), strerror=error.strerror, advice=advice
+    )
 
 
 def _remove(path: Path) -> None:

@@ -133,7 +133,9 @@ class CharTokenizer:
             UsageError: the replacement is not a character of the alphabet.
         """
         if replacement is not None and (len(replacement) != 1 or replacement not in self.alphabet):
-            raise UsageError(f"replacement {replacement!a} is not a character of the tokenizer's alphabet")
+            raise UsageError(
+                "replacement {replacement!a} is not a character of the tokenizer's alphabet", replacement=replacement
+            )
         ids = np.empty(len(text), dtype=np.int64)
         for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
             chunk = ids[begin : begin + _CHUNK]
@@ -249,7 +251,9 @@ class DeclaringTokenizer:
         for text in texts:
             if not isinstance(text, str) or not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)):
                 raise UsageError(
-                    f"tokenizer: a special token must have 1 to {MOST_SPECIAL} characters, not {text!a:.40}"
+                    "tokenizer: a special token must have 1 to {most_special} characters, not {text!a:.40}",
+                    most_special=MOST_SPECIAL,
+                    text=text,
                 )
         whole = all(type(token) is int for token in ids) and ids == sorted(set(ids))
         if not ids or len(set(texts)) != len(texts) or not whole or ids[0] < 0 or ids[-1] >= self.vocab_size:
@@ -410,7 +414,9 @@ def tokenizer_from_plain(plain: Any) -> Tokenizer:
         raise UsageError("tokenizer: expected a table with a name")
     reader = _READERS.get(plain["name"])
     if reader is None:
-        raise UsageError(f"tokenizer: unknown name {plain['name']!a}, {nearest(plain['name'], _READERS)}")
+        raise UsageError(
+            "tokenizer: unknown name {name!a}, {name2}", name=plain["name"], name2=nearest(plain["name"], _READERS)
+        )
     declared = plain.get("special_tokens")
     if declared is None:
         return reader(plain)
@@ -422,10 +428,12 @@ def tokenizer_from_plain(plain: Any) -> Tokenizer:
 def _read_char(plain: Mapping[str, Any]) -> Tokenizer:
     tokens = plain.get("tokens")
     if not isinstance(tokens, list) or len(tokens) < 2 or tokens[0] != PAD:
-        raise UsageError(f"tokenizer: tokens must be a list of {PAD} and at least one character")
+        raise UsageError("tokenizer: tokens must be a list of {pad} and at least one character", pad=PAD)
     for index, token in enumerate(tokens[1:], start=1):
         if not isinstance(token, str) or len(token) != 1 or is_surrogate(token):
-            raise UsageError(f"tokenizer: tokens[{index}] must be one character, not {token!a:.40}")
+            raise UsageError(
+                "tokenizer: tokens[{index}] must be one character, not {token!a:.40}", index=index, token=token
+            )
     if len(set(tokens)) != len(tokens):
         raise UsageError("tokenizer: tokens contains a character twice")
     return CharTokenizer("".join(tokens[1:]))

@@ -158,6 +158,14 @@ def _decided(
 def _check(num_beams: int, n_best: int, length_penalty: float) -> None:
     """Refuse invalid search parameters."""
     if n_best > num_beams:
-        raise UsageError(f"n_best: {n_best} is more than num_beams = {num_beams}; choose at most {num_beams}")
+        raise UsageError(
+            "n_best: {n_best} is more than num_beams = {num_beams}; choose at most {num_beams}",
+            n_best=n_best,
+            num_beams=num_beams,
+        )
     if not 0 <= length_penalty <= MAX_LENGTH_PENALTY:
-        raise UsageError(f"length_penalty: must be between 0 and {MAX_LENGTH_PENALTY:g}, not {length_penalty}")
+        raise UsageError(
+            "length_penalty: must be between 0 and {max_length_penalty:g}, not {length_penalty}",
+            max_length_penalty=MAX_LENGTH_PENALTY,
+            length_penalty=length_penalty,
+        )

@@ -123,7 +123,10 @@ def stream(
         UsageError: as for `generate`, or more than one sample is requested.
     """
     if options.num_samples != 1:
-        raise UsageError(f"num_samples: a stream is one sample, not {options.num_samples}; choose it by first_sample")
+        raise UsageError(
+            "num_samples: a stream is one sample, not {num_samples}; choose it by first_sample",
+            num_samples=options.num_samples,
+        )
     _check(model, tokenizer, sampling, stop)
     drafts = _drafts(tokenizer, [prompt], model.config.context_length, seed=seed, stop=stop, options=options)
     return _pieces(_advance(model, tokenizer, drafts, max_tokens, sampling, use_cache=options.use_cache), drafts[0])

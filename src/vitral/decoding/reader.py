@@ -91,8 +91,9 @@ def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
-            f"the model has {model.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
-            "they do not come from the same run"
+            "the model has {vocab_size} tokens and the tokenizer {vocab_size2}: they do not come from the same run",
+            vocab_size=model.vocab_size,
+            vocab_size2=tokenizer.vocab_size,
         )
 
 
@@ -109,12 +110,14 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: 
         UsageError: a character is unknown to the tokenizer, or the prompt is longer than the context.
     """
     if not isinstance(prompt, str):
-        raise UsageError(f"prompt: expected a text, not {prompt!r}")
+        raise UsageError("prompt: expected a text, not {prompt!r}", prompt=prompt)
     ids = [int(token) for token in tokenizer.encode(prompt)] or [tokenizer.start]
     if len(ids) > context_length and not crop:
         raise UsageError(
-            f"prompt: {len(ids)} tokens, but the context length is {context_length}; "
-            f"shorten it, or use only its last {context_length} tokens: --crop, or crop=True in Python"
+            "prompt: {ids} tokens, but the context length is {context_length}; shorten it, or use "
+            "only its last {context_length} tokens: --crop, or crop=True in Python",
+            ids=len(ids),
+            context_length=context_length,
         )
     return ids[-context_length:]
 

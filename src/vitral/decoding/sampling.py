@@ -104,7 +104,9 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
     vocab = logits.shape[-1]
     for token in tokens:
         if not 0 <= token < vocab:
-            raise UsageError(f"forbidden token {token}: the vocabulary has ids 0 to {vocab - 1}")
+            raise UsageError(
+                "forbidden token {token}: the vocabulary has ids 0 to {vocab}", token=token, vocab=vocab - 1
+            )
     if tokens:
         logits = logits.index_fill(-1, _index(tuple(tokens)).to(logits.device), -math.inf)
     if float(logits.amax(dim=-1).amin()) == -math.inf:

@@ -77,7 +77,7 @@ def check_stop(stop: Collection[str]) -> None:
         UsageError: they are not.
     """
     if isinstance(stop, str):
-        raise UsageError(f"stop: expected a list of texts, not one text; write [{stop!r}]")
+        raise UsageError("stop: expected a list of texts, not one text; write [{stop!r}]", stop=stop)
     for text in stop:
         if not isinstance(text, str) or not text:
-            raise UsageError(f"stop: expected non-empty texts, not {text!r}")
+            raise UsageError("stop: expected non-empty texts, not {text!r}", text=text)

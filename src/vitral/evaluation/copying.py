@@ -71,7 +71,9 @@ def novel_share(sample: str, training_text: str, n: Count) -> float:
         UsageError: n is below 1, or the sample has fewer than n characters.
     """
     if not 1 <= n <= len(sample):
-        raise UsageError(f"novel_share: n must be between 1 and the sample's {len(sample)} characters, not {n}")
+        raise UsageError(
+            "novel_share: n must be between 1 and the sample's {sample} characters, not {n}", sample=len(sample), n=n
+        )
     grams = [sample[begin : begin + n] for begin in range(len(sample) - n + 1)]
     novel = {gram for gram in set(grams) if gram not in training_text}
     return sum(gram in novel for gram in grams) / len(grams)

@@ -110,8 +110,9 @@ def evaluate_split(
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
-            f"the model has {model.vocab_size} tokens and the tokenizer {tokenizer.vocab_size}: "
-            "they do not come from the same run"
+            "the model has {vocab_size} tokens and the tokenizer {vocab_size2}: they do not come from the same run",
+            vocab_size=model.vocab_size,
+            vocab_size2=tokenizer.vocab_size,
         )
     training = model.training
     model.eval()
@@ -145,8 +146,10 @@ def _loss_of(
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets or not num_characters:
         raise UsageError(
-            f"nothing to score: the split's {len(split.tokens)} tokens contain no target for a context of "
-            f"{context_length}; use a longer text"
+            "nothing to score: the split's {tokens} tokens contain no target for a context of "
+            "{context_length}; use a longer text",
+            tokens=len(split.tokens),
+            context_length=context_length,
         )
     return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
 

@@ -56,7 +56,8 @@ def mask_token(tokenizer: Tokenizer) -> int:
     """
     if not tokenizer.specials:
         raise UsageError(
-            f'training.objective: "masked" needs a mask token, and the {tokenizer.name} tokenizer has no '
-            'special token; use corpus.tokenizer = "char"'
+            'training.objective: "masked" needs a mask token, and the {name} tokenizer has no '
+            'special token; use corpus.tokenizer = "char"',
+            name=tokenizer.name,
         )
     return tokenizer.specials[0]

@@ -68,7 +68,9 @@ class NgramBaselines:
             counted = None if plain.get("counted") is None else int(plain["counted"])
             return NgramBaselines(orders, float(plain["test_bigram_entropy"]), counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"n-gram baselines: malformed ({type(error).__name__}: {error})") from None
+            raise UsageError(
+                "n-gram baselines: malformed ({name}: {error})", name=type(error).__name__, error=error
+            ) from None
 
 
 @checked(first=True)
@@ -132,7 +134,9 @@ class WittenBell:
         tokens, depths = _laid_out(split, self.vocab_size)
         targets = depths > 0
         if not targets.any():
-            raise UsageError(f"n-grams: nothing to score: none of the split's {len(tokens)} tokens has a predecessor")
+            raise UsageError(
+                "n-grams: nothing to score: none of the split's {tokens} tokens has a predecessor", tokens=len(tokens)
+            )
         rows = np.empty((self.num_orders, int(targets.sum())))
         probabilities = np.full(len(tokens), 1 / self.vocab_size)
         contexts = np.zeros_like(tokens)
@@ -155,7 +159,7 @@ def bigram_entropy(split: Split, vocab_size: Count) -> float:
     counts, _ = _count(_as_contexts(places, depths), tokens, len(ones.keys), vocab_size)
     total = counts.counts.sum()
     if not total:
-        raise UsageError(f"bigram entropy: the split's {len(tokens)} tokens contain no adjacent pair")
+        raise UsageError("bigram entropy: the split's {tokens} tokens contain no adjacent pair", tokens=len(tokens))
     shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
     return float(-(counts.counts * np.log(shares)).sum() / total)
 
@@ -282,6 +286,8 @@ def _laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], 
     pieces = [split.tokens[begin:end] for begin, end in split.segments]
     tokens = np.concatenate([*pieces, np.empty(0, dtype=split.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:
-        raise UsageError(f"n-grams: token {tokens.max()} is outside the vocabulary of {vocab_size}")
+        raise UsageError(
+            "n-grams: token {max} is outside the vocabulary of {vocab_size}", max=tokens.max(), vocab_size=vocab_size
+        )
     beginnings = np.cumsum(lengths) - lengths
     return tokens, np.arange(len(tokens)) - np.repeat(beginnings, lengths)

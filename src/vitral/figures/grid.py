@@ -49,9 +49,13 @@ def value_grid(
     """
     shape = {len(row) for row in values}
     if len(values) != len(rows) or shape != {len(columns)} or not columns:
-        raise UsageError(f"a grid of {len(rows)} by {len(columns)} names does not match the values")
+        raise UsageError(
+            "a grid of {rows} by {columns} names does not match the values", rows=len(rows), columns=len(columns)
+        )
     if len(rows) > MOST_ROWS or len(columns) > MOST_COLUMNS:
-        raise UsageError(f"a grid of {len(rows)} by {len(columns)} cells is too large to read")
+        raise UsageError(
+            "a grid of {rows} by {columns} cells is too large to read", rows=len(rows), columns=len(columns)
+        )
     numbers = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
     shown = np.ma.masked_invalid(numbers)
     if (shown < 0).any():

@@ -72,7 +72,7 @@ class Line:
     def __post_init__(self) -> None:
         """Refuse unequal lengths."""
         if len({len(self.x), len(self.y), len(self.low or self.x), len(self.high or self.x)}) != 1:
-            raise UsageError(f"line {self.label!r}: x, y and band must be equally long")
+            raise UsageError("line {label!r}: x, y and band must be equally long", label=self.label)
 
 
 @checked
@@ -133,7 +133,11 @@ def line_plot(
         raise UsageError("no line has a finite value, so there is nothing to draw")
     measured = [line for line in shown if not line.theory]
     if len(measured) > MOST_LINES:
-        raise UsageError(f"{len(measured)} lines cannot be told apart, at most {MOST_LINES} can; draw fewer")
+        raise UsageError(
+            "{measured} lines cannot be told apart, at most {most_lines} can; draw fewer",
+            measured=len(measured),
+            most_lines=MOST_LINES,
+        )
     looks = {id(line): look(index) for index, line in enumerate(measured)}
     colours = [looks[id(line)].colour if id(line) in looks else MUTED for line in shown]
     names = [
@@ -240,7 +244,11 @@ def _finite(line: Line) -> Line:
 def _positive_where_log(line: Line, x: Axis, y: Axis) -> Line:
     for axis, numbers in ((x, line.x), (y, _values(line))):
         if axis.log and any(number <= 0 for number in numbers):
-            raise UsageError(f"line {line.label!r}: a logarithmic axis ({axis.label}) cannot show a number below zero")
+            raise UsageError(
+                "line {label!r}: a logarithmic axis ({label2}) cannot show a number below zero",
+                label=line.label,
+                label2=axis.label,
+            )
     return line
 
 

@@ -50,7 +50,11 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
     keys = keys or queries
     if values.ndim != 3 or not values.size or values.shape[1:] != (len(queries), len(keys)):
         labels = f"[heads, {len(queries)}, {len(keys)}]"
-        raise UsageError(f"attention weights of shape {list(values.shape)} do not match labels for {labels}")
+        raise UsageError(
+            "attention weights of shape {shape} do not match labels for {labels}",
+            shape=list(values.shape),
+            labels=labels,
+        )
     if not ((values >= 0) & (values <= 1 + 1e-6)).all():
         raise UsageError("attention weights must lie between 0 and 1")
     sheet = _sheet(len(values), queries, keys, bool(title))

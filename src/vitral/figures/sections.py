@@ -24,7 +24,9 @@ class Heading:
     def __post_init__(self) -> None:
         """Refuse other levels."""
         if self.level not in (2, 3, 4):
-            raise UsageError(f"heading {self.text!r}: the level must be 2, 3 or 4, not {self.level}")
+            raise UsageError(
+                "heading {text!r}: the level must be 2, 3 or 4, not {level}", text=self.text, level=self.level
+            )
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,12 @@ class Table:
         """Refuse rows of another length than `columns`."""
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise UsageError(f"table {self.caption!r}: {len(row)} cells in a row of {len(self.columns)} columns")
+                raise UsageError(
+                    "table {caption!r}: {row} cells in a row of {columns} columns",
+                    caption=self.caption,
+                    row=len(row),
+                    columns=len(self.columns),
+                )
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,9 @@ class CellTable:
         shape = [len(self.columns) - 1] * len(self.rows)
         parts = [[len(row) - 1 for row in self.rows], *([len(row) for row in part] for part in self._parts())]
         if any(part != shape for part in parts):
-            raise UsageError(f"table {self.caption!r}: its rows, workings and heat are not all of one shape")
+            raise UsageError(
+                "table {caption!r}: its rows, workings and heat are not all of one shape", caption=self.caption
+            )
 
     def _parts(self) -> list[tuple[tuple[object, ...], ...]]:
         return [self.workings, self.heat] if self.heat else [self.workings]

@@ -103,7 +103,11 @@ def cost_by_length(lengths: Sequence[Count], *, rounds: Count) -> Plain:
         `memory`.
     """
     if len(lengths) < FITTED or any(one >= other for one, other in pairwise(lengths)):
-        raise UsageError(f"cost_by_length: lengths must increase, and be at least {FITTED}, not {list(lengths)}")
+        raise UsageError(
+            "cost_by_length: lengths must increase, and be at least {fitted}, not {lengths}",
+            fitted=FITTED,
+            lengths=list(lengths),
+        )
     batch = max(1, CACHED_TOKENS // lengths[-1])
     times = timings(lengths, rounds, batch)
     processor, wall = (

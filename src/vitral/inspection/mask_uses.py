@@ -99,14 +99,23 @@ def capabilities(
     predictor = Predictor(model, None if masking is None else masking.token, tuple(tokenizer.specials))
     time, first = model.config.context_length, first_target(model.mask)
     if time < LEAST_CONTEXT:
-        raise UsageError(f"a context of {time} tokens has no room for a gap and two sides; {LEAST_CONTEXT} are needed")
+        raise UsageError(
+            "a context of {time} tokens has no room for a gap and two sides; {least_context} are needed",
+            time=time,
+            least_context=LEAST_CONTEXT,
+        )
     if first + 1 > time - 2:
-        raise UsageError(f"what the mask shows leaves no room for a gap and a right side in {time} tokens")
+        raise UsageError("what the mask shows leaves no room for a gap and a right side in {time} tokens", time=time)
     gap = max(time // 2, first + 1)
     end = min(gap + 1 + max(1, time // 8), time)
     whole = spread_windows(split, time, contexts)
     if len(whole) < LEAST_WINDOWS:
-        raise UsageError(f"the test part has {len(whole)} whole windows of {time} tokens; {LEAST_WINDOWS} are needed")
+        raise UsageError(
+            "the test part has {whole} whole windows of {time} tokens; {least_windows} are needed",
+            whole=len(whole),
+            time=time,
+            least_windows=LEAST_WINDOWS,
+        )
     windows, swapped = spread_windows(split, time, gaps)[:, :end], whole[:: max(1, len(whole) // SWAPPED)]
     both = infilling(predictor, windows, gap)
     return {
@@ -153,7 +162,9 @@ def leakage(predictor: Predictor, windows: Int[Tensor, "rows time"], position: i
         UsageError: fewer than two windows.
     """
     if len(windows) < LEAST_WINDOWS:
-        raise UsageError(f"a token is swapped for that of another window; there are {len(windows)} windows")
+        raise UsageError(
+            "a token is swapped for that of another window; there are {windows} windows", windows=len(windows)
+        )
     true = windows[:, position + 1]
     other = true.roll(1)
     changed = windows.clone()

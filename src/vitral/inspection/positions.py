@@ -60,7 +60,7 @@ def loss_inside(model: Transformer, split: Split, *, most_tokens: int) -> dict[s
     length = model.config.context_length
     starts = window_starts(split, length + 1, most_tokens // length, stride=length)
     if not len(starts):
-        raise UsageError(f"the test part has no {length + 1} tokens in a row")
+        raise UsageError("the test part has no {length} tokens in a row", length=length + 1)
     nats = window_nats(model, split, starts, length).mean(axis=0)
     return {"windows": len(starts), "nats": _scored(nats, first_target(model.mask), 1)}
 

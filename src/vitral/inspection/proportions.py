@@ -23,7 +23,12 @@ def wilson(share: float, num: int, confidence: float = 0.95) -> tuple[float, flo
         UsageError: no trials, or a share or confidence outside its range.
     """
     if num < 1 or not 0 <= share <= 1 or not 0 < confidence < 1:
-        raise UsageError(f"no interval for a share of {share} from {num} trials at confidence {confidence}")
+        raise UsageError(
+            "no interval for a share of {share} from {num} trials at confidence {confidence}",
+            share=share,
+            num=num,
+            confidence=confidence,
+        )
     from scipy import stats
 
     z = float(stats.norm.ppf((1 + confidence) / 2))

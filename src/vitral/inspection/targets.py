@@ -59,7 +59,10 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
     if not 1 <= tokens.shape[1] <= model.config.context_length:
         has, limit = f"the text has {tokens.shape[1]} tokens", f"the model reads 1 to {model.config.context_length}"
         raise UsageError(
-            f"inspect: {has}; {limit}; {'shorten it' if tokens.shape[1] else 'give at least one character'}"
+            "inspect: {has}; {limit}; {value}",
+            has=has,
+            limit=limit,
+            value="shorten it" if tokens.shape[1] else "give at least one character",
         )
     return tokens.to(model.token_embedding.weight.device)
 
@@ -102,7 +105,7 @@ def window_targets(model: Transformer, part: Split, count: Count, masking: Maski
         UsageError: a count below 1, or a split shorter than a window.
     """
     if count < 1:
-        raise UsageError(f"inspect: {count} windows; at least 1 is needed")
+        raise UsageError("inspect: {count} windows; at least 1 is needed", count=count)
     device = model.token_embedding.weight.device
     inputs, following = (each.to(device) for each in scored_windows(part, model.config.context_length, count))
     if masking is None:

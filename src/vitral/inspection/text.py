@@ -49,7 +49,7 @@ def inspect_text(
     if (windows is None) != (part is None):
         raise UsageError("inspect: windows and the split to draw them from go together")
     if top < 1:
-        raise UsageError(f"inspect: top {top}; at least 1 token is needed")
+        raise UsageError("inspect: top {top}; at least 1 token is needed", top=top)
     tokens = text_tokens(model, tokenizer, text)
     drawn = window_targets(model, part, windows, masking) if part is not None and windows is not None else None
     scored = drawn or text_targets(model, tokens, masking)

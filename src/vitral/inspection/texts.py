@@ -163,7 +163,10 @@ def cut_prompts(
         if first is not None:
             segments.append((first, end))
     if not segments:
-        raise UsageError(f"the test split has no prompt of {prompt_tokens} tokens with one after it; use a longer text")
+        raise UsageError(
+            "the test split has no prompt of {prompt_tokens} tokens with one after it; use a longer text",
+            prompt_tokens=prompt_tokens,
+        )
     size = min(prompt_tokens + length, max(end - first for first, end in segments))
     starts = []
     for first, end in segments:

@@ -87,5 +87,7 @@ def language_of(text: str) -> str:
     counts = {language: sum(words.count(word) for word in lists.frequent) for language, lists in known.items()}
     most = max(counts, key=lambda language: counts[language])
     if counts[most] < LEAST_FREQUENT * max(1, len(words)):
-        raise UsageError(f"the text is in none of the languages that there are word lists for ({', '.join(known)})")
+        raise UsageError(
+            "the text is in none of the languages that there are word lists for ({known})", known=", ".join(known)
+        )
     return most

@@ -305,7 +305,12 @@ def _vectors(
 ) -> Float[Tensor, "places d_model"]:
     tokens, place = place_of(tokenizer, sentence, word)
     if not 0 < place <= len(before):
-        raise UsageError(f"{place} tokens up to the word {word!r}; half of the model's context is {len(before)}")
+        raise UsageError(
+            "{place} tokens up to the word {word!r}; half of the model's context is {before}",
+            place=place,
+            word=word,
+            before=len(before),
+        )
     until = torch.cat([before[place - 1 :], tokens[1 : place + 1]])
     kept = model.trace(until[None], _places(model))
     return torch.stack([kept[name][0, -1] for name in _places(model)])
@@ -405,7 +410,11 @@ def log_probability(model: Transformer, tokens: Int[np.ndarray, " time"], start:
         UsageError: no tokens, or more than the model's context.
     """
     if not 0 < len(tokens) <= model.config.context_length:
-        raise UsageError(f"a sentence of {len(tokens)} tokens; the model takes 1 to {model.config.context_length}")
+        raise UsageError(
+            "a sentence of {tokens} tokens; the model takes 1 to {context_length}",
+            tokens=len(tokens),
+            context_length=model.config.context_length,
+        )
     targets = torch.from_numpy(tokens.astype(np.int64))
     inputs = torch.cat([torch.tensor([start]), targets[:-1]])
     with torch.inference_mode():
@@ -439,11 +448,16 @@ def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor
     spaced = f" {sentence} "
     found = [place for place in range(1, len(spaced)) if _is_word_at(spaced, word, place)]
     if len(found) != 1:
-        raise UsageError(f"the word {word!r} occurs {len(found)} times in {sentence!r}, not once")
+        raise UsageError(
+            "the word {word!r} occurs {found} times in {sentence!r}, not once",
+            word=word,
+            found=len(found),
+            sentence=sentence,
+        )
     end = found[0] - 1 + len(word)
     whole, until = tokenizer.encode(sentence), tokenizer.encode(sentence[:end])
     if whole[: len(until)].tolist() != until.tolist():
-        raise UsageError(f"in {sentence!r} no token ends with the word {word!r}")
+        raise UsageError("in {sentence!r} no token ends with the word {word!r}", sentence=sentence, word=word)
     tokens = torch.from_numpy(np.concatenate([[tokenizer.start], whole]).astype(np.int64))
     return tokens, len(until)
 

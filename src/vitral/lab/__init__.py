@@ -12,9 +12,9 @@ from typing import Any
 from vitral.core.checked import Count, Finite, checked
 from vitral.core.renamed import renamed
 from vitral.data import Corpus, Dataset, load_corpus, prepare
-from vitral.explain import CheckReport, Exercise
-from vitral.explain import check as check_example
-from vitral.explain.examples.example import Example
+from vitral.explanation import CheckReport, Exercise
+from vitral.explanation import check as check_example
+from vitral.explanation.examples.example import Example
 from vitral.lab.configuration import Preset, configure, pinned, plan_run, presets, refuse_choices
 from vitral.lab.examples import find_example, make_exercise
 from vitral.lab.run import Generation, Measures, Run
@@ -300,7 +300,7 @@ def exercise(file: str | Path | None = None, **sizes: Any) -> Example:
 
     Args:
         file: write it to this file, with question marks to fill in; not written if None.
-        sizes: fields of `vitral.explain.Exercise`: positions, d_model, num_heads, mask, scale, seed.
+        sizes: fields of `vitral.explanation.Exercise`: positions, d_model, num_heads, mask, scale, seed.
 
     Raises:
         UsageError: an invalid size, or the file exists.

@@ -178,7 +178,10 @@ def plan_run(
             layers += [_sized(minutes, pins), usual_shape(minutes)]
     config = RunConfig.parse(merge(*layers, *later), where)
     if init_from is not None and config.plain()["corpus"]["tokenizer"] != later[0]["corpus"]["tokenizer"]:
-        raise UsageError(f"corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out")
+        raise UsageError(
+            "corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out",
+            init_from=init_from,
+        )
     if not is_bare:
         return RunPlan(
             config, written_plan(config, f"the preset {start}" if start in known else where), None, init_from
@@ -202,7 +205,7 @@ def refuse_choices(run: str, **choices: Any) -> None:
     """
     given = [name for name, value in choices.items() if value is not None]
     if given:
-        raise UsageError(f"{run}: a run, whose text and model are decided; leave out {given[0]}")
+        raise UsageError("{run}: a run, whose text and model are decided; leave out {given}", run=run, given=given[0])
 
 
 def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
@@ -233,4 +236,6 @@ def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> N
     if start is None or start in corpus_names() or os.path.lexists(start) or len(Path(start).parts) > 1 or "." in start:
         return
     names = {*known, *corpus_names()}
-    raise UsageError(f"{start!r} is not a preset, a known text or a file; {nearest(start, names)}")
+    raise UsageError(
+        "{start!r} is not a preset, a known text or a file; {start2}", start=start, start2=nearest(start, names)
+    )

@@ -11,7 +11,7 @@ from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.evaluation import copied_spans, training_text
-from vitral.explain import Choice, RunView
+from vitral.explanation import Choice, RunView
 from vitral.lab.configuration import configure
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
 from vitral.model import cost, parameter_table
@@ -123,7 +123,11 @@ def _require_page(config: RunConfig, dataset: Dataset) -> None:
     if model.attention == "none" or model.num_layers == 0:
         raise UsageError("demo: the model needs a block with attention, since the study takes it away")
     if model.context_length < num_tokens:
-        raise UsageError(f"demo: model.context_length must be {num_tokens} or more, to read {SENTENCE!r}")
+        raise UsageError(
+            "demo: model.context_length must be {num_tokens} or more, to read {sentence!r}",
+            num_tokens=num_tokens,
+            sentence=SENTENCE,
+        )
 
 
 def _has_begun(out: Path) -> bool:

@@ -6,14 +6,16 @@ from pathlib import Path
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import create_durably
-from vitral.explain import CheckReport, Example, Exercise, corrected, exercise_text, load_example, parse_example
+from vitral.explanation import CheckReport, Example, Exercise, corrected, exercise_text, load_example, parse_example
 from vitral.lab.configuration import configure, presets
 from vitral.model import ModelConfig
 
 
 def gallery() -> dict[str, str]:
     """The bundled worked examples: their TOML texts by name."""
-    files = [file for file in (resources.files("vitral.explain") / "gallery").iterdir() if file.name.endswith(".toml")]
+    files = [
+        file for file in (resources.files("vitral.explanation") / "gallery").iterdir() if file.name.endswith(".toml")
+    ]
     return {
         file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
         for file in sorted(files, key=lambda file: file.name)
@@ -33,7 +35,7 @@ def find_example(named: str | Path) -> Example:
     if str(named) not in known:
         hint = nearest(str(named), known)
         hint = hint if hint.startswith("did") else "vitral list examples lists them"
-        raise UsageError(f"{named}: neither a file nor a worked example; {hint}")
+        raise UsageError("{named}: neither a file nor a worked example; {hint}", named=named, hint=hint)
     return parse_example(known[str(named)], preset_model, path)
 
 
@@ -51,7 +53,7 @@ def preset_model(name: str) -> ModelConfig:
         UsageError: there is no such preset.
     """
     if name not in presets():
-        raise UsageError(f"preset {name!r}: {nearest(name, presets())}")
+        raise UsageError("preset {name!r}: {name2}", name=name, name2=nearest(name, presets()))
     return configure(name).model
 
 
@@ -90,5 +92,7 @@ def write_new(target: Path, text: str) -> Path:
     try:
         create_durably(target, text.encode())
     except FileExistsError:
-        raise UsageError(f"{target}: exists already and was not overwritten; choose another name") from None
+        raise UsageError(
+            "{target}: exists already and was not overwritten; choose another name", target=target
+        ) from None
     return target

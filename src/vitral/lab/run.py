@@ -31,7 +31,7 @@ from vitral.evaluation import (
     rank_among_baselines,
     training_text,
 )
-from vitral.explain import RunView, Walkthrough, walk_run
+from vitral.explanation import RunView, Walkthrough, walk_run
 from vitral.inspection import inspect_text
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
@@ -290,7 +290,7 @@ class Run:
         chosen = parts or ("validation", "test")
         for part in chosen:
             if part not in dataset.splits:
-                raise UsageError(f"split {part!r} is not one of {', '.join(dataset.splits)}")
+                raise UsageError("split {part!r} is not one of {splits}", part=part, splits=", ".join(dataset.splits))
         with precision(*self._precision):
             return {
                 part: evaluate_split(self.model, dataset.splits[part], self.tokenizer, masking=self._masking)
@@ -332,8 +332,9 @@ class Run:
     def _require_causal_lm(self) -> None:
         if self.is_masked_lm:
             raise UsageError(
-                f'{self.path}: a masked language model (training.objective = "masked") cannot generate text; '
-                'use a run whose objective is "next-token"'
+                '{path}: a masked language model (training.objective = "masked") cannot generate text; '
+                'use a run whose objective is "next-token"',
+                path=self.path,
             )
 
     def dataset(self) -> Dataset:
@@ -392,11 +393,15 @@ class Run:
             require_known(list(names), self.model.config.num_layers)
         tokens = self.encode(text, replace=replace)
         if not 1 <= tokens.shape[1] <= self.model.config.context_length:
-            raise UsageError(f"trace: {tokens.shape[1]} tokens, expected 1 to {self.model.config.context_length}")
+            raise UsageError(
+                "trace: {shape} tokens, expected 1 to {context_length}",
+                shape=tokens.shape[1],
+                context_length=self.model.config.context_length,
+            )
         return self.model.trace(tokens, None if names is None else list(names))
 
     def explain(self, text: str, view: RunView | None = None, *, replace: str | None = None) -> Walkthrough:
-        """A forward pass over `text` in the model's own numbers; see `vitral.explain.walk_run`.
+        """A forward pass over `text` in the model's own numbers; see `vitral.explanation.walk_run`.
 
         For `replace` see `readable`.
         """

@@ -87,7 +87,7 @@ def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any]) -> tuple[list[Hea
             checkpoint = load_checkpoint(folder.guarded_steps.within(one.name), shapes=shapes)
             bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
             if bad:
-                raise UsageError(f"{bad[0]} contains numbers that are not finite")
+                raise UsageError("{bad} contains numbers that are not finite", bad=bad[0])
             if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
                 raise UsageError("it is of another run; remove it")
             whole.append(checkpoint)
@@ -211,7 +211,7 @@ def repair_run(path: Path) -> tuple[str, ...]:
         sealed = enter(path, lambda line: None)
         folder = sealed.folder
         if sealed.format == 1:
-            raise UsageError(f"{path}: of format 1, without a seal of its files; vitral resume seals it")
+            raise UsageError("{path}: of format 1, without a seal of its files; vitral resume seals it", path=path)
         if sealed.changed:
             done.append(_set_aside(folder, CONFIG))
             folder.write_config(sealed.with_free_keys(sealed.identity.config).plain())

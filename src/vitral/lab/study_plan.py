@@ -99,7 +99,7 @@ def _budget(study: Study, name: str | None) -> BudgetName | None:
     known: dict[str, BudgetName] = {budget: budget for budget in BUDGETS}
     chosen = known.get(name)
     if chosen is None:
-        raise UsageError(f"budget {name}: not one of {', '.join(BUDGETS)}")
+        raise UsageError("budget {name}: not one of {budgets}", name=name, budgets=", ".join(BUDGETS))
     study.at(chosen)
     return chosen
 

@@ -131,8 +131,11 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     split, why = _split(size)
     if size < LEAST_CHARACTERS:
         raise UsageError(
-            f"{corpus.name}: a text of {size:,} characters is too short to train and measure on; give one of at least "
-            f"{LEAST_CHARACTERS}"
+            "{name}: a text of {size:,} characters is too short to train and measure on; give one of "
+            "at least {least_characters}",
+            name=corpus.name,
+            size=size,
+            least_characters=LEAST_CHARACTERS,
         )
     choose("corpus.split", split, why, _split_remark)
     tokenizer, why = _tokenizer(size, alphabet, config)
@@ -142,8 +145,9 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
     if room < 1:
         raise UsageError(
-            f"{corpus.name}: one of the splits of this short text is a single token, so there is nothing to predict in "
-            "it; leave out corpus.tokenizer and corpus.split, or give a longer text"
+            "{name}: one of the splits of this short text is a single token, so there is nothing to "
+            "predict in it; leave out corpus.tokenizer and corpus.split, or give a longer text",
+            name=corpus.name,
         )
     if room < context:
         context, why = _fitting(room), f"the shortest split of this short text has {room + 1:,} tokens"

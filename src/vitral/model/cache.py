@@ -48,10 +48,14 @@ class KVCache:
             UsageError: there is no room; names capacity and need.
         """
         if self.keys and len(self.keys[0]) != batch:
-            raise UsageError(f"cache: allocated for {len(self.keys[0])} sequences, given {batch}")
+            raise UsageError(
+                "cache: allocated for {keys} sequences, given {batch}", keys=len(self.keys[0]), batch=batch
+            )
         if self.length + time > self.capacity:
             raise UsageError(
-                f"cache: room for {self.capacity} tokens, {self.length + time} needed; restart it with clear()"
+                "cache: room for {capacity} tokens, {length} needed; restart it with clear()",
+                capacity=self.capacity,
+                length=self.length + time,
             )
 
     def advance(self, time: int) -> None:
@@ -65,6 +69,6 @@ class KVCache:
     def select(self, rows: Int[Tensor, " batch"]) -> None:
         """Reorder, repeat or drop sequences: the new row i is the old row rows[i]."""
         if rows.dim() != 1:
-            raise UsageError(f"cache: expected a list of rows, not {tuple(rows.shape)}")
+            raise UsageError("cache: expected a list of rows, not {shape}", shape=tuple(rows.shape))
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]

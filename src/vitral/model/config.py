@@ -8,6 +8,7 @@ from vitral.attention.masks import Causal, MaskConfig
 from vitral.attention.multihead import check_heads
 from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
+from vitral.core.language import _
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -93,7 +94,9 @@ class ModelConfig(Config):
     def _heads_fit(self) -> "ModelConfig":
         check_heads(self.d_model, self.num_heads, self.kv_heads)
         if self.positions == "rotary" and self.d_head % 2:
-            raise ValueError(f"positions: rotary rotates pairs, so d_model / num_heads = {self.d_head} must be even")
+            raise ValueError(
+                _("positions: rotary rotates pairs, so d_model / num_heads = {d_head} must be even", d_head=self.d_head)
+            )
         return self
 
     @property

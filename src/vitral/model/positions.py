@@ -46,8 +46,9 @@ class Learned(Positions):
         """
         if start + time > len(self.weight):
             raise UsageError(
-                f"model: position {start + time} asked for, but learned positions end at "
-                f"context_length = {len(self.weight)}"
+                "model: position {start} asked for, but learned positions end at context_length = {weight}",
+                start=start + time,
+                weight=len(self.weight),
             )
         return self.weight[start : start + time]
 

@@ -27,5 +27,9 @@ def check_device(model: Transformer, device: torch.device) -> float:
         found = reference.to(device=device, dtype=expected.dtype)(tokens.to(device)).cpu()
     difference = float((expected - found).abs().max())
     if not difference <= TOLERANCE * max(1.0, float(expected.abs().max())):
-        raise UsageError(f"device {device}: logits differ from the CPU's by {difference:.3g}; use --device cpu")
+        raise UsageError(
+            "device {device}: logits differ from the CPU's by {difference:.3g}; use --device cpu",
+            device=device,
+            difference=difference,
+        )
     return difference

@@ -150,7 +150,11 @@ class Transformer(CheckedModule):
         cache.reserve(batch, time)
         together = 0 if self.mask is None else self.mask.joint_prefix() or 0
         if cache.length == 0 and time < together:
-            raise UsageError(f"cache: the first {together} tokens (the prefix) must be given at once, not {time}")
+            raise UsageError(
+                "cache: the first {together} tokens (the prefix) must be given at once, not {time}",
+                together=together,
+                time=time,
+            )
 
 
 @checked

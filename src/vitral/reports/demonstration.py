@@ -8,7 +8,7 @@ import numpy as np
 
 from vitral.core.guarded import GuardedFolder
 from vitral.evaluation.copying import COPIED_WORDS
-from vitral.explain import Walkthrough, to_sections
+from vitral.explanation import Walkthrough, to_sections
 from vitral.figures.html import page
 from vitral.figures.maps import attention_maps
 from vitral.figures.sections import (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json, unsealed_json
 from vitral.figures.sections import Figure
 
@@ -68,7 +69,7 @@ class ReportFolder:
         self._sweep(names)
         for name in names:
             if self.folder.kind(name) not in ("file", None):
-                raise UsageError(f"{self.folder.path / name}: is not a regular file; move it away")
+                raise UsageError("{path}: is not a regular file; move it away", path=self.folder.path / name)
         for name, content in self._files.items():
             self.folder.write(name, content)
         if manifest:
@@ -102,7 +103,9 @@ def check_report(folder: GuardedFolder) -> list[str]:
 def _listed(raw: bytes) -> dict[str, Any]:
     manifest = unsealed_json(raw)
     if manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
-        raise ValueError(f"it is of format {manifest.get('format')!a:.40}, this Vitral reads {FORMAT}")
+        raise ValueError(
+            _("it is of format {value!a:.40}, this Vitral reads {format}", value=manifest.get("format"), format=FORMAT)
+        )
     return manifest["files"]
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from vitral.explain import CheckReport, Example, Verdict, check, phrases, to_sections, walk_example
-from vitral.explain.checks.report import first_wrong, rows, summary
+from vitral.explanation import CheckReport, Example, Verdict, check, phrases, to_sections, walk_example
+from vitral.explanation.checks.report import first_wrong, rows, summary
 from vitral.figures.markdown import markdown
 from vitral.figures.sections import Callout, Heading, Preformatted, Section, Table
 

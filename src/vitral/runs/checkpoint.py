@@ -31,6 +31,7 @@ from torch import Tensor
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, sha256, storage
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -208,13 +209,13 @@ def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[st
     """
     state, history = (json.loads(content.get(name, b"{}")) for name in (STATE, HISTORY))
     if not isinstance(state, dict) or not isinstance(history, dict):
-        raise ValueError("its state is not an object")
+        raise ValueError(_("its state is not an object"))
     if step_name(state["step"]) != folder.path.name.removeprefix(DAMAGED):
-        raise ValueError(f"it is of step {state['step']}")
+        raise ValueError(_("it is of step {step}", step=state["step"]))
     for key in SEALS & history.keys():
         seal = history[key]
         if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):
-            raise ValueError("its seal of metrics.jsonl is not one")
+            raise ValueError(_("its seal of metrics.jsonl is not one"))
     return state, history
 
 
@@ -226,7 +227,9 @@ def _understood(folder: GuardedFolder) -> Generator[None]:
     except UsageError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
-        raise UsageError(f"{folder.path}: not a checkpoint of this run ({_one_line(error)})") from None
+        raise UsageError(
+            "{path}: not a checkpoint of this run ({error})", path=folder.path, error=_one_line(error)
+        ) from None
 
 
 def list_checkpoints(steps: GuardedFolder | Path) -> list[Path]:
@@ -310,8 +313,11 @@ def _require_room(folder: GuardedFolder, needed: int) -> None:
     free = shutil.disk_usage(folder.path).free
     if free < needed + SPARE:
         raise StorageError(
-            f"{folder.path}: a checkpoint needs {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free on this disk; "
-            "free some space; earlier checkpoints are intact"
+            "{path}: a checkpoint needs {needed:,.1f} MB, {free:,.1f} MB are free on this disk; free "
+            "some space; earlier checkpoints are intact",
+            path=folder.path,
+            needed=needed / 1e6,
+            free=free / 1e6,
         )
 
 
@@ -333,21 +339,36 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
         expected = {*OF_FORMAT[sealed.format], MANIFEST}
         present = set(folder.names())
         if expected - present:
-            raise UsageError(f"{where}: {min(expected - present)} is missing, the checkpoint is incomplete")
+            raise UsageError(
+                "{where}: {expected} is missing, the checkpoint is incomplete",
+                where=where,
+                expected=min(expected - present),
+            )
         if present - expected:
-            raise UsageError(f"{where}: {min(present - expected)!a:.80} does not belong to a checkpoint; remove it")
+            raise UsageError(
+                "{where}: {present!a:.80} does not belong to a checkpoint; remove it",
+                where=where,
+                present=min(present - expected),
+            )
         content = {name: folder.read(name, _most_bytes(name, shapes)) for name in names if name in expected}
     except (UsageError, StorageError):
         raise
     except ValueError as error:
-        raise UsageError(f"{where}: invalid file ({error})") from None
+        raise UsageError("{where}: invalid file ({error})", where=where, error=error) from None
     except FileNotFoundError as error:
-        raise UsageError(f"{where}: {error.filename} is missing, the checkpoint is incomplete") from None
+        raise UsageError(
+            "{where}: {filename} is missing, the checkpoint is incomplete", where=where, filename=error.filename
+        ) from None
     except OSError as error:
-        raise StorageError(f"{where}: cannot be read ({error.strerror})") from None
+        raise StorageError("{where}: cannot be read ({strerror})", where=where, strerror=error.strerror) from None
     for name, data in content.items():
         if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
-            raise UsageError(f"{where}: {name} does not match {MANIFEST}, the checkpoint is damaged")
+            raise UsageError(
+                "{where}: {name} does not match {manifest}, the checkpoint is damaged",
+                where=where,
+                name=name,
+                manifest=MANIFEST,
+            )
     return content, sealed
 
 
@@ -359,11 +380,13 @@ def _listed(folder: Path, raw: bytes) -> _Seal:
         listed = {"format": format_, "files": files}
         intact = raw == as_json({**listed, "sha256": hashed}) and hashed == sha256(as_json(listed))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UsageError(f"{folder}: {MANIFEST} is damaged") from None
+        raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST) from None
     if format_ not in list(OF_FORMAT):
-        raise UsageError(f"{folder}: format {format_!a:.40}, this Vitral reads {FORMAT}")
+        raise UsageError(
+            "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=FORMAT
+        )
     if not intact or not isinstance(files, dict):
-        raise UsageError(f"{folder}: {MANIFEST} is damaged")
+        raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST)
     return _Seal(format_, hashed, files)
 
 
@@ -385,14 +408,16 @@ def _described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:
     """
     length = int.from_bytes(data[:8], "little")
     if length > min(MOST_PLAIN + DESCRIPTION * expected, len(data) - 8):
-        raise ValueError("the header of its tensors is too long")
+        raise ValueError(_("the header of its tensors is too long"))
     tensors = json.loads(data[8 : 8 + length])
     tensors.pop("__metadata__", None)
     if len(tensors) > max(MOST_TENSORS, expected):
-        raise ValueError(f"{len(tensors):,} tensors")
+        raise ValueError(_("{tensors:,} tensors", tensors=len(tensors)))
     for name, tensor in tensors.items():
         if tensor["dtype"] not in TYPES:
-            raise ValueError(f"{name!a:.60} has type {tensor['dtype']!a:.20}, not floating-point")
+            raise ValueError(
+                _("{name!a:.60} has type {dtype!a:.20}, not floating-point", name=name, dtype=tensor["dtype"])
+            )
     return {name: tuple(tensor["shape"]) for name, tensor in tensors.items()}
 
 
@@ -405,11 +430,17 @@ def _require_shapes(folder: Path, found: Shapes, needed: Shapes) -> None:
     for name in sorted(found.keys() | needed.keys()):
         shown = ascii(name)[1:-1][:80]
         if name not in found:
-            raise OtherModel(f"{folder}: {shown} is missing from the weights")
+            raise OtherModel("{folder}: {shown} is missing from the weights", folder=folder, shown=shown)
         if name not in needed:
-            raise OtherModel(f"{folder}: {shown} does not belong to this model")
+            raise OtherModel("{folder}: {shown} does not belong to this model", folder=folder, shown=shown)
         if found[name] != needed[name]:
-            raise OtherModel(f"{folder}: {shown} has shape {found[name]!s:.60}, this model needs {needed[name]}")
+            raise OtherModel(
+                "{folder}: {shown} has shape {found!s:.60}, this model needs {needed}",
+                folder=folder,
+                shown=shown,
+                found=found[name],
+                needed=needed[name],
+            )
 
 
 def _one_line(error: Exception) -> str:

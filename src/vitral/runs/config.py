@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from vitral.core.config import Config, nearest
 from vitral.core.devices import DeviceName, DtypeName
+from vitral.core.language import _
 from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
@@ -99,7 +100,14 @@ class Masked(Config):
 def _objective(objective: Any) -> Any:
     """A bare name means the default rate; an unknown name is refused with the nearest known one."""
     if isinstance(objective, str) and objective not in OBJECTIVES:
-        raise ValueError(f"{objective!r} is not one of {', '.join(OBJECTIVES)}; {nearest(objective, OBJECTIVES)}")
+        raise ValueError(
+            _(
+                "{objective!r} is not one of {objectives}; {objective2}",
+                objective=objective,
+                objectives=", ".join(OBJECTIVES),
+                objective2=nearest(objective, OBJECTIVES),
+            )
+        )
     return {"name": "masked"} if objective == "masked" else objective
 
 
@@ -189,19 +197,26 @@ class RunConfig(Config):
         attention = self.model.attention
         if self.training.objective != "next-token":
             if self.training.sample_every is not None:
-                raise ValueError("training.sample_every: a masked language model cannot continue a text; leave it out")
+                raise ValueError(
+                    _("training.sample_every: a masked language model cannot continue a text; leave it out")
+                )
             return self  # masked tokens are hidden from every position
         if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
             raise ValueError(
-                "model.attention.mask: under a bidirectional mask each position already sees its next token, so the "
-                'loss means nothing; use mask = "causal", training.objective = "masked" (masked language model), or '
-                "training.allow_leak = true to see the effect"
+                _(
+                    "model.attention.mask: under a bidirectional mask each position already sees its next "
+                    'token, so the loss means nothing; use mask = "causal", training.objective = "masked" '
+                    "(masked language model), or training.allow_leak = true to see the effect"
+                )
             )
         first = 0 if attention == "none" else attention.mask.first_target() or 0
         if first >= self.model.context_length:
             raise ValueError(
-                f"model.attention.mask: a prefix of {first + 1} leaves no target in a context of "
-                f"{self.model.context_length}"
+                _(
+                    "model.attention.mask: a prefix of {first} leaves no target in a context of {context_length}",
+                    first=first + 1,
+                    context_length=self.model.context_length,
+                )
             )
         return self
 

@@ -132,7 +132,11 @@ class RunFolder:
         if not _has_files_of_run(folder.files):
             is_text = path.is_file() or (len(path.parts) == 1 and path.name in corpus_names())
             instead = f"to train on this text: vitral train {path}" if is_text else "made by vitral train"
-            raise UsageError(f"{path}: not a run (a run is a folder with config.toml and steps/; {instead})")
+            raise UsageError(
+                "{path}: not a run (a run is a folder with config.toml and steps/; {instead})",
+                path=path,
+                instead=instead,
+            )
         folder.files.names("steps")  # refuses a link
         return folder
 
@@ -188,7 +192,7 @@ class RunFolder:
         except UsageError:
             raise
         except ValueError as error:
-            raise UsageError(f"{self.path / RUN}: damaged ({error})") from None
+            raise UsageError("{path}: damaged ({error})", path=self.path / RUN, error=error) from None
 
     def document(self, name: str, sealed: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A JSON file of the run: "environment", "corpus", "tokenizer", "ngrams".
@@ -204,11 +208,11 @@ class RunFolder:
         raw = self._read(path.name, most_bytes(path.name))
         expected = sealed.get("documents", {}).get(path.name)
         if expected is not None and sha256(raw) != expected:
-            raise UsageError(f"{path}: changed since the run was saved; restore it from a copy")
+            raise UsageError("{path}: changed since the run was saved; restore it from a copy", path=path)
         try:
             return json_object(raw)
         except ValueError as error:
-            raise UsageError(f"{path}: cannot be read ({ascii(str(error))[1:-1]})") from None
+            raise UsageError("{path}: cannot be read ({error})", path=path, error=ascii(str(error))[1:-1]) from None
 
     def ngrams(self, sealed: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The n-gram baselines as plain data; None if they are not counted, or not sealed yet.
@@ -375,7 +379,9 @@ class RunFolder:
             except (UsageError, StorageError) as error:
                 if name not in told:
                     warn(f"{error}; using the one before")
-        raise UsageError(f"{self.path}: no intact checkpoint (training stopped before the first, or all are damaged)")
+        raise UsageError(
+            "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
+        )
 
     def sweep(self) -> None:
         """Remove what ended processes left behind; restore a checkpoint that was being replaced."""
@@ -402,7 +408,7 @@ class RunFolder:
             raise
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else ascii(str(error))[1:-1]
-            raise UsageError(f"{self.path / name}: cannot be read ({reason})") from None
+            raise UsageError("{path}: cannot be read ({reason})", path=self.path / name, reason=reason) from None
 
 
 def most_bytes(document: str) -> int:
@@ -429,4 +435,6 @@ def refuse_existing(path: Path) -> None:
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.exists() or path.is_symlink():
-        raise UsageError(f"{path}: exists already; choose another --out (or vitral resume {path}, if it is a run)")
+        raise UsageError(
+            "{path}: exists already; choose another --out (or vitral resume {path}, if it is a run)", path=path
+        )

@@ -134,7 +134,11 @@ def _newest(folder: RunFolder) -> tuple[Checkpoint | None, list[str]]:
         except (UsageError, OSError) as error:
             complaints.append(str(error))
     if checkpoints:
-        raise UsageError(f"{folder.path}: no intact checkpoint ({complaints[0].removeprefix(f'{folder.path}/')})")
+        raise UsageError(
+            "{path}: no intact checkpoint ({value})",
+            path=folder.path,
+            value=complaints[0].removeprefix(f"{folder.path}/"),
+        )
     return None, []
 
 
@@ -203,7 +207,8 @@ def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
         return [f"{folder.path}/run.json: missing; vitral doctor --repair {folder.path} restores it"]
     if born.get("run") != identity.run:
         raise UsageError(
-            f"{folder.path}: its checkpoints are of another run than its run.json; they were put together by hand"
+            "{path}: its checkpoints are of another run than its run.json; they were put together by hand",
+            path=folder.path,
         )
     return []
 
@@ -232,8 +237,9 @@ def _without_checkpoint(folder: RunFolder) -> SealedRun:
     run = _of_seal(folder, identity, None)
     if identity.parent is not None:
         raise UsageError(
-            f"{folder.path}: no intact checkpoint, and it began with the weights of another run; start it again from "
-            "there, with vitral train --init-from or vitral continue"
+            "{path}: no intact checkpoint, and it began with the weights of another run; start it "
+            "again from there, with vitral train --init-from or vitral continue",
+            path=folder.path,
         )
     return run
 
@@ -247,11 +253,13 @@ def _of_format_1(folder: RunFolder, newest: Checkpoint | None) -> SealedRun:
     where = folder.path
     corpus, tokenizer = folder.document("corpus", {}), folder.document("tokenizer", {})
     if corpus.get("format", 1) != 1 and newest is None:
-        raise UsageError(f"{where}: no checkpoint, and run.json is missing; it cannot be continued")
+        raise UsageError("{where}: no checkpoint, and run.json is missing; it cannot be continued", where=where)
     config = RunConfig.parse(folder.config, f"{where}/{CONFIG}")
     sealed = {} if newest is None else newest.state.get("config", {})
     if not isinstance(sealed, dict):
-        raise UsageError(f"{where}: step {newest.step if newest else 0} contains no configuration")
+        raise UsageError(
+            "{where}: step {step} contains no configuration", where=where, step=newest.step if newest else 0
+        )
     if sealed:
         sealed = {**sealed, "corpus": {**sealed.get("corpus", {}), "source": config.corpus.source}}
     saved = RunConfig.parse(sealed, f"{where}: state.json") if sealed else config

@@ -70,7 +70,9 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     warn = warn or warn_on_stderr
     sealed = enter(path, warn)
     if sealed.newest is None:
-        raise UsageError(f"{path}: no checkpoint yet (training stopped before the first); vitral resume {path}")
+        raise UsageError(
+            "{path}: no checkpoint yet (training stopped before the first); vitral resume {path}", path=path
+        )
     checkpoint = load_checkpoint_of(sealed, which, with_optimizer=False, warn=warn)
     model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
     # Weights keep their precision; position tables get the precision they had in training.
@@ -93,7 +95,9 @@ def load_checkpoint_of(
     checkpoint = sealed.folder.load(which, **wanted, warn=warn)
     run = checkpoint.state.get("run", sealed.identity.run)
     if run != sealed.identity.run:
-        raise UsageError(f"{where}: the checkpoint of step {checkpoint.step} is of another run; remove it")
+        raise UsageError(
+            "{where}: the checkpoint of step {step} is of another run; remove it", where=where, step=checkpoint.step
+        )
     return checkpoint
 
 
@@ -116,14 +120,14 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> 
     own = model.state_dict()
     for name in sorted(own.keys() | weights.keys()):
         if name not in weights:
-            raise UsageError(f"{where}: {name} is missing from the weights")
+            raise UsageError("{where}: {name} is missing from the weights", where=where, name=name)
         if name not in own:
-            raise UsageError(f"{where}: {name} does not belong to this model")
+            raise UsageError("{where}: {name} does not belong to this model", where=where, name=name)
         if own[name].shape != weights[name].shape:
             shapes = f"{tuple(weights[name].shape)}, this model needs {tuple(own[name].shape)}"
-            raise UsageError(f"{where}: {name} has shape {shapes}")
+            raise UsageError("{where}: {name} has shape {shapes}", where=where, name=name, shapes=shapes)
         if not torch.isfinite(weights[name]).all():
-            raise UsageError(f"{where}: {name} contains numbers that are not finite")
+            raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)
     model.load_state_dict(weights)
 
 

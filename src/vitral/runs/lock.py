@@ -54,7 +54,11 @@ def _held(files: GuardedFolder, descriptor: int, folder: Path) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{folder}: {_holder(descriptor)} is writing to it; wait for it, or stop it") from None
+            raise UsageError(
+                "{folder}: {descriptor} is writing to it; wait for it, or stop it",
+                folder=folder,
+                descriptor=_holder(descriptor),
+            ) from None
         except OSError:
             return True  # a file system without locks: continue unlocked
     ours = os.fstat(descriptor)

@@ -76,9 +76,18 @@ class MetricsLog:
         """
         where = self._folder.path / NAME
         if seal is not None and (complaint := self.complaint(seal)):
-            raise UsageError(f"{where}: {complaint}; vitral doctor --repair {self._folder.path} cuts it")
+            raise UsageError(
+                "{where}: {complaint}; vitral doctor --repair {path} cuts it",
+                where=where,
+                complaint=complaint,
+                path=self._folder.path,
+            )
         if seal is None and self.size() > MOST_UNSEALED:
-            raise UsageError(f"{where}: more than {MOST_UNSEALED:,} bytes that no checkpoint seals")
+            raise UsageError(
+                "{where}: more than {most_unsealed:,} bytes that no checkpoint seals",
+                where=where,
+                most_unsealed=MOST_UNSEALED,
+            )
         for number, (line, whole) in enumerate(self._split(None if seal is None else int(seal["bytes"])), start=1):
             try:
                 found = json.loads(line)
@@ -86,7 +95,9 @@ class MetricsLog:
                     raise ValueError
             except (ValueError, RecursionError):
                 if whole:
-                    raise UsageError(f"{where}: line {number} is not an event in JSON") from None
+                    raise UsageError(
+                        "{where}: line {number} is not an event in JSON", where=where, number=number
+                    ) from None
                 return
             if kind is None or found["event"] == kind:
                 yield found
@@ -128,7 +139,9 @@ class MetricsLog:
         except StorageError:
             raise
         except OSError as error:
-            raise StorageError(f"{self._folder.path / NAME}: cannot be read ({error.strerror})") from None
+            raise StorageError(
+                "{path}: cannot be read ({strerror})", path=self._folder.path / NAME, strerror=error.strerror
+            ) from None
 
     def _split(self, most: int | None = None) -> Iterator[tuple[bytes, bool]]:
         """Each line of the first `most` bytes, and whether it ends with a newline."""
@@ -140,7 +153,11 @@ class MetricsLog:
             for line in lines:
                 yield line, True
             if len(rest) > MOST_LINE:
-                raise UsageError(f"{self._folder.path / NAME}: a line of more than {MOST_LINE:,} bytes")
+                raise UsageError(
+                    "{path}: a line of more than {most_line:,} bytes",
+                    path=self._folder.path / NAME,
+                    most_line=MOST_LINE,
+                )
             if not left:
                 break
         if rest:

@@ -255,7 +255,7 @@ def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Int
     if not all(math.isfinite(value) for value in values):
         raise UsageError("an interval needs finite values")
     if not 0 < confidence < 1:
-        raise UsageError(f"confidence must lie between 0 and 1, not {confidence}")
+        raise UsageError("confidence must lie between 0 and 1, not {confidence}", confidence=confidence)
     mean, num = math.fsum(values) / len(values), len(values)
     if num == 1:
         return Interval(mean, None, None, 1, confidence)

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from vitral.core.checked import checked
 from vitral.core.config import Config, differences, merge
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.data.config import CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
@@ -109,25 +110,32 @@ class Study(Config):
     def _can_be_compared(self) -> "Study":
         names = [arm.name for arm in self.arms]
         if len(names) < (1 if self.probes else 2):
-            raise ValueError("arms: a study compares at least two arms, the first being the base")
+            raise ValueError(_("arms: a study compares at least two arms, the first being the base"))
         if len(set(names)) < len(names):
-            raise ValueError(f"arms: two arms are called {_repeated(names)!r}")
+            raise ValueError(_("arms: two arms are called {names!r}", names=_repeated(names)))
         base, *others = self.arms
         if base.changes or base.match or base.against or base.budget != BUDGETS[0]:
             raise ValueError(
-                f"arms: the first arm, {base.name!r}, is the base: it changes nothing, takes part at every budget, and "
-                "is compared with nothing"
+                _(
+                    "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
+                    "budget, and is compared with nothing",
+                    name=base.name,
+                )
             )
         for arm in others:
             if not arm.changes:
-                raise ValueError(f"arms: {arm.name!r} changes nothing, so there is nothing to compare")
+                raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
             for key in FIXED if not self.varies_text else ("seed",):
                 if key in arm.changes:
-                    raise ValueError(f"arms: {arm.name!r} cannot change {key!r}: all arms of a study share it")
+                    raise ValueError(
+                        _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
+                    )
             self._check_baseline(arm)
         for budget in self.budgets:
             if len(self.at(budget).arms) < (1 if self.probes else 2):
-                raise ValueError(f"budgets: {budget!r} leaves only the base, so there is nothing to compare")
+                raise ValueError(
+                    _("budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget)
+                )
         check_seeds(self.seeds)
         return self
 
@@ -137,11 +145,29 @@ class Study(Config):
         before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
         baseline = before.get(arm.against)
         if baseline is None:
-            raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which is no arm before it")
+            raise ValueError(
+                _(
+                    "arms: {name!r} is compared with {against!r}, which is no arm before it",
+                    name=arm.name,
+                    against=arm.against,
+                )
+            )
         if BUDGETS.index(baseline.budget) > BUDGETS.index(arm.budget):
-            raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, which needs a larger budget")
+            raise ValueError(
+                _(
+                    "arms: {name!r} is compared with {against!r}, which needs a larger budget",
+                    name=arm.name,
+                    against=arm.against,
+                )
+            )
         if not baseline.compared:
-            raise ValueError(f"arms: {arm.name!r} is compared with {arm.against!r}, whose loss is not compared")
+            raise ValueError(
+                _(
+                    "arms: {name!r} is compared with {against!r}, whose loss is not compared",
+                    name=arm.name,
+                    against=arm.against,
+                )
+            )
 
     def at(self, budget: BudgetName) -> "Study":
         """The study at one budget: its arms and seeds.
@@ -151,7 +177,12 @@ class Study(Config):
         """
         if budget not in self.budgets:
             known = ", ".join(self.budgets) or "it has one size only"
-            raise UsageError(f"study {self.name}: no budget is called {budget!r}; known: {known}")
+            raise UsageError(
+                "study {name}: no budget is called {budget!r}; known: {known}",
+                name=self.name,
+                budget=budget,
+                known=known,
+            )
         reached = BUDGETS.index(budget)
         arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
         return self.model_copy(update={"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds})
@@ -166,11 +197,11 @@ def check_seeds(seeds: Sequence[int]) -> None:
     if not seeds:
         raise UsageError("seeds: at least one is needed, three or more for a verdict")
     if min(seeds) < 0:
-        raise UsageError(f"seeds: {min(seeds)} is negative")
+        raise UsageError("seeds: {seeds} is negative", seeds=min(seeds))
     if max(seeds) >= 2**63:
-        raise UsageError(f"seeds: {max(seeds)} is too large; seeds are below 2^63")
+        raise UsageError("seeds: {seeds} is too large; seeds are below 2^63", seeds=max(seeds))
     if len(set(seeds)) < len(seeds):
-        raise UsageError(f"seeds: {_repeated(seeds)} is there twice; a repeated run is no further run")
+        raise UsageError("seeds: {seeds} is there twice; a repeated run is no further run", seeds=_repeated(seeds))
 
 
 @dataclass(frozen=True)
@@ -230,7 +261,9 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
-                f"study {study.name}, arm {arm.name}: training.plan and minutes are the base's, for all arms"
+                "study {name}, arm {name2}: training.plan and minutes are the base's, for all arms",
+                name=study.name,
+                name2=arm.name,
             )
         if arm.match == "parameters":
             width = matched_width(config.model, target, vocab)
@@ -240,7 +273,10 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         for other in resolved:
             if config == other.config:
                 raise UsageError(
-                    f"study {study.name}: arms {other.arm.name!r} and {arm.name!r} have the same configuration"
+                    "study {name}: arms {name2!r} and {name3!r} have the same configuration",
+                    name=study.name,
+                    name2=other.arm.name,
+                    name3=arm.name,
                 )
         resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
     return tuple(resolved)
@@ -259,8 +295,13 @@ def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfi
         if one.get(key) != other.get(key):
             advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
             raise UsageError(
-                f"study {study.name}, arm {arm.name}: corpus.{key} is not the base's, so losses cannot be compared in "
-                f"{study.unit}; set {advice}"
+                "study {name}, arm {name2}: corpus.{key} is not the base's, so losses cannot be compared "
+                "in {unit}; set {advice}",
+                name=study.name,
+                name2=arm.name,
+                key=key,
+                unit=study.unit,
+                advice=advice,
             )
 
 
@@ -299,7 +340,7 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int) -> int:
     low, high = 1, 2
     while count(high) < target:
         if high >= WIDEST:
-            raise UsageError(f"no feed-forward is wide enough to match {target} parameters")
+            raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
         low, high = high, min(2 * high, WIDEST)
     while high - low > 1:
         middle = (low + high) // 2

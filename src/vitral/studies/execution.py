@@ -237,13 +237,18 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
             masking_of(config.training.objective, data.tokenizer)
         except UsageError as error:
             raise UsageError(
-                f"study {study.name}, arm {arm.arm.name}: the text is too short for this budget: {error}"
+                "study {name}, arm {name2}: the text is too short for this budget: {error}",
+                name=study.name,
+                name2=arm.arm.name,
+                error=error,
             ) from None
         same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
-                f"study {study.name}, arm {arm.arm.name}: its text makes other tokens than the base's, so losses per "
-                'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"'
+                "study {name}, arm {name2}: its text makes other tokens than the base's, so losses per "
+                'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"',
+                name=study.name,
+                name2=arm.arm.name,
             )
 
 
@@ -262,8 +267,11 @@ def _require_room(out: Path, jobs: Sequence[Job]) -> None:
     free = shutil.disk_usage(there).free
     if free < needed:
         raise UsageError(
-            f"{out}: the study's runs need {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free on this disk; make "
-            "room, choose another --out, or a smaller --budget"
+            "{out}: the study's runs need {needed:,.0f} MB, {free:,.0f} MB are free on this disk; "
+            "make room, choose another --out, or a smaller --budget",
+            out=out,
+            needed=needed / 1e6,
+            free=free / 1e6,
         )
 
 

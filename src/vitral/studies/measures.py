@@ -17,6 +17,7 @@ from typing import TypeVar
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
 from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.language import _
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
@@ -217,12 +218,14 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
         ValueError: it is damaged, of another format, or of something else.
     """
     if SEAL not in json_object(raw):
-        raise Unsealed("it has no hash, as those of an earlier Vitral")
+        raise Unsealed(_("it has no hash, as those of an earlier Vitral"))
     found = unsealed_json(raw)
     if found.get("format") != FORMAT or not isinstance(found.get("data"), dict):
-        raise ValueError(f"it is of format {found.get('format')!a:.40}, this Vitral writes {FORMAT}")
+        raise ValueError(
+            _("it is of format {value!a:.40}, this Vitral writes {format}", value=found.get("format"), format=FORMAT)
+        )
     if found.get("of") != of:
-        raise ValueError("it is of another run or step")
+        raise ValueError(_("it is of another run or step"))
     return found["data"]
 
 

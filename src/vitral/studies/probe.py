@@ -91,7 +91,7 @@ def require_causal_lm(trained: Trained) -> None:
         UsageError: the run is a masked language model, or sees its targets.
     """
     if not is_causal_lm(trained.run.config):
-        raise UsageError(f"{trained.arm} is not trained to predict the next token from those before it")
+        raise UsageError("{arm} is not trained to predict the next token from those before it", arm=trained.arm)
 
 
 @dataclass(frozen=True)

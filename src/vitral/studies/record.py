@@ -5,6 +5,7 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.language import _
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.runs.lock import LOCK
 from vitral.studies.design import Study, check_seeds, first_difference
@@ -34,14 +35,17 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     try:
         names = set(folder.names())
     except NotADirectoryError:
-        raise UsageError(f"{where}: is a file; choose another --out") from None
+        raise UsageError("{where}: is a file; choose another --out", where=where) from None
     if RECORD not in names:
         known = {LOCK, ARMS, MEASURES, REPORT} if ARMS in names else {LOCK}
         others = sorted(name for name in names if name not in known and not _beside(name))
         if others:
             raise UsageError(
-                f"{where}: exists and is not a study's folder ({RECORD} is missing, and {others[0]!a:.60} is not of a "
-                "study); choose another --out"
+                "{where}: exists and is not a study's folder ({record} is missing, and {others!a:.60} is "
+                "not of a study); choose another --out",
+                where=where,
+                record=RECORD,
+                others=others[0],
             )
         if ARMS in names:
             note(f"{where}/{RECORD} is missing; it is written again, and every run there is compared with this study")
@@ -54,15 +58,18 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
         elif set(found) <= KEYS:
             note(f"{where}/{RECORD} is of an earlier Vitral and has no hash, so that damage to it cannot be noticed")
         else:
-            raise ValueError("it has a key that no study has")
+            raise ValueError(_("it has a key that no study has"))
         _check(found)
     except NotOurs:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"{where}/{RECORD} is damaged ({ascii(reason)[1:-1][:120]}); take it from a copy, or remove it: the same "
-            "command writes it again and compares every run with this study; or choose another --out"
+            "{where}/{record} is damaged ({reason}); take it from a copy, or remove it: the same "
+            "command writes it again and compares every run with this study; or choose another --out",
+            where=where,
+            record=RECORD,
+            reason=ascii(reason)[1:-1][:120],
         ) from None
     return found
 
@@ -78,7 +85,7 @@ def _check(found: Found) -> None:
     for seeds in (found["seeds"], found["first_seeds"]):
         check_seeds([*seeds])
     if not isinstance(found["base"], dict) or not isinstance(found.get("texts", {}), dict):
-        raise ValueError("its base or its texts are not tables")
+        raise ValueError(_("its base or its texts are not tables"))
 
 
 def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] | None) -> None:
@@ -96,12 +103,18 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
     if found is not None:
         difference = first_difference(_essence(found), _essence(given))
         if difference:
-            raise UsageError(f"{folder.path}: contains another study: {difference}; choose another --out")
+            raise UsageError(
+                "{path}: contains another study: {difference}; choose another --out",
+                path=folder.path,
+                difference=difference,
+            )
         left_out = [seed for seed in found["seeds"] if seed not in given["seeds"]]
         if left_out:
             kept = ", ".join(map(str, left_out))
             raise UsageError(
-                f"{folder.path}: has runs of seeds not asked for here ({kept}); results cannot be left out"
+                "{path}: has runs of seeds not asked for here ({kept}); results cannot be left out",
+                path=folder.path,
+                kept=kept,
             )
     content = sealed_json(given)
     if found is None or folder.read(RECORD, MOST_RECORD) != content:

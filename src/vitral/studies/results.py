@@ -161,8 +161,12 @@ def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object])
     for key, one, other in differences(comparable(wanted), comparable(run)):
         if one not in (None, "auto") and key != "corpus.source":
             raise UsageError(
-                f"{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the study; put "
-                "the right run there, or move this one away"
+                "{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the "
+                "study; put the right run there, or move this one away",
+                path=path,
+                key=key,
+                other=other,
+                one=one,
             )
 
 
@@ -175,8 +179,11 @@ def load_last(run: RunResult, arm: ArmResult) -> LoadedRun:
     loaded, steps = load_run(run.path, "last"), arm.config["training"]["steps"]
     if loaded.step != steps:
         raise UsageError(
-            f"{run.path}: the checkpoint of its last step ({steps:,}) is missing or damaged; train it again from step "
-            f"{loaded.step:,} with vitral resume {run.path}"
+            "{path}: the checkpoint of its last step ({steps:,}) is missing or damaged; train it "
+            "again from step {step:,} with vitral resume {path}",
+            path=run.path,
+            steps=steps,
+            step=loaded.step,
         )
     return loaded
 

@@ -247,10 +247,20 @@ def _checked(quantities: Runs, losses: Sequence[float], floor: bool, product: bo
         raise UsageError("a scaling law needs losses above zero")
     needed = 1 + int(floor) + table.shape[1] + (1 if product else table.shape[1])
     if len(losses) < needed:
-        raise UsageError(f"a law of {needed - 1} numbers needs {needed} runs at least, not {len(losses)}")
+        raise UsageError(
+            "a law of {needed} numbers needs {needed2} runs at least, not {losses}",
+            needed=needed - 1,
+            needed2=needed,
+            losses=len(losses),
+        )
     for name, values in quantities.items():
         if len(set(values)) < 2 + int(floor):
-            raise UsageError(f"{name} has {len(set(values))} values; its exponent needs {2 + int(floor)} at least")
+            raise UsageError(
+                "{name} has {values} values; its exponent needs {floor} at least",
+                name=name,
+                values=len(set(values)),
+                floor=2 + int(floor),
+            )
     return np.log(table)
 
 

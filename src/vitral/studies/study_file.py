@@ -44,7 +44,7 @@ def parse_study(text: str, where: str) -> Study:
     try:
         return _study(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where}: not TOML: {error}") from None
+        raise UsageError("{where}: not TOML: {error}", where=where, error=error) from None
 
 
 def _study(data: Mapping[str, Any], where: str) -> Study:
@@ -62,10 +62,11 @@ def _study(data: Mapping[str, Any], where: str) -> Study:
 
 def _with_changes(changes: Any, budgets: Any, where: str) -> Any:
     if not isinstance(changes, dict):
-        raise UsageError(f"{where}: changes: expected a table, not {shown(changes)}")
+        raise UsageError("{where}: changes: expected a table, not {changes}", where=where, changes=shown(changes))
     if not budgets:
         raise UsageError(
-            f"{where}: changes: only a study with budgets has them; write them into the file that base names"
+            "{where}: changes: only a study with budgets has them; write them into the file that base names",
+            where=where,
         )
     if not (isinstance(budgets, dict) and all(isinstance(budget, dict) for budget in budgets.values())):
         return budgets
@@ -99,14 +100,15 @@ def _rank(budget: Any) -> int:
 def _axes(grid: Any, where: str) -> Sequence[Sequence[Mapping[str, Any]]]:
     if not _tables(grid):
         raise UsageError(
-            f"{where}.grid: expected axes, each a list of tables, as in [[{{ width = 16 }}, {{ width = 32 }}]]"
+            "{where}.grid: expected axes, each a list of tables, as in [[{{ width = 16 }}, {{ width = 32 }}]]",
+            where=where,
         )
     if math.prod(map(len, grid)) > MOST_ARMS:
-        raise UsageError(f"{where}.grid: more than {MOST_ARMS} combinations")
+        raise UsageError("{where}.grid: more than {most_arms} combinations", where=where, most_arms=MOST_ARMS)
     keys = [{key for row in axis for key in row} - {"budget"} for axis in grid]
     for one, other in itertools.combinations(keys, 2):
         if one & other:
-            raise UsageError(f"{where}.grid: two axes have the key {min(one & other)!r}")
+            raise UsageError("{where}.grid: two axes have the key {one!r}", where=where, one=min(one & other))
     return grid
 
 
@@ -127,7 +129,11 @@ def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
         if key not in values:
             known = ", ".join(values)
             raise UsageError(
-                f"{where}: {shown(value)} asks for {key!r}, which a row of the grid does not set; it sets {known}"
+                "{where}: {value} asks for {key!r}, which a row of the grid does not set; it sets {known}",
+                where=where,
+                value=shown(value),
+                key=key,
+                known=known,
             )
     whole = _PLACE.fullmatch(value)
     return values[whole[1]] if whole else _PLACE.sub(lambda place: str(values[place[1]]), value)

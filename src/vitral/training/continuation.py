@@ -74,7 +74,9 @@ def continue_run(
         with using_threads(threads):
             parent = restored(sealed, checkpoint, silent, corpus)
             if chain_from_anchor(parent) != parent.state.chain:
-                raise UsageError(f"{path}: its batches differ from those it was trained on; Vitral has changed since")
+                raise UsageError(
+                    "{path}: its batches differ from those it was trained on; Vitral has changed since", path=path
+                )
             plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, deadline)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
             for line in (*plan.notes, schedule_note(config, parent.config)):
@@ -135,12 +137,17 @@ def _finished(sealed: SealedRun, note: Callable[[str], object]) -> Checkpoint:
     """
     where = sealed.folder.path
     if sealed.newest is None:
-        raise UsageError(f"{where}: stopped before its first checkpoint; finish it first: vitral resume {where}")
+        raise UsageError(
+            "{where}: stopped before its first checkpoint; finish it first: vitral resume {where}", where=where
+        )
     checkpoint = last_checkpoint(sealed, note)
     steps = identity_of(sealed, checkpoint).current.training.steps
     if checkpoint.step < steps or checkpoint.state["pending"]:
         raise UsageError(
-            f"{where}: stopped at step {checkpoint.step:,} of {steps:,}; finish it first: vitral resume {where}"
+            "{where}: stopped at step {step:,} of {steps:,}; finish it first: vitral resume {where}",
+            where=where,
+            step=checkpoint.step,
+            steps=steps,
         )
     return checkpoint
 

@@ -23,7 +23,9 @@ def require_inherited(dataset: Dataset, source: LoadedRun) -> None:
     """
     if not extends(dataset.tokenizer, source.tokenizer):
         where = source.folder.path
-        raise UsageError(f"--init-from {where}: the text was tokenized with another tokenizer; use the one of that run")
+        raise UsageError(
+            "--init-from {where}: the text was tokenized with another tokenizer; use the one of that run", where=where
+        )
 
 
 def inherited_config(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:

@@ -201,8 +201,12 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     for name, loss in losses.items():
         if not math.isfinite(loss):
             raise TrainingStopped(
-                f"stopped at step {state.step}: the {name.replace('_', ' ')} is {loss}; the last checkpoint in "
-                f"{trainer.folder.path} is intact; {ADVICE}"
+                "stopped at step {step}: the {value} is {loss}; the last checkpoint in {path} is intact; {advice}",
+                step=state.step,
+                value=name.replace("_", " "),
+                loss=loss,
+                path=trainer.folder.path,
+                advice=ADVICE,
             )
     return losses
 
@@ -217,8 +221,12 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
     step, culprit = trainer.state.step, not_finite_state(trainer)
     if culprit is not None:
         raise TrainingStopped(
-            f"stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in "
-            f"{trainer.folder.path} is intact; {ADVICE}"
+            "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last "
+            "one in {path} is intact; {advice}",
+            step=step,
+            culprit=culprit,
+            path=trainer.folder.path,
+            advice=ADVICE,
         )
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)

@@ -265,10 +265,16 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
     for key, value in tensors.items():
         name, _, quantity = key.partition("/")
         if name not in parameters:
-            raise UsageError(f"{where}: optimizer state for {name}, which this model does not have")
+            raise UsageError(
+                "{where}: optimizer state for {name}, which this model does not have", where=where, name=name
+            )
         parameter = parameters[name]
         if quantity != "step" and value.shape != parameter.shape:
             raise UsageError(
-                f"{where}: optimizer state {key} has shape {tuple(value.shape)}, not {tuple(parameter.shape)}"
+                "{where}: optimizer state {key} has shape {shape}, not {shape2}",
+                where=where,
+                key=key,
+                shape=tuple(value.shape),
+                shape2=tuple(parameter.shape),
             )
         optimizer.member_of(parameter).state[parameter][quantity] = value.to(parameter.device)

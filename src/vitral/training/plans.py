@@ -156,7 +156,12 @@ def given_threads(training: TrainingConfig) -> int | None:
         return None
     threads = torch.get_num_threads()
     if threads > MOST_THREADS:
-        raise UsageError(f"{named or 'PyTorch'}: {threads} threads; at most {MOST_THREADS} are possible")
+        raise UsageError(
+            "{value}: {threads} threads; at most {most_threads} are possible",
+            value=named or "PyTorch",
+            threads=threads,
+            most_threads=MOST_THREADS,
+        )
     return threads
 
 
@@ -313,8 +318,12 @@ def steps_in(
     steps = math.floor((allowed - evaluations * an_evaluation) / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
-            f"training.minutes: {minutes:g} leave {max(0.0, allowed):.0f} s for training, only {max(0, steps)} steps "
-            f"of {seconds:.2f} s; allow more time or use a smaller model"
+            "training.minutes: {minutes:g} leave {value:.0f} s for training, only {value2} steps of "
+            "{seconds:.2f} s; allow more time or use a smaller model",
+            minutes=minutes,
+            value=max(0.0, allowed),
+            value2=max(0, steps),
+            seconds=seconds,
         )
     notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {in_minutes(minutes)}")
     enough = most_steps(config, num_tokens)

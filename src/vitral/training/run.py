@@ -265,8 +265,11 @@ def _continue(
     if chain_from_anchor(trainer) != trainer.state.chain:
         began = trainer.state.anchor_step
         raise UsageError(
-            f"{where}: the batches of steps {began + 1} to {trainer.state.step} differ from those the run was "
-            "trained on; its text or the version of Vitral has changed"
+            "{where}: the batches of steps {began} to {step} differ from those the run was trained "
+            "on; its text or the version of Vitral has changed",
+            where=where,
+            began=began + 1,
+            step=trainer.state.step,
         )
     with stop_on_signals() as trainer.request:
         torn = trainer.folder.rewind(checkpoint)
@@ -291,7 +294,9 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
         return  # the gate has said that it is damaged
     found = environment_differences(recorded, describe_environment(), sealed.config.training.device)
     if found and strict:
-        raise UsageError(f"{sealed.folder.path}: --strict: {'; '.join(found)}; the bits may differ")
+        raise UsageError(
+            "{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found="; ".join(found)
+        )
     if found:
         warn(f"this machine differs from the one the run began on ({'; '.join(found)}): the bits may differ")
 
@@ -301,8 +306,10 @@ def _refuse_changes(sealed: SealedRun) -> None:
     where = sealed.folder.path
     if sealed.changed:
         raise UsageError(
-            f"{where}/config.toml: changed since the run began ({'; '.join(sealed.changed)}); vitral doctor --repair "
-            f"{where} restores it, vitral train --init-from {where} starts another run"
+            "{where}/config.toml: changed since the run began ({changed}); vitral doctor --repair "
+            "{where} restores it, vitral train --init-from {where} starts another run",
+            where=where,
+            changed="; ".join(sealed.changed),
         )
 
 
@@ -316,10 +323,19 @@ def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpo
     checkpoint = load_checkpoint_of(sealed, "last", with_optimizer=True, warn=warn)
     missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
     if missing:
-        raise UsageError(f"{where}: {missing[0]} is missing in state.json of step {checkpoint.step}")
+        raise UsageError(
+            "{where}: {missing} is missing in state.json of step {step}",
+            where=where,
+            missing=missing[0],
+            step=checkpoint.step,
+        )
     seal = checkpoint.history.get("metrics")
     if seal is not None and (complaint := sealed.folder.log.complaint(seal)):
-        raise UsageError(f"{where}/metrics.jsonl: {complaint}; vitral doctor --repair {where} cuts it")
+        raise UsageError(
+            "{where}/metrics.jsonl: {complaint}; vitral doctor --repair {where} cuts it",
+            where=where,
+            complaint=complaint,
+        )
     return checkpoint
 
 
@@ -360,7 +376,12 @@ def restored(
     if checkpoint is None:
         return trainer
     if checkpoint.state["corpus"] != dataset.fingerprint:
-        raise UsageError(f"{where}: the text {config.corpus.source!r} is not the one of step {checkpoint.step}")
+        raise UsageError(
+            "{where}: the text {source!r} is not the one of step {step}",
+            where=where,
+            source=config.corpus.source,
+            step=checkpoint.step,
+        )
     load_weights(model, dict(checkpoint.model), where)
     load_optimizer_tensors(model, trainer.optimizer, checkpoint.optimizer, where)
     remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
@@ -398,7 +419,9 @@ def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
         trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
         raise FinishedRun(
-            f"{where}: finished at step {checkpoint.step}; to train it for longer: vitral continue {where} --minutes 10"
+            "{where}: finished at step {step}; to train it for longer: vitral continue {where} --minutes 10",
+            where=where,
+            step=checkpoint.step,
         )
 
 

@@ -204,7 +204,11 @@ class Trainer:
         """
         decision = Decision.parse({**changes, "step": self.state.step}, "decision")
         if decision.steps is not None and decision.steps <= self.state.step:
-            raise UsageError(f"decision: {decision.steps} steps at step {self.state.step}; at least one must be left")
+            raise UsageError(
+                "decision: {steps} steps at step {step}; at least one must be left",
+                steps=decision.steps,
+                step=self.state.step,
+            )
         self.identity = self.identity.model_copy(update={"decisions": (*self.identity.decisions, decision)})
         self.config = decided(self.config, decision)
         if decision.threads is not None:

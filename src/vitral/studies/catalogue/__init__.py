@@ -41,7 +41,11 @@ def study_named(name: str) -> Study:
         UsageError: there is none; the nearest name is offered.
     """
     if name not in _names():
-        raise UsageError(f"no study is called {name!r}; {nearest(name, _names())} (all studies: vitral study list)")
+        raise UsageError(
+            "no study is called {name!r}; {name2} (all studies: vitral study list)",
+            name=name,
+            name2=nearest(name, _names()),
+        )
     file = f"{name}.toml"
     return parse_study(files(__name__).joinpath(file).read_text(encoding="utf-8"), file)
 

@@ -1,0 +1,54 @@
+"""Explanations: a computation narrated step by step, and checks of computations done by hand."""
+
+from typing import Any
+
+from vitral.core.renamed import renamed
+from vitral.explanation.checks.checker import check
+from vitral.explanation.checks.correction import corrected
+from vitral.explanation.checks.report import CheckReport, Verdict
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.exercise import Exercise, exercise_text
+from vitral.explanation.examples.file import load_example, parse_example
+from vitral.explanation.narration import Choice
+from vitral.explanation.phrasebook import LANGUAGES, phrases
+from vitral.explanation.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
+from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
+from vitral.explanation.walks import RunView, walk_example, walk_run
+from vitral.explanation.walkthrough import Walkthrough
+
+__all__ = [
+    "LANGUAGES",
+    "Arithmetic",
+    "Chapter",
+    "CheckReport",
+    "Choice",
+    "Example",
+    "Exercise",
+    "Panel",
+    "RunView",
+    "Step",
+    "Verdict",
+    "Walkthrough",
+    "check",
+    "corrected",
+    "exercise_text",
+    "load_example",
+    "parse_example",
+    "phrases",
+    "to_latex",
+    "to_markdown",
+    "to_page",
+    "to_plain",
+    "to_sections",
+    "to_text",
+    "walk_example",
+    "walk_run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The former name `View`, an argument of `vitral.Run.explain`."""
+    if name != "View":
+        raise AttributeError(f"module 'vitral.explanation' has no attribute {name!r}")
+    renamed("View", "RunView")
+    return RunView

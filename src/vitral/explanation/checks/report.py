@@ -1,0 +1,336 @@
+"""The report of a check: the verdict on each claimed number, as data, in words and as plain data for JSON."""
+
+import enum
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from vitral.explanation.checks.diagnosis import WORDS, Slip
+from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.formulas import text
+from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
+from vitral.explanation.operations import Index
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.sheet import Sheet
+from vitral.explanation.steps import Arithmetic
+
+
+class Verdict(enum.StrEnum):
+    """The verdict on a claimed cell, from best to worst."""
+
+    unknown = "unknown"
+    right = "right"
+    rounding = "rounding"
+    follows = "follows"
+    wrong = "wrong"
+
+
+ORDER = tuple(Verdict)
+
+
+@dataclass(frozen=True)
+class CellFinding:
+    """A claimed cell that is not right.
+
+    Attributes:
+        name: the quantity.
+        index: of the cell.
+        claimed: the author's number.
+        expected: the true number.
+        verdict: rounding, follows or wrong.
+        slip: the diagnosis, for a cell that is wrong in itself.
+        arithmetic: the computation of the true number.
+    """
+
+    name: str
+    index: Index
+    claimed: float
+    expected: float
+    verdict: Verdict
+    slip: Slip | None
+    arithmetic: Arithmetic
+
+
+@dataclass(frozen=True)
+class CheckedQuantity:
+    """A claimed quantity with its verdicts.
+
+    Attributes:
+        claim: the author's numbers.
+        expected: the true numbers.
+        verdicts: indices in `ORDER`, of the claim's shape.
+        findings: the cells that are not right.
+    """
+
+    claim: AuthorClaim
+    expected: Tensor
+    verdicts: Tensor
+    findings: tuple[CellFinding, ...]
+
+    @property
+    def worst(self) -> Verdict:
+        """The worst verdict of its cells."""
+        return ORDER[int(self.verdicts.max())]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """A checked example.
+
+    Attributes:
+        example: the example.
+        quantities: the claimed ones, in the order of the computation.
+    """
+
+    example: Example
+    quantities: tuple[CheckedQuantity, ...]
+
+    @property
+    def worst(self) -> Verdict:
+        """The worst verdict of all cells."""
+        return max((checked.worst for checked in self.quantities), key=ORDER.index, default=Verdict.unknown)
+
+    @property
+    def first_wrong(self) -> CellFinding | None:
+        """The first cell that is wrong in itself."""
+        findings = (finding for checked in self.quantities for finding in checked.findings)
+        return next((finding for finding in findings if finding.verdict is Verdict.wrong), None)
+
+    def __str__(self) -> str:
+        """The report as plain text in English."""
+        return report_text(self, phrases("en"))
+
+    def counts(self) -> dict[str, int]:
+        """The number of cells with each verdict."""
+        counts = dict.fromkeys(map(str, Verdict), 0)
+        for checked in self.quantities:
+            for place in checked.verdicts.flatten().tolist():
+                counts[ORDER[place]] += 1
+        return counts
+
+
+@dataclass(frozen=True)
+class RowFinding:
+    """A row of a claimed quantity in which a cell is not right.
+
+    Attributes:
+        step: the quantity, as the file calls it.
+        where: the row, and the head if there are several.
+        claimed: the author's numbers.
+        expected: the true numbers, with as many digits.
+        verdicts: of each cell.
+        verdict: the worst of them.
+        guess: the diagnosis, or empty.
+        working: the arithmetic of the row's first cell that is wrong in itself, or empty.
+    """
+
+    step: str
+    where: str
+    claimed: tuple[str, ...]
+    expected: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+    verdict: Verdict
+    guess: str
+    working: str
+
+
+def summary(report: CheckReport, say: Phrases) -> str:
+    """One sentence with the number of cells of each verdict."""
+    counts = report.counts()
+    total = sum(counts.values()) - counts["unknown"]
+    if not total:
+        return say("check.nothing")
+    if report.worst is Verdict.right:
+        return say("check.all_right", count=total)
+    if report.worst is Verdict.rounding:
+        return say("check.all_fine", count=total, **counts)
+    return say("check.summary", count=total, **counts)
+
+
+def first_wrong(report: CheckReport, say: Phrases) -> str:
+    """The first cell that is wrong in itself, as a sentence; empty if there is none."""
+    finding = report.first_wrong
+    if finding is None:
+        return ""
+    cell = text(_named(report, finding), report.example.decimals, say)
+    return say("check.first", step=f"{_step(report, finding.name)} ({cell})")
+
+
+def report_text(report: CheckReport, say: Phrases) -> str:
+    """The whole report as lines of plain text."""
+    lines = [report.example.title, summary(report, say), first_wrong(report, say)]
+    for row in rows(report, say):
+        claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
+        verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))
+        lines.append(f"{row.step} {row.where}: {claimed} | {say('check.expected')} {expected} | {verdict}")
+        lines += [f"  {row.working}"] if row.working else []
+    return "\n".join(filter(None, lines))
+
+
+def rows(report: CheckReport, say: Phrases) -> Iterator[RowFinding]:
+    """The rows in which a cell is not right, in the order of the computation."""
+    for checked in report.quantities:
+        seen: set[tuple[int, ...]] = set()
+        for finding in checked.findings:
+            place = finding.index[:-1] if len(finding.index) > 1 else ()
+            if place not in seen:
+                seen.add(place)
+                yield _row(report, checked, place, say)
+
+
+def _row(report: CheckReport, checked: CheckedQuantity, place: tuple[int, ...], say: Phrases) -> RowFinding:
+    example, name = report.example, checked.claim.name
+    of_row = [finding for finding in checked.findings if finding.index[:-1] == place]
+    verdicts, claimed, expected = (
+        (values[place] if place else values) for values in (checked.verdicts, checked.claim.values, checked.expected)
+    )
+    if not place:  # a list: only the cells that are not right are shown
+        keep = [finding.index[-1] for finding in of_row]
+        verdicts, claimed, expected = verdicts[keep], claimed[keep], expected[keep]
+    worst = max((finding.verdict for finding in of_row), key=ORDER.index)
+    wrong = [finding for finding in of_row if finding.verdict is Verdict.wrong]
+    guesses = list(dict.fromkeys(guess(finding, report, say) for finding in wrong if finding.slip))
+    return RowFinding(
+        step=_step(report, name),
+        where=_where(example.sheet, name, place, of_row, say),
+        claimed=_printed_row(report, name, claimed.tolist()),
+        expected=_printed_row(report, name, expected.tolist()),
+        verdicts=tuple(ORDER[code] for code in verdicts.tolist()),
+        verdict=worst,
+        guess="; ".join(guesses),
+        working=_against(wrong[0], report, say) if wrong else "",
+    )
+
+
+def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellFinding], say: Phrases) -> str:
+    if not place:
+        labels = [
+            sheet.vocabulary[finding.index[0]] for finding in findings if len(sheet.vocabulary) > finding.index[0]
+        ]
+        return ", ".join(labels) if name not in ("total", "greedy", "beam", "beam_probability") else ""
+    first = sheet.namer.first
+    token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
+    row = f"{place[-1] + first}{token}"
+    if len(place) == 2 and sheet.num_heads > 1:
+        return say("check.head_row", head=place[0] + first, row=row)
+    return say("check.row", row=row)
+
+
+def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
+    """The diagnosis in words."""
+    slip = finding.slip
+    if slip is None:
+        return ""
+    sheet = report.example.sheet
+    how = f"_{slip.places['how']}" if "how" in slip.places else ""
+    words = say(f"slips.{slip.kind}{how}", **_places(slip, finding, report))
+    return words if slip.step == finding.name or slip.step not in sheet else say("slips.at", slip=words, step=slip.step)
+
+
+def _places(slip: Slip, finding: CellFinding, report: CheckReport) -> dict[str, object]:
+    places: dict[str, object] = {"expected": _printed(report, finding.name, finding.expected), **slip.places}
+    first = report.example.sheet.namer.first
+    if "term" in places:
+        places["term"] = int(str(places["term"])) + first
+    row = places.get("row")
+    if isinstance(row, tuple):
+        places["row"] = f"{row[0]}[{row[1] + first}]"
+    return places
+
+
+def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
+    """A cell's arithmetic in one line."""
+    sides = (_named(report, finding), *finding.arithmetic.stages, Number(finding.arithmetic.value))
+    return text(Equation(sides), report.example.decimals, say)
+
+
+def _named(report: CheckReport, finding: CellFinding) -> Expression:
+    """The cell's name, with the quantity as the file calls it."""
+    cell = report.example.sheet.cell(finding.name, finding.index)
+    return replace(cell, letters=_step(report, finding.name)) if isinstance(cell, Name) else cell
+
+
+def _against(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
+    """A cell's arithmetic and the printed number."""
+    line = working(report, finding, say)
+    if finding.name in WORDS:
+        line = line.rpartition(" = ")[0]  # the value is the index of a word
+    return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed))
+
+
+def _step(report: CheckReport, name: str) -> str:
+    """The quantity's name in the file."""
+    for checked in report.quantities:
+        if checked.claim.name == name:
+            return checked.claim.label
+    return name
+
+
+def _printed_row(report: CheckReport, name: str, values: list[float]) -> tuple[str, ...]:
+    """A row's numbers with equal numbers of decimals, none if all are whole."""
+    whole = all(not math.isfinite(value) or value == round(value) for value in values)
+    return tuple(_printed(report, name, value, whole=whole) for value in values)
+
+
+def _printed(report: CheckReport, name: str, value: float, *, whole: bool = True) -> str:
+    if math.isnan(value):
+        return "?"
+    word = printed_word(report.example.sheet, name, value)
+    if word is not None:
+        return word
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return rounded(value, report.example.decimals, whole=whole).replace("-", "−")
+
+
+def plain(report: CheckReport, say: Phrases) -> dict[str, Any]:
+    """The whole report as plain data for JSON; rows, columns and heads are counted from 1."""
+    first = report.first_wrong
+    return {
+        "file": str(report.example.path) if report.example.path else None,
+        "title": report.example.title,
+        "verdict": report.worst.value,
+        "counts": report.counts(),
+        "summary": summary(report, say),
+        "first_wrong": None if first is None else _finding(report, first, say),
+        "findings": [_finding(report, finding, say) for checked in report.quantities for finding in checked.findings],
+    }
+
+
+def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[str, Any]:
+    def value(number: float) -> float | str:
+        word = printed_word(report.example.sheet, finding.name, number)
+        return word if word is not None else number if math.isfinite(number) else "inf" if number > 0 else "-inf"
+
+    slip = finding.slip
+    return {
+        "step": _step(report, finding.name),
+        "cell": [place + 1 for place in finding.index],
+        "claimed": value(finding.claimed),
+        "expected": value(finding.expected),
+        "verdict": finding.verdict.value,
+        "slip": None if slip is None else slip.kind,
+        "slip_in": None if slip is None else slip.step,
+        "guess": guess(finding, report, say),
+        "arithmetic": working(report, finding, say),
+    }
+
+
+def printed_word(sheet: Sheet, name: str, value: float) -> str | None:
+    """The word that a number stands for, if the quantity's numbers are indices of words."""
+    return sheet.vocabulary[int(value)] if name in WORDS else None
+
+
+def rounded(value: float, decimals: int, *, whole: bool = True) -> str:
+    """A number with a fixed number of decimals; a whole one without a point, if `whole`.
+
+    >>> rounded(6.3, 2), rounded(7.0, 2), rounded(-0.001, 2)
+    ('6.30', '7', '0')
+    """
+    written = f"{value:.{decimals}f}"
+    if float(written) == 0:
+        written = written.removeprefix("-")
+    return str(int(float(written))) if whole and float(written) == int(float(written)) else written

@@ -1,0 +1,70 @@
+"""A worked example: given numbers, the computation from them, and the author's claims."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from vitral.explanation.operations import Index
+from vitral.explanation.recipe import Architecture
+from vitral.explanation.sheet import Sheet
+
+
+@dataclass(frozen=True)
+class AuthorClaim:
+    """The author's numbers for one quantity.
+
+    Attributes:
+        name: the quantity.
+        key: its place in the file, as ("claimed", "scores").
+        values: the numbers, NaN where nothing is claimed; for words, their indices in the vocabulary.
+        axes_left_out: number of leading axes that the file omits: the heads, or every axis of a single number.
+        rows: keys of the numbers, where the file has a table instead of a list.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    values: Tensor
+    axes_left_out: int = 0
+    rows: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The quantity's name as the file has it."""
+        return ".".join(self.key[1:])
+
+    def path(self, index: Index) -> tuple[str | int, ...]:
+        """The place of a cell in the file."""
+        return (*self.key, self.rows[index[0]]) if self.rows else (*self.key, *index[self.axes_left_out :])
+
+
+@dataclass(frozen=True)
+class Example:
+    """A worked example, read and computed.
+
+    Attributes:
+        path: of the file; None if there is none.
+        text: of the file.
+        title: a heading.
+        source: the document it comes from.
+        note: one sentence on its purpose.
+        decimals: digits after the point in the claims.
+        sheet: the computation from the given numbers.
+        claims: the author's numbers, in the order of the computation.
+        architecture: mask, scale and the other parts.
+    """
+
+    path: Path | None
+    text: str
+    title: str
+    source: str
+    note: str
+    decimals: int
+    sheet: Sheet
+    claims: tuple[AuthorClaim, ...]
+    architecture: Architecture
+
+    @property
+    def unit(self) -> float:
+        """One unit of the last written digit."""
+        return 10.0**-self.decimals

@@ -1,0 +1,400 @@
+"""Reading worked examples from TOML files. The format is described in docs/examples.md."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.attention.masks import Mask
+from vitral.core.checked import checked
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.parameters import FindModel, parameter_sheet
+from vitral.explanation.examples.places import line_of
+from vitral.explanation.examples.schema import (
+    ALIASES,
+    AXES,
+    OF_BLOCKS,
+    STREAM_KEYS,
+    Head,
+    NotNumbers,
+    mask_of,
+    nesting,
+    numbers,
+    shape_text,
+    toml,
+)
+from vitral.explanation.operations.decoding import Beam, Filtered, Greedy, word_index
+from vitral.explanation.recipe import Architecture, RecipeLine, follow, missing_for, recipe
+from vitral.explanation.sheet import Sheet, SheetQuantity
+
+MOST_BYTES = 2**20
+"""A larger file is not a worked example."""
+
+RULES = ("temperature", "top_k", "top_p", "min_p")
+BEAM = ("start", "beams", "length")
+MOST_BEAMS = 32
+"""Largest number of beams and largest length of a beam search."""
+NESTED = ("attn", "mlp")
+"""Tables of quantities: `mlp.pre = …` is the key "mlp.pre"."""
+
+Values = dict[str, Tensor]
+Keys = tuple[str, ...]
+
+
+@checked(first=True)
+def load_example(path: Path, find_model: FindModel) -> Example:
+    """Read a worked example from a file.
+
+    Args:
+        path: a TOML file.
+        find_model: returns the configuration of a preset, for parameter tables.
+
+    Raises:
+        UsageError: the file cannot be read, is not TOML, or contains an error; the message names the line.
+    """
+    try:
+        if path.is_dir():
+            raise UsageError("{path}: is a folder, not a worked example (a .toml file)", path=path)
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)  # a device has no size and no end
+        if len(raw) > MOST_BYTES:
+            raise UsageError(
+                "{path}: larger than {most_bytes:,} bytes: not a worked example", path=path, most_bytes=MOST_BYTES
+            )
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError("{path}: cannot be read ({strerror})", path=path, strerror=error.strerror) from None
+    except UnicodeDecodeError as error:
+        raise UsageError("{path}: not UTF-8 at byte {start}; save it as UTF-8", path=path, start=error.start) from None
+    return parse_example(text, find_model, path)
+
+
+@checked(first=True)
+def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
+    """Read a worked example from its text; see `load_example`."""
+    where = str(path or "example")
+    data = toml(text, where)
+    try:
+        return _Reader(where, text, data, find_model).read(path)
+    except RecursionError:
+        raise UsageError("{where}: not a worked example: brackets nested too deep", where=where) from None
+
+
+def _entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
+    """The keys of a table with their values."""
+    for key, value in table.items():
+        if key in NESTED and isinstance(value, dict):
+            yield from (((key, inner), part) for inner, part in value.items())
+        else:
+            yield (key,), value
+
+
+class _Reader:
+    """Reads one file; an error names the line."""
+
+    def __init__(self, where: str, text: str, data: dict[str, Any], find_model: FindModel) -> None:
+        self.where, self.text, self.find_model = where, text, find_model
+        if "given" not in data:
+            raise UsageError(
+                "{where}: no [given] table; a worked example has the tables [given] and [claimed]", where=where
+            )
+        try:
+            self.head = Head.parse(data, where)
+        except UsageError as error:
+            complaint = str(error).removeprefix(f"{where}: ")
+            unknown = re.match(r"unknown key '([^']*)'", complaint)
+            raise self.refuse(complaint, unknown[1] if unknown else complaint.partition(":")[0]) from None
+        self.stream = "x" if self.head.block is None else "resid_pre"
+        self.sizes: dict[str, tuple[int, str]] = {}
+        if self.head.vocabulary:
+            self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
+
+    def refuse(self, complaint: str, *path: str | int) -> UsageError:
+        """The error, with the line of the deepest part of `path` that the file contains."""
+        return UsageError(
+            "{where}, line {text}: {complaint}", where=self.where, text=line_of(self.text, path), complaint=complaint
+        )
+
+    def read(self, path: Path | None) -> Example:
+        head, given = self.head, self.head.given
+        lines: dict[str, RecipeLine] = {}
+        if any(key in given for key in ("preset", "model", "shapes")):
+            architecture = Architecture()
+            sheet = parameter_sheet(given, head.claimed, self.find_model, self.refuse)
+        else:
+            architecture, sheet, lines = self.computation()
+        claims = [self.claim(keys, value, sheet, lines) for keys, value in _entries(head.claimed)]
+        names = [claim.name for claim in claims]
+        for claim in claims:
+            if names.count(claim.name) > 1:
+                raise self.refuse(f"{claim.name}: is claimed twice, by two names", *claim.key)
+        order = [quantity.name for quantity in sheet.quantities]
+        claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
+        return Example(
+            path, self.text, head.title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
+        )
+
+    def name(self, keys: Keys) -> str:
+        """The quantity that a key stands for."""
+        key = ".".join(keys)
+        if key == "output":
+            return "out" if self.head.block is None else "resid_post"
+        return self.stream if key in STREAM_KEYS else ALIASES.get(key, key)
+
+    def computation(self) -> tuple[Architecture, Sheet, dict[str, RecipeLine]]:
+        """Everything but a parameter table: the parts, the sheet and the recipe's lines by name."""
+        head = self.head
+        values = self.all_given()
+        architecture = self.architecture(values)
+        if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
+            complaint = "position_embedding: give token_embedding too; it determines the size"
+            raise self.refuse(complaint, "given", "position_embedding")
+        try:
+            quantities = follow(recipe(architecture, values), values)
+        except UsageError as error:
+            key = str(error).partition(":")[0]
+            raise self.refuse(str(error), *((key,) if key in head.model_fields_set else ("given", key))) from None
+        lines = {line.name: line for line in recipe(architecture, values)}
+        for key in head.claimed:
+            quantities += self.choice(key, values, lines)
+        tokens = tuple(head.tokens)
+        if tokens and "time" in self.sizes and len(tokens) != self.sizes["time"][0]:
+            size, name = self.sizes["time"]
+            raise self.refuse(f"tokens: {len(tokens)} names, but {name} has {size} rows", "tokens")
+        sheet = Sheet(quantities, values, tokens, tuple(head.vocabulary), num_heads=architecture.num_heads)
+        return architecture, sheet, lines
+
+    def architecture(self, given: Values) -> Architecture:
+        head = self.head
+        if head.tied and "embedding" not in given:
+            raise self.refuse("tied: the head is the embedding, but embedding is missing under [given]", "tied")
+        rows = (
+            tuple(self.word(token, head.vocabulary, "tokens") for token in head.tokens) if "embedding" in given else ()
+        )
+        d_k = head.given.get("d_k")
+        if d_k is not None and (isinstance(d_k, bool) or not isinstance(d_k, int) or d_k < 1):
+            raise self.refuse(f"d_k: expected a whole number of at least 1, not {d_k!r}", "given", "d_k")
+        return Architecture(
+            stream=self.stream,
+            norm=head.block,
+            mask=None if head.mask is None else self.mask(head.mask),
+            scale=head.scale,
+            num_heads=self.sizes.get("heads", (head.heads or 1, ""))[0],
+            d_k=d_k,
+            activation=head.activation,
+            norm_type=head.norm_type,
+            epsilon=head.epsilon,
+            final_norm=head.final_norm or "final_norm_gain" in given,
+            tied=head.tied,
+            rows=rows,
+            sinusoidal=head.given.get("position_embedding") == "sinusoidal",
+        )
+
+    def word(self, word: Any, vocabulary: list[str], *path: str | int) -> int:
+        """The index of a word."""
+        if not vocabulary:
+            raise self.refuse("vocabulary: is missing; it lists the words", *path)
+        try:
+            return word_index(word, vocabulary, str(path[-1]))
+        except UsageError as error:
+            raise self.refuse(str(error), *path) from None
+
+    def mask(self, value: Any) -> Mask:
+        try:
+            return mask_of(value)
+        except UsageError as error:
+            raise self.refuse(str(error), "mask") from None
+
+    # What is given.
+
+    def all_given(self) -> Values:
+        """The tensors under [given] by name."""
+        values: Values = {}
+        keys_of: dict[str, Keys] = {}
+        for keys, value in _entries(self.head.given):
+            name = self.name(keys)
+            if keys[0] in ("d_k", *BEAM) or (name == "position_embedding" and value == "sinusoidal"):
+                continue
+            if name in keys_of:
+                raise self.refuse(f"{name}: is given twice, by two names", "given", *keys)
+            if name not in AXES:
+                hint = nearest(".".join(keys), [*AXES, *BEAM, "d_k"])
+                raise self.refuse(f"unknown name {'.'.join(keys)!r} under [given], {hint}", "given", *keys)
+            keys_of[name] = keys
+            if value != "identity":
+                values[name] = self.given(name, keys, value)
+        return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
+
+    def given(self, name: str, keys: Keys, value: Any) -> Tensor:
+        label = ".".join(keys)
+        tensor, _ = self.tensor(name, label, value, "given", *keys)
+        may_be_infinite = name in ("masked", "logits")
+        if not bool((tensor < math.inf).all()) or not (may_be_infinite or bool((tensor > -math.inf).all())):
+            raise self.refuse(f"{label}: every number must be finite", "given", *keys)
+        if name in ("probabilities", "next", "weights"):
+            self.check_shares(name, tensor)
+        self.bind(label, AXES[name], tensor.shape, "given", *keys)
+        return tensor
+
+    def check_shares(self, name: str, tensor: Tensor) -> None:
+        """Refuse rows that are not probabilities; a row of weights may be all zeros."""
+        totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-self.head.decimals / 2)
+        hidden = (totals == 0) if name == "weights" else torch.zeros_like(totals).bool()
+        if bool((tensor < 0).any()) or bool((((totals - 1).abs() > room) & ~hidden).any()):
+            raise self.refuse(f"{name}: expected shares of one, none below 0, each row adding up to 1", "given", name)
+
+    def tensor(self, name: str, label: str, value: Any, *path: str) -> tuple[Tensor, int]:
+        """The numbers with all their axes, and the number of leading axes that the file omits."""
+        rank = len(AXES[name])
+        tensor = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
+        leading = AXES[name][0] in ("heads", "kv_heads") or name in ("logits", "probabilities")
+        if tensor.numel() == 0:
+            raise self.refuse(f"{label}: is empty", *path)
+        if tensor.dim() == rank - 1 and (leading or name == "factor"):
+            return tensor[None], 1
+        if tensor.dim() != rank:
+            expected = f"{nesting(rank - 1)} or {nesting(rank)}" if leading else nesting(rank)
+            raise self.refuse(f"{label}: expected {expected}, not {nesting(tensor.dim())}", *path)
+        return tensor, 0
+
+    def numbers(self, value: Any, path: tuple[str, ...], label: str) -> Any:
+        try:
+            return numbers(value, label, path[0] == "claimed")
+        except NotNumbers as error:
+            raise self.refuse(str(error), *path, *error.place) from None
+
+    def bind(self, label: str, axes: Keys, shape: tuple[int, ...], *path: str) -> None:
+        """Refuse an axis whose size differs from the one it has elsewhere."""
+        for axis, size in zip(axes, shape, strict=True):
+            if axis == "factors":
+                continue
+            known = self.sizes.setdefault(axis, (size, label))
+            if axis == "heads" and self.head.heads not in (None, size):
+                raise self.refuse(f"{label}: {size} heads, but heads = {self.head.heads}", *path)
+            if known[0] != size:
+                complaint = (
+                    f"{label} is {shape_text(shape)}: its {axis} is {size}, expected {known[0]} as in {known[1]}"
+                )
+                raise self.refuse(complaint, *path)
+
+    def identity(self, name: str, keys: Keys) -> Tensor:
+        """A unit matrix, of the size that the other quantities require."""
+        width = self.sizes.get("d_model", (0, ""))[0]
+        if name == "w_o":
+            width = self.sizes.get("heads", (1, ""))[0] * self.sizes.get("d_value", (width, ""))[0]
+        if not width:
+            complaint = f'{".".join(keys)} = "identity": its size is not known; give {self.stream} or write it out'
+            raise self.refuse(complaint, "given", *keys)
+        eye = torch.eye(width, dtype=torch.float64)
+        if len(AXES[name]) < 3:
+            return eye
+        self.bind(".".join(keys), AXES[name], (1, width, width), "given", *keys)
+        return eye[None]
+
+    # Claims about the next token.
+
+    def choice(self, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[SheetQuantity, ...]:
+        """The quantity of a claimed choice, such as greedy or top_k_2; none for other keys."""
+        rule, _, number = key.rpartition("_")
+        if key == "greedy":
+            self.need("probabilities", key, values, lines)
+            line = RecipeLine(key, ("choice",), ("probabilities",), lambda _: Greedy())
+        elif rule in RULES:
+            self.need("probabilities", key, values, lines)
+            filtered = self.filtered(key, rule, number)
+            line = RecipeLine(key, ("vocab",), ("probabilities",), lambda _: filtered)
+        elif key in ("beam", "beam_probability"):
+            self.need("next", key, values, lines)
+            beam = self.beam(key)
+            line = RecipeLine(key, ("choice",), ("next",), lambda _: beam)
+        else:
+            return ()
+        try:
+            return follow(iter([line]), values)
+        except UsageError as error:
+            raise self.refuse(f"{key}: {str(error).rpartition(': ')[2]}", "claimed", key) from None
+
+    def filtered(self, key: str, rule: str, number: str) -> Filtered:
+        if isinstance(self.head.claimed[key], dict):
+            raise self.refuse(f'{key}: a key with a point needs quotes, as "temperature_0.5" = […]', "claimed", key)
+        try:
+            if math.isfinite(float(number)):
+                return Filtered(rule, float(number))
+        except ValueError:
+            pass
+        raise self.refuse(f"{key}: {number!r} is not a number", "claimed", key)
+
+    def beam(self, key: str) -> Beam:
+        given = self.head.given
+        for name in BEAM:
+            if name not in given:
+                raise self.refuse(f"{key}: cannot be computed, {name} is missing under [given]", "claimed", key)
+        counts = [given["beams"], given["length"]]
+        if any(
+            isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_BEAMS for count in counts
+        ):
+            raise self.refuse(f"beams and length: expected whole numbers from 1 to {MOST_BEAMS}", "given", "beams")
+        start = self.word(given["start"], self.head.vocabulary, "given", "start")
+        return Beam(start, counts[0], counts[1], probability=key == "beam_probability")
+
+    def need(self, name: str, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> None:
+        missing = missing_for(name, lines, values)
+        if missing and name == "probabilities" and self.stream not in values:
+            missing = "probabilities (or logits)"
+        if missing:
+            raise self.refuse(f"{key}: cannot be computed, {missing} is missing under [given]", "claimed", key)
+
+    # Claims.
+
+    def claim(self, keys: Keys, value: Any, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> AuthorClaim:
+        label, path = ".".join(keys), ("claimed", *keys)
+        if label in ("rows", "total") and "rows" in sheet.values:
+            return self.count(label, value)
+        name = self.name(keys)
+        if name not in sheet.values:
+            if name not in AXES:
+                hint = nearest(label, [*AXES, "output", "greedy", "beam"])
+                raise self.refuse(f"unknown name {label!r} under [claimed], {hint}", *path)
+            if self.head.block is None and name in OF_BLOCKS:
+                raise self.refuse(f'{label}: belongs to a block; say block = "pre" or block = "post"', *path)
+            missing = missing_for(name, lines, sheet.values) or name
+            raise self.refuse(f"{label}: cannot be computed, {missing} is missing under [given]", *path)
+        if name in ("greedy", "beam"):
+            values, left_out = self.words(name, label, value)
+        elif name in AXES:
+            values, left_out = self.tensor(name, label, value, *path)
+        else:
+            values = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
+            left_out = int(values.dim() == 0)
+            values = values[None] if left_out else values
+        if values.shape != sheet.values[name].shape:
+            expected, got = (tuple(tensor.shape)[left_out:] for tensor in (sheet.values[name], values))
+            raise self.refuse(f"{label}: claimed as {shape_text(got)}, but it is {shape_text(expected)}", *path)
+        return AuthorClaim(name, path, values, left_out)
+
+    def words(self, name: str, key: str, value: Any) -> tuple[Tensor, int]:
+        """The indices of claimed words, NaN for "?"."""
+        words = [value] if name == "greedy" else value
+        if not isinstance(words, list):
+            raise self.refuse(f"{key}: expected a list of words", "claimed", key)
+        places = [math.nan if word == "?" else self.word(word, self.head.vocabulary, "claimed", key) for word in words]
+        return torch.tensor(places, dtype=torch.float64), int(name == "greedy")
+
+    def count(self, key: str, value: Any) -> AuthorClaim:
+        """A claim about a parameter table."""
+        if key == "total":
+            return AuthorClaim("total", ("claimed", "total"), torch.tensor([self.single(value, "total")]).double(), 1)
+        counts = [self.single(number, "rows", name) for name, number in value.items()]
+        return AuthorClaim("rows", ("claimed", "rows"), torch.tensor(counts, dtype=torch.float64), rows=tuple(value))
+
+    def single(self, value: Any, *path: str) -> float:
+        number = self.numbers(value, ("claimed", *path), path[-1])
+        if isinstance(number, list):
+            raise self.refuse(f"{path[-1]}: expected one number, not a list", "claimed", *path)
+        return number

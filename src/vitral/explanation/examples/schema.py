@@ -1,0 +1,251 @@
+"""The format of worked examples: names and axes of quantities, the settings at the top, numbers and masks."""
+
+import functools
+import math
+import operator
+import re
+import tomllib
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+
+from vitral.attention.masks import Explicit, Mask, Padding, as_mask
+from vitral.core.config import Config
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.core.names import ATTENTION_STEPS
+
+AXES = {
+    "embedding": ("vocab", "d_model"),
+    "token_embedding": ("time", "d_model"),
+    "position_embedding": ("time", "d_model"),
+    "x": ("time", "d_model"),
+    "resid_pre": ("time", "d_model"),
+    "attn_norm_gain": ("d_model",),
+    "attn_norm_bias": ("d_model",),
+    "attn_norm": ("time", "d_model"),
+    "w_q": ("heads", "d_model", "d_head"),
+    "w_k": ("kv_heads", "d_model", "d_head"),
+    "w_v": ("kv_heads", "d_model", "d_value"),
+    "b_q": ("heads", "d_head"),
+    "b_k": ("kv_heads", "d_head"),
+    "b_v": ("kv_heads", "d_value"),
+    "q": ("heads", "time", "d_head"),
+    "k": ("kv_heads", "source", "d_head"),
+    "v": ("kv_heads", "source", "d_value"),
+    "scores": ("heads", "time", "source"),
+    "scaled": ("heads", "time", "source"),
+    "masked": ("heads", "time", "source"),
+    "weights": ("heads", "time", "source"),
+    "z": ("heads", "time", "d_value"),
+    "w_o": ("heads · d_value", "d_out"),
+    "b_o": ("d_out",),
+    "out": ("time", "d_model"),
+    "attn_sum": ("time", "d_model"),
+    "resid_mid": ("time", "d_model"),
+    "mlp_norm_gain": ("d_model",),
+    "mlp_norm_bias": ("d_model",),
+    "mlp_norm": ("time", "d_model"),
+    "w_gate": ("d_model", "d_ff"),
+    "b_gate": ("d_ff",),
+    "mlp.gate": ("time", "d_ff"),
+    "w_up": ("d_model", "d_ff"),
+    "b_up": ("d_ff",),
+    "mlp.pre": ("time", "d_ff"),
+    "mlp.hidden": ("time", "d_ff"),
+    "w_down": ("d_ff", "d_model"),
+    "b_down": ("d_model",),
+    "mlp.out": ("time", "d_model"),
+    "mlp_sum": ("time", "d_model"),
+    "resid_post": ("time", "d_model"),
+    "final_norm_gain": ("d_model",),
+    "final_norm_bias": ("d_model",),
+    "final_norm": ("time", "d_model"),
+    "w_u": ("d_model", "vocab"),
+    "logits": ("time", "vocab"),
+    "probabilities": ("time", "vocab"),
+    "next": ("vocab", "vocab"),
+    "factor": ("factors",),
+}
+"""The axes of each quantity that may be given or claimed. With one head the axis of heads may be omitted."""
+
+ALIASES = {
+    "norm_1_gain": "attn_norm_gain",
+    "norm_1_bias": "attn_norm_bias",
+    "norm_1": "attn_norm",
+    "sum_1": "attn_sum",
+    "norm_2_gain": "mlp_norm_gain",
+    "norm_2_bias": "mlp_norm_bias",
+    "norm_2": "mlp_norm",
+    "w_1": "w_up",
+    "b_1": "b_up",
+    "pre_activation": "mlp.pre",
+    "hidden": "mlp.hidden",
+    "w_2": "w_down",
+    "b_2": "b_down",
+    "mlp_out": "mlp.out",
+    "sum_2": "mlp_sum",
+    **{f"attn.{step}": step for step in ATTENTION_STEPS},
+}
+"""Other keys of files, and the names they stand for."""
+
+STREAM_KEYS = ("x", "embed", "resid_pre")
+"""Keys of the stream's first quantity: `resid_pre` in a block, `x` in attention alone."""
+
+OF_BLOCKS = (
+    *("attn_norm", "attn_sum", "resid_mid", "mlp_norm", "mlp.gate", "mlp.pre", "mlp.hidden", "mlp.out", "mlp_sum"),
+    *("resid_post", "final_norm"),
+)
+"""Quantities that exist only in a block."""
+
+MOST_DECIMALS = 12
+
+
+class Head(Config):
+    """The settings at the top of the file, and its two tables."""
+
+    title: str = "Worked example"
+    source: str = ""
+    note: str = ""
+    tokens: list[str] = Field(default_factory=list)
+    vocabulary: list[str] = Field(default_factory=list)
+    mask: Any = None
+    scale: (
+        Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
+        | Annotated[float, Field(ge=-1e6, le=1e6)]
+        | None
+    ) = None
+    heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
+    block: Literal["pre", "post"] | None = None
+    activation: Literal["relu", "gelu", "squared_relu", "swiglu"] = "relu"
+    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
+    epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
+    final_norm: bool = False
+    tied: bool = False
+    given: dict[str, Any] = Field(default_factory=dict)
+    claimed: dict[str, Any] = Field(default_factory=dict)
+
+
+SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
+"""Spellings of infinity."""
+MOST_NESTED = 4
+LARGEST = 1e15
+"""Larger whole numbers are not exact in double precision."""
+
+
+def toml(text: str, where: str) -> dict[str, Any]:
+    """The data of a TOML text.
+
+    Raises:
+        UsageError: it is not TOML; the message names the line.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UsageError("{where}: not a worked example: brackets nested too deep", where=where) from None
+    except ValueError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        number = line[1] if line else len(text.rstrip().splitlines())
+        raise UsageError("{where}, line {number}: not TOML: {error}", where=where, number=number, error=error) from None
+
+
+class NotNumbers(ValueError):
+    """A value that is not a number or a rectangular list of numbers, with its place."""
+
+    def __init__(self, complaint: str, *place: int) -> None:
+        """Place: indices in the list of lists."""
+        super().__init__(complaint)
+        self.place = place
+
+
+def numbers(value: Any, name: str, may_be_unknown: bool, depth: int = 0) -> Any:
+    """A number or a rectangular list of numbers; NaN for "?" if `may_be_unknown`.
+
+    Raises:
+        NotNumbers: anything else.
+    """
+    if isinstance(value, list):
+        if depth > MOST_NESTED:
+            raise NotNumbers(_("{name}: lists nested too deep", name=name))
+        made = []
+        for place, part in enumerate(value):
+            try:
+                made.append(numbers(part, name, may_be_unknown, depth + 1))
+            except NotNumbers as error:
+                raise NotNumbers(str(error), place, *error.place) from None
+            if _shape_of(made[-1]) != _shape_of(made[0]):
+                raise NotNumbers(f"{name}: {_unlike(made[0], made[-1])}", place)
+        return made
+    if isinstance(value, str) and (value in SPECIAL or (value == "?" and may_be_unknown)):
+        return SPECIAL.get(value, math.nan)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+        if abs(value) > LARGEST and value not in (math.inf, -math.inf):
+            raise NotNumbers(_("{name}: {value} is too large for a worked example", name=name, value=str(value)[:20]))
+        return float(value)
+    raise NotNumbers(_("{name}: {value!r} is not a number", name=name, value=value))
+
+
+def mask_of(value: Any) -> Mask:
+    """The mask of a file: a name, a table, rows of true and false, or a list of masks that must all allow.
+
+    Raises:
+        UsageError: none of these.
+    """
+    if isinstance(value, list) and value and all(isinstance(part, list) and not _is_nested(part) for part in value):
+        if not all(_is_allowing(row) and len(row) == len(value[0]) for row in value):
+            raise UsageError("mask: expected rows of true and false of equal length")
+        return Explicit(torch.tensor(value).bool())
+    if isinstance(value, list) and value:
+        return functools.reduce(operator.and_, map(mask_of, value))
+    if not isinstance(value, str | dict):
+        raise UsageError("mask: expected a name, a table, rows of true and false, or a list of masks")
+    table: dict[str, Any] = {"name": value} if isinstance(value, str) else value
+    if table.get("name") == "padding":
+        if set(table) != {"name", "real"} or not _is_allowing(table["real"]):
+            raise UsageError("mask: padding needs real = [true, …, false], one for each key")
+        return Padding(torch.tensor([table["real"]]).bool())
+    name = table.get("name")
+    number = {"prefix": "length", "window": "size"}.get(str(name))
+    if number and (set(table) != {"name", number} or type(table[number]) is not int or table[number] < 1):
+        raise UsageError(
+            'mask: {name} needs a {number} of at least 1, as {{name = "{name}", {number} = 2}}',
+            name=name,
+            number=number,
+        )
+    return as_mask(value)
+
+
+def _is_nested(value: list[Any]) -> bool:
+    return any(isinstance(part, list) for part in value)
+
+
+def _is_allowing(row: Any) -> bool:
+    return isinstance(row, list) and bool(row) and all(type(entry) in (bool, int) and entry in (0, 1) for entry in row)
+
+
+def _unlike(first: Any, other: Any) -> str:
+    if isinstance(first, list) and isinstance(other, list) and len(first) != len(other):
+        return f"rows of {len(first)} and {len(other)} numbers; all must be equally long"
+    return "numbers and lists side by side; all rows must be alike"
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return (
+        (len(value), *_shape_of(value[0]))
+        if isinstance(value, list) and value
+        else (0,)
+        if isinstance(value, list)
+        else ()
+    )
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape for messages: 2 × 3."""
+    return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers" if shape else "one number"
+
+
+def nesting(rank: int) -> str:
+    """The form of a value with `rank` axes, for messages."""
+    return ("a number", "a list of numbers", "a list of rows", "a list of matrices")[min(rank, 3)]

@@ -1,0 +1,64 @@
+"""A walkthrough as plain data for JSON; nothing is truncated."""
+
+import math
+from typing import Any
+
+from vitral.core.checked import Digits, checked
+from vitral.explanation.formulas import latex, text
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.steps import Panel, Step
+from vitral.explanation.walkthrough import Walkthrough
+
+
+@checked(first=True)
+def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
+    """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
+
+    Args:
+        walkthrough: the steps.
+        digits: of the numbers written in formulas and arithmetic; the matrices are exact.
+    """
+    say = phrases(walkthrough.language)
+    chapters = [
+        {"title": chapter.title, "steps": [_step(step, digits, say) for step in chapter.steps]}
+        for chapter in walkthrough.chapters
+    ]
+    return {
+        "title": walkthrough.title,
+        "language": walkthrough.language,
+        "intro": list(walkthrough.intro),
+        "chapters": chapters,
+    }
+
+
+def _step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "title": step.title,
+        "formula": text(step.formula, digits, say),
+        "latex": latex(step.formula, digits, say),
+        "shapes": step.shapes,
+        "sentence": step.sentence,
+        "is_share": step.is_share,
+        "panels": [_panel(panel, digits, say) for panel in step.panels],
+    }
+
+
+def _panel(panel: Panel, digits: int, say: Phrases) -> dict[str, Any]:
+    arithmetic = panel.working(*panel.cell).equation()
+    return {
+        "label": panel.label,
+        "rows": list(panel.row_labels),
+        "columns": list(panel.column_labels),
+        "matrix": [[_number(value) for value in row] for row in panel.matrix],
+        "cell": list(panel.cell),
+        "arithmetic": text(arithmetic, digits, say),
+        "arithmetic_latex": latex(arithmetic, digits, say),
+    }
+
+
+def _number(value: float) -> float | str | None:
+    """A number for JSON; NaN as null."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else "inf" if value > 0 else "-inf"

@@ -1,0 +1,96 @@
+"""A walkthrough as a LaTeX document for pdflatex with amsmath."""
+
+from vitral.core.checked import Digits, checked
+from vitral.explanation.formulas import escape, latex
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.steps import Panel, Step
+from vitral.explanation.truncation import truncate
+from vitral.explanation.walkthrough import Walkthrough, opening
+
+PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
+\usepackage{textcomp}
+\usepackage{amsmath}
+\usepackage{graphicx}
+\usepackage[margin=2.2cm]{geometry}
+\setlength{\parindent}{0pt}
+\setlength{\parskip}{6pt}
+\setlength{\emergencystretch}{3em}
+\allowdisplaybreaks
+% Scales a formula or matrix that is too wide to the line width.
+\newsavebox{\vitralbox}
+\newcommand{\fitting}[1]{\sbox{\vitralbox}{$\displaystyle #1$}%
+  \ifdim\wd\vitralbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\vitralbox}}\else\usebox{\vitralbox}\fi}
+"""
+
+
+@checked(first=True)
+def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
+    """A complete document.
+
+    Args:
+        walkthrough: the steps.
+        digits: after the point.
+    """
+    say = phrases(walkthrough.language)
+    lines = [
+        PREAMBLE,
+        rf"\title{{{escape(walkthrough.title)}}}",
+        r"\author{}\date{}",
+        r"\begin{document}",
+        r"\maketitle",
+    ]
+    lines += [escape(paragraph) + "\n" for paragraph in opening(walkthrough, say, "boxed")]
+    count = 0
+    for chapter in walkthrough.chapters:
+        lines += [rf"\section*{{{escape(chapter.title)}}}"] if chapter.title else []
+        for step in chapter.steps:
+            count += 1
+            lines += _step(step, count, digits, say)
+    return "\n".join([*lines, r"\end{document}"]) + "\n"
+
+
+def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
+    formula = latex(step.formula, digits, say)
+    lines = [
+        rf"\subsection*{{{count}. {escape(step.title)}}}",
+        rf"\[\fitting{{{formula}}}\]" if formula != r"\text{}" else "",
+    ]
+    lines += [escape(step.sentence), ""]
+    worked = [(panel, panel.working(*panel.cell)) for panel in step.panels]
+    if not any(arithmetic.stages for _, arithmetic in worked):
+        tables = [_table(panel, digits, say, boxed=False) for panel, _ in worked]
+        return [
+            *lines,
+            r"\begin{center}",
+            "\\qquad\n".join(rf"\fitting{{{table}}}" for table in tables),
+            r"\end{center}",
+        ]
+    for panel, arithmetic in worked:
+        lines += [r"\begin{center}", rf"\fitting{{{_table(panel, digits, say, boxed=True)}}}", r"\end{center}"]
+        lines.append(rf"\[\fitting{{{latex(arithmetic.equation(), digits, say)}}}\]")
+    return lines
+
+
+def _table(panel: Panel, digits: int, say: Phrases, *, boxed: bool) -> str:
+    """A matrix as an array with its row and column labels, its own label below; the chosen number in a box."""
+    shown = truncate(panel, digits, say)
+    row, column = shown.chosen(panel)
+    lines = [" & ".join(["", *map(_small, shown.headings)]) + r" \\ \hline"]
+    for place, (label, *cells) in enumerate(shown.lines):
+        written = [_number(cell) for cell in cells]
+        if place == row and boxed:
+            written[column] = rf"\boxed{{{written[column]}}}"
+        lines.append(" & ".join([_small(label), *written]) + r" \\")
+    array = rf"\begin{{array}}{{l|{'r' * len(shown.columns)}}}" + "\n".join(lines) + r"\end{array}"
+    return rf"\underset{{\text{{\small {escape(panel.label)}}}}}{{{array}}}" if panel.label else array
+
+
+def _small(label: str) -> str:
+    return rf"\text{{\scriptsize {escape(label)}}}"
+
+
+def _number(cell: str) -> str:
+    return {"…": r"\cdots"}.get(cell, cell.replace("−", "-").replace("∞", r"\infty"))

@@ -1,0 +1,87 @@
+"""The steps of a computation as every renderer receives them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vitral.explanation.formulas.notation import Equation, Expression, Number
+
+Cell = tuple[int, int]
+Working = Callable[[int, int], "Arithmetic"]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The computation of one number.
+
+    Attributes:
+        target: the number's name, as scores with subscript 2,1.
+        stages: the sides of the equation between name and value: the rule in names, then in numbers; none if given.
+        value: the number.
+    """
+
+    target: Expression
+    stages: tuple[Expression, ...]
+    value: float
+
+    def equation(self) -> Equation:
+        """The whole equation, from the name to the value."""
+        return Equation((self.target, *self.stages, Number(self.value)))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One matrix of a step: the only one, or one head's.
+
+    Attributes:
+        label: the head, or empty.
+        matrix: the numbers, [rows, columns].
+        row_labels: one for each row.
+        column_labels: one for each column.
+        columns_are_positions: whether the columns are positions, as the rows are, instead of features or words.
+        cell: row and column of the number whose arithmetic is written out.
+        working: the arithmetic of any cell, by row and column from 0.
+    """
+
+    label: str
+    matrix: tuple[tuple[float, ...], ...]
+    row_labels: tuple[str, ...]
+    column_labels: tuple[str, ...]
+    columns_are_positions: bool
+    cell: Cell
+    working: Working
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a computation, with all its numbers; a renderer may truncate them.
+
+    Attributes:
+        name: as in `vitral.core.names`, without the block's prefix and "attn.".
+        title: its heading.
+        formula: the formula of each number.
+        shapes: of inputs and output, with the names of the axes.
+        sentence: its meaning here.
+        panels: its matrices.
+        is_share: whether the numbers are shares of one (weights, probabilities), to be coloured from 0 to 1.
+    """
+
+    name: str
+    title: str
+    formula: Expression
+    shapes: str
+    sentence: str
+    panels: tuple[Panel, ...]
+    is_share: bool = False
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Steps under one heading.
+
+    Attributes:
+        title: as "Block 0"; empty if it is the only chapter.
+        steps: in order.
+    """
+
+    title: str
+    steps: tuple[Step, ...]

@@ -1,0 +1,221 @@
+"""A model's forward pass on a text, as sheets: the embedding, each block, and the end (head and next token).
+
+One traced pass records the values; the recipe contributes the operations, for the arithmetic of single cells.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from vitral.attention.multihead import MultiHeadAttention, head_matrices
+from vitral.core.errors import UsageError
+from vitral.core.taps import Recorder
+from vitral.data.tokenizers import Tokenizer
+from vitral.decoding import beam_search, distribution
+from vitral.explanation.operations import CellNamer
+from vitral.explanation.operations.decoding import Filtered, FoundBeam, Greedy
+from vitral.explanation.recipe import Architecture, RecipeLine, follow, recipe
+from vitral.explanation.sheet import Sheet
+from vitral.model import ModelConfig, Transformer
+from vitral.model.block import Block
+from vitral.model.positions import Rotary
+
+NUM_BEAMS, BEAM_LENGTH = 3, 4
+"""Of the beam search in the last chapter."""
+
+
+@dataclass(frozen=True)
+class TracedText:
+    """One forward pass as sheets.
+
+    Attributes:
+        labels: the tokens, with invisible characters made visible.
+        embedding: token and position embedding.
+        blocks: one sheet for each block.
+        ending: final norm, logits, probabilities and the choice of the next token.
+        post_norm: whether the model is post-norm.
+    """
+
+    labels: tuple[str, ...]
+    embedding: Sheet
+    blocks: tuple[Sheet, ...]
+    ending: Sheet
+    post_norm: bool
+
+
+def trace_text(
+    model: Transformer, tokenizer: Tokenizer, text: str, rules: Sequence[tuple[str, float]] = ()
+) -> TracedText:
+    """Run the model once on the text, in evaluation mode, and record every activation.
+
+    Args:
+        model: its mode is restored afterwards.
+        tokenizer: the model's.
+        text: the input.
+        rules: decoding rules to apply to the last position, as ("temperature", 0.5).
+
+    Raises:
+        UsageError: an empty text, one longer than the context, or a character that is not in the vocabulary.
+    """
+    ids = torch.from_numpy(tokenizer.encode(text))[None, :]
+    time, limit = ids.shape[1], model.config.context_length
+    if not time:
+        raise UsageError("explain: the text is empty; give at least one character")
+    if time > limit:
+        raise UsageError(
+            "explain: the text has {time} tokens, but the model's context holds {limit}; shorten it",
+            time=time,
+            limit=limit,
+        )
+    rows, beam = tuple(map(int, ids[0])), None
+    recorder = Recorder()
+    with _evaluating(model), torch.inference_mode():
+        model(ids.to(model.token_embedding.weight.device), tap=recorder)
+        placed, bias = model.positions.embed(0, time), model.positions.bias(time, time)
+        if rules and limit > time:
+            beam = _beam(model, tokenizer, text, rows)
+    kept = {name: _exact(value[0]) for name, value in recorder.kept.items()}
+    empty = Sheet(
+        (),
+        {},
+        tuple(tokenizer.label(row) for row in rows),
+        tuple(tokenizer.label(token) for token in range(model.vocab_size)),
+        CellNamer(first=0),
+        model.config.num_heads,
+    )
+    architecture = _architecture(model.config)
+    given = {"embedding": _exact(model.token_embedding.weight)}
+    given |= {} if placed is None else {"position_embedding": _exact(placed)}
+    embedding = _sheet(empty, Architecture(stream="embed", rows=rows), given, kept)
+    of_blocks = replace(
+        architecture,
+        bias=None if bias is None else _exact(bias),
+        frequencies=_exact(model.positions.frequencies) if isinstance(model.positions, Rotary) else None,
+    )
+    blocks = tuple(_block(empty, of_blocks, layer, block, kept) for layer, block in enumerate(model.blocks))
+    ending = _ending(model, empty, architecture, kept, _choices(rules, beam))
+    return TracedText(empty.tokens, embedding, blocks, ending, model.config.norm == "post")
+
+
+@contextmanager
+def _evaluating(model: Transformer) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _exact(value: Tensor) -> Tensor:
+    return value.detach().cpu().double()
+
+
+def _architecture(config: ModelConfig) -> Architecture:
+    attention = config.attention
+    return Architecture(
+        stream="resid_pre",
+        norm=config.norm,
+        residual=config.residual,
+        mask=None if attention == "none" else attention.mask,
+        scale=None if attention == "none" else attention.scale,
+        num_heads=config.num_heads,
+        activation=config.feed_forward,
+        norm_type=config.norm_type,
+        tied=config.tie_head,
+    )
+
+
+def _sheet(
+    empty: Sheet, architecture: Architecture, given: dict[str, Tensor], recorded: dict[str, Tensor], *lines: RecipeLine
+) -> Sheet:
+    """The sheet of one part of the model, with `lines` after those of the recipe."""
+    values = dict(given)
+
+    def all_lines() -> Iterator[RecipeLine]:
+        yield from recipe(architecture, values)
+        yield from lines
+
+    return replace(empty, quantities=follow(all_lines(), values, recorded), values=values)
+
+
+def _block(empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, kept: dict[str, Tensor]) -> Sheet:
+    assert isinstance(block, Block)
+    prefix = f"blocks.{layer}."
+    recorded = {
+        name.removeprefix(prefix).removeprefix("attn."): value
+        for name, value in kept.items()
+        if name.startswith(prefix)
+    }
+    given = {
+        "resid_pre": recorded["resid_pre"],
+        **_norm("attn_norm", block.attn_norm),
+        **_norm("mlp_norm", block.mlp_norm),
+    }
+    if block.attn is not None:
+        given |= _attention(block.attn)
+    for name in ("up", "gate", "down"):
+        given |= _linear(name, getattr(block.mlp, name, None))
+    sublayers = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
+    return _sheet(empty, replace(architecture, sublayers=sublayers), given, recorded)
+
+
+def _norm(name: str, module: nn.Module | None) -> dict[str, Tensor]:
+    parameters = {f"{name}_gain": getattr(module, "weight", None), f"{name}_bias": getattr(module, "bias", None)}
+    return {name: _exact(value) for name, value in parameters.items() if value is not None}
+
+
+def _linear(name: str, layer: nn.Module | None) -> dict[str, Tensor]:
+    """A layer's matrix as formulas write it, [in, out], and its bias."""
+    if not isinstance(layer, nn.Linear):
+        return {}
+    bias = {} if layer.bias is None else {f"b_{name}": _exact(layer.bias)}
+    return {f"w_{name}": _exact(layer.weight).T, **bias}
+
+
+def _attention(attention: MultiHeadAttention) -> dict[str, Tensor]:
+    """The parameters of every head; a learned scale as `factor`."""
+    values = {name: _exact(matrices) for name, matrices in head_matrices(attention).items()}
+    if attention.in_proj.bias is not None:
+        pieces = _exact(attention.in_proj.bias).split(attention.widths)
+        values |= {f"b_{name}": piece.view(-1, attention.d_head) for name, piece in zip("qkv", pieces, strict=True)}
+    scale = attention.scale()
+    factor = {"factor": _exact(scale).flatten()} if isinstance(scale, Tensor) else {}
+    return values | factor | _linear("o", attention.out_proj)
+
+
+def _choices(rules: Sequence[tuple[str, float]], beam: FoundBeam | None) -> list[RecipeLine]:
+    """The choice of the next token: greedy, under each rule, and by beam search."""
+    lines = [RecipeLine("greedy", ("choice",), ("probabilities",), lambda _: Greedy())]
+    for rule, value in rules:
+        filtered = Filtered(rule, value)
+        lines.append(RecipeLine(f"{rule}_{value:g}", ("vocab",), ("probabilities",), lambda _, made=filtered: made))
+    if beam is not None:
+        lines.append(RecipeLine("beam", ("choice",), (), lambda _: beam))
+        lines.append(RecipeLine("beam_probability", ("choice",), (), lambda _: replace(beam, probability=True)))
+    return lines
+
+
+def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...]) -> FoundBeam:
+    """The best continuation of a beam search, with the probability of each of its tokens."""
+    length = min(BEAM_LENGTH, model.config.context_length - len(rows))
+    [best] = beam_search(model, tokenizer, text, max_tokens=length, num_beams=NUM_BEAMS)
+    ids = torch.tensor([[*rows, *best.tokens]], device=model.token_embedding.weight.device)
+    logits = model.trace(ids, ["logits"])["logits"][0, len(rows) - 1 : -1]
+    shares = distribution(logits, forbidden=tokenizer.specials)
+    found = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))
+    return FoundBeam(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=found)
+
+
+def _ending(
+    model: Transformer, empty: Sheet, architecture: Architecture, kept: dict[str, Tensor], choices: list[RecipeLine]
+) -> Sheet:
+    last = f"blocks.{len(model.blocks) - 1}.resid_post" if len(model.blocks) else "embed"
+    final_norm = _norm("final_norm", model.final_norm)
+    matrix = _exact(model.head_weight)
+    head = {"embedding": matrix} if architecture.tied else {"w_u": matrix.T}
+    of_end = replace(architecture, sublayers=(), final_norm=bool(final_norm))
+    return _sheet(empty, of_end, {"resid_post": kept[last], **final_norm, **head}, kept, *choices)

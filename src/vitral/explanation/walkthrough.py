@@ -1,0 +1,124 @@
+"""A walkthrough: a computation in chapters of numbered steps, and its form as plain text."""
+
+import html
+import textwrap
+import unicodedata
+from dataclasses import dataclass
+
+from vitral.core.checked import Digits, checked
+from vitral.explanation.formulas import sides, text
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
+from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
+from vitral.figures.text import visible
+
+TEXT_WIDTH = 100
+INDENT = "   "
+
+
+@dataclass(frozen=True)
+class Walkthrough:
+    """Chapters in order; steps are numbered across chapters.
+
+    Attributes:
+        title: of the whole.
+        intro: one string for each paragraph before the steps.
+        chapters: the computation.
+        language: of the texts, "en" or "pt".
+    """
+
+    title: str
+    intro: tuple[str, ...]
+    chapters: tuple[Chapter, ...]
+    language: str = "en"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all chapters."""
+        return tuple(step for chapter in self.chapters for step in chapter.steps)
+
+    def __str__(self) -> str:
+        """The walkthrough as plain text."""
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
+    """The paragraphs before the steps; `marked` is how chosen numbers appear: brackets, boxed, bright, choose."""
+    how = say(f"page.{marked}")
+    is_cut = any(is_truncated(panel) for step in walkthrough.steps for panel in step.panels)
+    return [*walkthrough.intro, f"{how} {say('page.cut')}" if is_cut else how]
+
+
+@checked(first=True)
+def to_text(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
+    """Plain text: each step with formula, shapes, sentence, aligned numbers and the arithmetic of one of them.
+
+    Args:
+        walkthrough: the steps.
+        digits: after the point.
+    """
+    say = phrases(walkthrough.language)
+    parts = [walkthrough.title, *(_wrapped(paragraph) for paragraph in opening(walkthrough, say))]
+    count = 0
+    for chapter in walkthrough.chapters:
+        parts += [f"── {chapter.title} " + "─" * max(0, 60 - len(chapter.title))] if chapter.title else []
+        for step in chapter.steps:
+            count += 1
+            parts += _step(step, count, digits, say)
+    return "\n\n".join(visible(part) for part in parts)
+
+
+def heading(step: Step, count: int, digits: int, say: Phrases) -> str:
+    """A step's first line."""
+    formula = text(step.formula, digits, say)
+    return f"{count}. {step.title}: {formula}" if formula else f"{count}. {step.title}"
+
+
+def stacked(arithmetic: Arithmetic, digits: int, say: Phrases) -> list[str]:
+    """The arithmetic as lines with aligned equals signs."""
+    target, first, *others = sides(arithmetic.equation(), digits, say)
+    return [f"{target} = {first}", *(f"{' ' * _width(target)} = {side}" for side in others)]
+
+
+def _wrapped(paragraph: str, indent: str = "") -> str:
+    return textwrap.fill(paragraph, TEXT_WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
+    shapes = f"{INDENT}{step.shapes}\n" if step.shapes else ""
+    parts = [f"{heading(step, count, digits, say)}\n{shapes}{_wrapped(step.sentence, INDENT)}"]
+    for panel in step.panels:
+        table = "\n".join(_aligned(panel, truncate(panel, digits, say)))
+        label = f"{panel.label}\n" if panel.label else ""
+        parts.append(textwrap.indent(label + table, INDENT))
+        arithmetic = panel.working(*panel.cell)
+        if arithmetic.stages:
+            parts.append(textwrap.indent("\n".join(stacked(arithmetic, digits, say)), INDENT))
+    return parts
+
+
+def _aligned(panel: Panel, shown: ShownPanel) -> list[str]:
+    """The table in aligned columns; the chosen number in brackets."""
+    lines = [["", *shown.headings], *(list(line) for line in shown.lines)]
+    row, column = (place + 1 for place in shown.chosen(panel))
+    if panel.working(*panel.cell).stages:
+        lines[row][column] = f"[{lines[row][column]}]"
+    widths = [max(_width(line[place]) for line in lines) for place in range(len(lines[0]))]
+    return ["  ".join(_padded(line, widths)).rstrip() for line in lines]
+
+
+def _padded(line: list[str], widths: list[int]) -> list[str]:
+    """The row's label aligned left, its numbers right."""
+    blanks = [" " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)]
+    return [line[0] + blanks[0], *(blank + cell for cell, blank in zip(line[1:], blanks[1:], strict=True))]
+
+
+def _width(words: str) -> int:
+    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in words)
+    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in words)
+    return len(words) + wide - marks

@@ -1,0 +1,299 @@
+"""The walkthrough of a model shows its forward pass, in every variant; its arithmetic results in the same numbers."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from worth import worth
+
+from vitral.core.errors import UsageError
+from vitral.core.streams import torch_stream
+from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
+from vitral.explanation import Choice, RunView, Step, parse_example, phrases, to_text, walk_example, walk_run
+from vitral.explanation.formulas import text as as_text
+from vitral.explanation.phrasebook import catalogue
+from vitral.explanation.trace import trace_text
+from vitral.model import ModelConfig, Transformer
+
+TEXT = "abBda"
+SIZES = {"d_model": 24, "num_layers": 2, "num_heads": 6, "context_length": 23}
+SAY = phrases("en")
+
+VARIANTS = {
+    "plain": {},
+    "post-norm": {"norm": "post"},
+    "no norm": {"norm": "none"},
+    "no residual": {"residual": False},
+    "post-norm, no residual": {"residual": False, "norm": "post"},
+    "rmsnorm": {"norm_type": "rmsnorm"},
+    "no scale": {"attention": {"scale": "none"}},
+    "linear": {"attention": {"scale": "linear"}},
+    "a number": {"attention": {"scale": 0.3}},
+    "adaptive": {"attention": {"scale": "adaptive"}},
+    "learned": {"attention": {"scale": "learned"}},
+    "per head": {"attention": {"scale": "learned-per-head"}},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative", "attention": {"scale": "adaptive", "mask": "bidirectional"}},
+    "rotary": {"positions": "rotary"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "no positions": {"positions": "none"},
+    "one key-value head": {"num_kv_heads": 1},
+    "three key-value heads, rotary": {"num_kv_heads": 3, "positions": "rotary", "bias": False},
+    "window": {"attention": {"mask": {"name": "window", "size": 2}}},
+    "prefix": {"attention": {"mask": {"name": "prefix", "length": 3}}},
+    "no biases": {"bias": False},
+    "relu": {"feed_forward": "relu"},
+    "squared relu, tied": {"feed_forward": "squared_relu", "tie_head": True},
+    "swiglu": {"feed_forward": "swiglu"},
+    "no attention": {"attention": "none"},
+    "no feed-forward": {"feed_forward": "none"},
+}
+
+
+def tokenizer() -> Tokenizer:
+    return build_tokenizer(CorpusConfig(), "abBd", [])
+
+
+def model(**changes) -> Transformer:
+    made = Transformer(ModelConfig.parse({**SIZES, **changes}), 5, seed=3)
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch_stream(5, name)))
+    return made.double().eval()
+
+
+def steps_of(made: Transformer, text: str = TEXT, **view) -> dict[str, Step]:
+    return {step.name: step for step in walk_run(made, tokenizer(), text, RunView(**view)).steps}
+
+
+def told(step: Step, cell: tuple[int, int] | None = None) -> str:
+    panel = step.panels[0]
+    return as_text(panel.working(*(cell or panel.cell)).equation(), 12, SAY)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_number_is_the_traces(variant: str) -> None:
+    made = model(**VARIANTS[variant])
+    tokens = torch.from_numpy(tokenizer().encode(TEXT))[None]
+    trace = made.trace(tokens)
+    seen = trace_text(made, tokenizer(), TEXT)
+    for layer, sheet in enumerate(seen.blocks):
+        prefix = f"blocks.{layer}."
+        recorded = {name.removeprefix(prefix).removeprefix("attn."): name for name in trace if name.startswith(prefix)}
+        assert recorded.keys() - sheet.values.keys() <= {"resid_post"}
+        for quantity in sheet.quantities:
+            assert torch.equal(sheet.values[quantity.name], trace[recorded[quantity.name]][0]), quantity.name
+    for sheet, name in ((seen.embedding, "embed"), (seen.ending, "final_norm"), (seen.ending, "logits")):
+        if name in sheet:
+            assert torch.equal(sheet.values[name], trace[name][0])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_operation_makes_what_the_model_made(variant: str) -> None:
+    seen = trace_text(model(**VARIANTS[variant]), tokenizer(), TEXT, [("temperature", 0.5), ("top_k", 3.0)])
+    count = 0
+    for sheet in (seen.embedding, *seen.blocks, seen.ending):
+        for quantity in sheet.quantities:
+            torch.testing.assert_close(quantity.make(sheet.values), sheet.values[quantity.name], rtol=1e-9, atol=1e-9)
+            count += 1
+    assert count > 15
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("query", [0, 3])
+def test_the_arithmetic_as_written_comes_to_its_cell(variant: str, query: int) -> None:
+    made = model(**VARIANTS[variant])
+    for step in steps_of(made, layers=None, block=True, ending=True, choice=Choice(heads=(3,), query=query)).values():
+        panel = step.panels[0]
+        row, column = panel.cell
+        for cell in {panel.cell, (row, 0), (0, column)}:
+            value = panel.matrix[cell[0]][cell[1]]
+            target, *sides = told(step, cell).split(" = ")
+            assert target
+            if step.name in ("token_embedding", "greedy", "beam") or "Words" in str(panel.working(*cell).stages):
+                continue
+            assert worth(sides[-1]) == pytest.approx(value, abs=1e-8)
+            numeric = [side for side in sides if "[" not in side and "Σ_" not in side and side != "s"]
+            for side in numeric:
+                assert worth(side) == pytest.approx(value, rel=1e-7, abs=1e-7), (step.name, side)
+
+
+def test_a_model_in_single_precision_is_shown_as_it_is() -> None:
+    made = model(positions="alibi", attention={"scale": "adaptive"}).float()
+    trace = made.trace(torch.from_numpy(tokenizer().encode(TEXT))[None])
+    for name, step in steps_of(made, choice=Choice(heads=(2,), query=2)).items():
+        value = trace[f"blocks.0.attn.{name}"][0]
+        shown = np.array(step.panels[0].matrix)
+        np.testing.assert_array_equal(shown, (value if name == "out" else value[2]).double().numpy())
+
+
+def integers() -> Transformer:
+    """x of a is (1, 0) and of b (0, 1); q is (1, 2) and (0, 1), k (1, 0) and (1, 3), v (9, 0) and (0, 18)."""
+    changes = {"d_model": 2, "num_layers": 1, "num_heads": 1, "context_length": 3}
+    parts = {"norm": "none", "positions": "none", "feed_forward": "none", "bias": False}
+    made = Transformer(ModelConfig.parse({**changes, **parts, "attention": {"scale": math.log(2)}}), 5).double().eval()
+    with torch.no_grad():
+        made.token_embedding.weight[1:3] = torch.eye(2)
+        projections = [[1, 2], [0, 1]], [[1, 0], [1, 3]], [[9, 0], [0, 18]]
+        attention = made.get_submodule("blocks.0.attn")
+        attention.get_parameter("in_proj.weight").copy_(torch.cat([torch.tensor(matrix).T for matrix in projections]))
+        attention.get_parameter("out_proj.weight").copy_(torch.tensor([[1, 0], [1, 1]]))
+    return made
+
+
+def test_a_model_of_small_integers_can_be_followed_by_hand() -> None:
+    letters = build_tokenizer(CorpusConfig(), "abcd", [])
+    view = RunView(choice=Choice(heads=(0,), query=1, key=1))
+    steps = {step.name: step for step in walk_run(integers(), letters, "ab", view).steps}
+    lines = {
+        name: as_text(step.panels[0].working(*step.panels[0].cell).equation(), 3, SAY) for name, step in steps.items()
+    }
+    assert lines == {
+        "q": "q[1,0] = resid_pre[1]·W^Q[:,0] = 0·1 + 1·0 = 0",
+        "k": "k[1,0] = resid_pre[1]·W^K[:,0] = 0·1 + 1·1 = 1",
+        "v": "v[1,0] = resid_pre[1]·W^V[:,0] = 0·9 + 1·0 = 0",
+        "scores": "scores[1,1] = q[1]·k[1] = 0·1 + 1·3 = 3",
+        "scaled": "scaled[1,1] = scores[1,1]·s = 3·0.693 = 2.079",  # 3 ln 2
+        "masked": "masked[1,1] = scaled[1,1] = 2.079",
+        "weights": "weights[1,1] = exp(masked[1,1]) / (Σ_l exp(masked[1,l])) = exp(2.079) / (exp(0) + exp(2.079))"
+        " = 8 / (1 + 8) = 0.889",
+        "z": "z[1,0] = Σ_j weights[1,j]·v[j,0] = 0.111·9 + 0.889·0 = 1",
+        "out": "out[1,0] = z[1]·W^O[:,0] = 1·1 + 16·0 = 1",
+    }
+    np.testing.assert_allclose(steps["z"].panels[0].matrix, [[9, 0], [1, 16]], rtol=1e-12)
+    np.testing.assert_allclose(steps["out"].panels[0].matrix, [[9, 9], [1, 17]], rtol=1e-12)
+
+
+SENTENCES: list[tuple[dict, str, str, dict]] = [
+    ({}, "scaled", "scaled_sqrt", {"d_head": 4, "factor": "0.5"}),
+    ({"attention": {"scale": "none"}}, "scaled", "scaled_none", {}),
+    ({"attention": {"scale": "linear"}}, "scaled", "scaled_linear", {"d_head": 4, "factor": "0.25"}),
+    ({"attention": {"scale": 0.3}}, "scaled", "scaled_number", {"factor": "0.3"}),
+    ({"attention": {"scale": "adaptive"}}, "scaled", "scaled_adaptive", {"row": "position 4 (a)"}),
+    ({"attention": {"scale": "learned"}}, "scaled", "scaled_learned", {}),
+    ({"attention": {"scale": "learned-per-head"}}, "scaled", "scaled_learned-per-head", {}),
+    ({"positions": "alibi"}, "masked", "masked_bias", {"bias": "−0.472"}),  # 3 · 2^(-8/3)
+    ({}, "masked", "masked_all", {"row": "position 4 (a)"}),
+    ({"positions": "rotary"}, "q", "rotated", {}),
+    ({"positions": "rotary"}, "k_pre", "before_rotation", {"what": "keys"}),
+    ({"num_kv_heads": 3}, "k", "shared", {"heads": "0–1"}),
+    ({"num_kv_heads": 2}, "v", "shared", {"heads": "0–2"}),
+]
+
+
+def says(sentence: str, key: str, **places: object) -> bool:
+    """Whether a sentence contains the phrase, with any text in the placeholders that are not given."""
+    phrase = catalogue("en")[f"sentences.{key}"]
+    pattern = re.sub(r"\\{(\w+)\\}", lambda place: re.escape(str(places.get(place[1], "\0"))), re.escape(phrase))
+    return re.search(pattern.replace("\0", ".+").replace("\\\0", ".+"), sentence, re.IGNORECASE) is not None
+
+
+@pytest.mark.parametrize(("changes", "name", "key", "places"), SENTENCES)
+def test_sentences_describe_this_model(changes: dict, name: str, key: str, places: dict) -> None:
+    steps = steps_of(model(**changes), choice=Choice(heads=(1,), query=4, key=1))
+    assert says(steps[name].sentence, key, **places)
+
+
+def test_a_masked_pair_has_weight_0() -> None:
+    steps = steps_of(model(), choice=Choice(heads=(0,), query=1, key=3))
+    assert says(steps["masked"].sentence, "masked_some", seen=2, all=5)
+    assert told(steps["masked"]).endswith("− ∞ = −∞")
+    assert says(steps["weights"].sentence, "weights_none", column="position 3 (d)")
+    assert says(steps["z"].sentence, "z_many", seen=2)
+    assert says(steps_of(model(), choice=Choice(heads=(0,), query=0))["z"].sentence, "z_one")
+
+
+def test_a_position_that_may_attend_to_nothing_has_weights_of_0() -> None:
+    text = "mask = [[0, 0]]\nscale = 'none'\n[given]\nscores = [[1, 2]]\nv = [[1], [2]]\n"
+    example = parse_example(text, lambda _: ModelConfig())
+    steps = {step.name: step for step in walk_example(example).steps}
+    assert says(steps["weights"].sentence, "weights_empty")
+    assert says(steps["z"].sentence, "z_none")
+
+
+def test_a_norms_formula_has_its_gain_and_bias() -> None:
+    step = steps_of(model(), block=True)["attn_norm"]
+    assert as_text(step.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε)) + b"
+    without_bias = steps_of(model(bias=False), block=True)["attn_norm"]
+    assert as_text(without_bias.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε))"
+
+
+def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None:
+    panel = steps_of(model())["weights"].panels[0]
+    assert panel.cell[0] == 4
+    assert panel.matrix[4][panel.cell[1]] == max(panel.matrix[4])
+
+
+def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
+    walk = walk_run(model(), tokenizer(), TEXT, RunView(None, Choice(), block=True, ending=True))
+    assert [chapter.title for chapter in walk.chapters] == ["Embedding", "Block 0", "Block 1", "Head and next token"]
+    block = {step.name: step for step in walk.chapters[1].steps}
+    assert len(block["weights"].panels) == 6
+    assert next(iter(block)) == "attn_norm"
+    assert list(block)[-1] == "resid_post"
+    ending = [step.name for step in walk.chapters[-1].steps]
+    distributions = ["temperature_0.5", "top_k_3", "top_p_0.9"]
+    assert ending == ["final_norm", "logits", "probabilities", "greedy", *distributions, "beam", "beam_probability"]
+
+
+@pytest.mark.parametrize("column", [0, 1, 2, 99])
+def test_the_cell_worked_through_is_one_that_is_labelled_whatever_the_column(column: int) -> None:
+    choice = Choice(query=2, key=1, column=column)
+    walk = walk_run(model(), tokenizer(), TEXT, RunView(None, choice, block=True, ending=True))
+    assert max(len(panel.matrix[0]) for panel in walk.chapters[-1].steps[-2].panels) > 1  # beam: several tokens
+    for panel in [panel for step in walk.steps for panel in step.panels]:
+        assert panel.cell[0] < len(panel.row_labels)
+        assert panel.cell[1] < len(panel.column_labels)
+    assert to_text(walk).count("\n") > 100
+
+
+def test_portuguese_differs_in_words_alone() -> None:
+    made = model()
+    english, portuguese = (
+        walk_run(made, tokenizer(), TEXT, RunView(None, Choice(), block=True, ending=True, language=language))
+        for language in ("en", "pt")
+    )
+    for one, other in zip(english.steps, portuguese.steps, strict=True):
+        assert one.sentence != other.sentence
+        assert [panel.matrix for panel in one.panels] == [panel.matrix for panel in other.panels]
+
+
+def test_a_model_in_training_is_shown_as_it_is_used_and_left_in_training() -> None:
+    made = model(dropout=0.5)
+    expected = trace_text(made, tokenizer(), TEXT).ending.values["logits"]
+    made.train()
+    assert torch.equal(trace_text(made, tokenizer(), TEXT).ending.values["logits"], expected)
+    assert all(module.training for module in made.modules())
+
+
+REFUSALS = [
+    ({"layers": (2,)}, TEXT, "no block 2; the model has 2, counted from 0"),
+    ({"choice": Choice(heads=(6,))}, TEXT, "no head 6; there are 6, counted from 0"),
+    ({"choice": Choice(heads=(-1,))}, TEXT, "no head -1"),
+    ({"choice": Choice(heads=(0,), query=5)}, TEXT, "no query at position 5; there are 5, counted from 0"),
+    ({"choice": Choice(heads=(0,), key=-1)}, TEXT, "no key at position -1"),
+    ({}, "", "the text is empty"),
+    ({}, "ab" * 12, "the text has 24 tokens, but the model's context holds 23"),
+    ({}, "abz", "'z'"),
+    ({"language": "fr"}, TEXT, "--lang fr: known: en, pt"),
+]
+
+
+@pytest.mark.parametrize(("view", "text", "complaint"), REFUSALS)
+def test_what_is_not_there_is_refused(view: dict, text: str, complaint: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        walk_run(model(), tokenizer(), text, replace(RunView(), **view))
+    assert complaint in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_without_attention_the_block_can_still_be_told() -> None:
+    made = model(attention="none")
+    with pytest.raises(UsageError, match="has no attention"):
+        walk_run(made, tokenizer(), TEXT)
+    names = [step.name for step in walk_run(made, tokenizer(), TEXT, RunView(block=True, choice=Choice())).steps]
+    assert "mlp.out" in names
+    assert "weights" not in names

@@ -1,0 +1,146 @@
+"""All sentences of the code that users read, found in its source: for the tests of the catalogues.
+
+`python tests/house/sentences.py` adds new sentences to the catalogues, without translations, and marks what is gone.
+"""
+
+import ast
+import re
+import string
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+from babel.messages import Catalog
+from babel.messages.pofile import read_po, write_po
+
+SOURCE = Path(__file__).parents[2] / "src" / "vitral"
+CATALOGUES = SOURCE / "locale"
+FUNCTIONS = {"_", "N_", "ngettext"}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One marked sentence.
+
+    Attributes:
+        text: the sentence, or one and several.
+        places: keywords given with it; None where they are given later.
+        where: file and line.
+        room: the package.
+    """
+
+    text: str | tuple[str, str]
+    places: frozenset[str] | None
+    where: str
+    room: str
+
+
+@cache
+def errors() -> frozenset[str]:
+    """Names of the classes of errors for users: they take a sentence and its places."""
+    found, before = {"VitralError"}, 0
+    classes = [
+        node
+        for file in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    while len(found) > before:
+        before = len(found)
+        found |= {c.name for c in classes if any(isinstance(base, ast.Name) and base.id in found for base in c.bases)}
+    return frozenset(found)
+
+
+def marked() -> Iterator[Sentence]:
+    """Sentences in calls of `_`, `N_`, `ngettext` and of errors."""
+    callables = FUNCTIONS | errors()
+    for file in sorted(SOURCE.rglob("*.py")):
+        room = file.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = getattr(node.func, "id", None) or (
+                "__init__" if ast.unparse(node.func) == "super().__init__" else None
+            )
+            texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            if name not in callables or not texts or not isinstance(node.args[0], ast.Constant):
+                continue
+            text = (texts[0], texts[1]) if name == "ngettext" else texts[0]
+            given = frozenset(keyword.arg or "**" for keyword in node.keywords)
+            yield Sentence(text, None if name == "N_" else given, f"{file.relative_to(SOURCE)}:{node.lineno}", room)
+
+
+def places(sentence: str) -> set[str]:
+    """The names of a sentence's places."""
+    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}
+
+
+def is_sentence(text: str) -> bool:
+    """Whether there are words to translate."""
+    return bool(re.search(r"[A-Za-z]{2}", re.sub(r"\{[^{}]*\}", "", text)))
+
+
+@cache
+def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
+    """Room → sentence → where it is. A sentence of several rooms belongs to the first of them."""
+    found: dict[str, dict[str | tuple[str, str], list[str]]] = {}
+    owner: dict[str | tuple[str, str], str] = {}
+    for each in (*marked(), *declared()):
+        if is_sentence(each.text if isinstance(each.text, str) else each.text[1]):
+            room = owner.setdefault(each.text, each.room)
+            found.setdefault(room, {}).setdefault(each.text, []).append(each.where)
+    return found
+
+
+def declared() -> Iterator[Sentence]:
+    """Sentences that are declared as data: help texts of the command line, the studies' files."""
+    yield from ()
+
+
+def catalogue(language: str, room: str) -> Catalog:
+    """A room's catalogue; an empty one if there is none."""
+    file = CATALOGUES / language / f"{room}.po"
+    return read_po(BytesIO(file.read_bytes()), locale=language) if file.exists() else Catalog(locale=language)
+
+
+def update(language: str) -> int:
+    """Add new sentences to a language's catalogues, remove those that are gone, and return how many lack a translation.
+
+    A translation moves with its sentence to another room.
+    """
+    rooms = sentences()
+    files = {file.stem for file in (CATALOGUES / language).glob("*.po")}
+    known = {m.id: m.string for room in files for m in catalogue(language, room) if m.id and any(_strings(m.string))}
+    missing = 0
+    for room in sorted(files | set(rooms)):
+        made = Catalog(locale=language, charset="utf-8", header_comment=f"# {language}: sentences of {room}.")
+        for text in rooms.get(room, {}):
+            there = known.get(text)
+            missing += there is None
+            made.add(text, there if there is not None else ("", "") if isinstance(text, tuple) else "")
+        written = BytesIO()
+        write_po(written, made, width=118, omit_header=True, sort_output=False)
+        file = CATALOGUES / language / f"{room}.po"
+        if rooms.get(room):
+            file.write_bytes(HEADER.format(language=language).encode() + written.getvalue())
+        else:
+            file.unlink(missing_ok=True)
+    return missing
+
+
+HEADER = (
+    'msgid ""\nmsgstr ""\n"Language: {language}\\n"\n"MIME-Version: 1.0\\n"\n'
+    '"Content-Type: text/plain; charset=utf-8\\n"\n"Plural-Forms: nplurals=2; plural=(n > 1);\\n"\n\n'
+)
+
+
+def _strings(string: str | tuple[str, ...] | list[str]) -> list[str]:
+    return [string] if isinstance(string, str) else list(string)
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:] or ["pt"]:
+        print(f"{each}: {update(each)} sentences lack a translation")

@@ -1,0 +1,76 @@
+"""Every sentence for users is marked, has its places filled, and is translated into every language."""
+
+import ast
+import string
+from pathlib import Path
+
+import pytest
+import sentences
+from sentences import CATALOGUES, SOURCE, catalogue, errors, is_sentence, marked, places
+
+from vitral.core.language import LANGUAGES
+
+OTHERS = [code for code in LANGUAGES if code != "en"]
+ROOMS = sorted({*sentences.sentences(), *(file.stem for code in OTHERS for file in (CATALOGUES / code).glob("*.po"))})
+
+
+def specs(sentence: str) -> dict[str, set[tuple[str, str | None]]]:
+    """The format and conversion of every place."""
+    found: dict[str, set[tuple[str, str | None]]] = {}
+    for _, name, spec, conversion in string.Formatter().parse(sentence):
+        if name is not None:
+            found.setdefault(name, set()).add((spec or "", conversion))
+    return found
+
+
+@pytest.mark.parametrize("code", OTHERS)
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_sentence_is_translated(code: str, room: str) -> None:
+    """`python tests/house/sentences.py` writes what is new into the catalogues."""
+    wanted = set(sentences.sentences().get(room, {}))
+    there = {message.id: message.string for message in catalogue(code, room) if message.id}
+    assert wanted - set(there) == set(), "not in the catalogue"
+    assert set(there) - wanted == set(), "no longer in the code"
+    assert [text for text, told in there.items() if not all([told] if isinstance(told, str) else told)] == []
+
+
+@pytest.mark.parametrize("code", OTHERS)
+@pytest.mark.parametrize("room", ROOMS)
+def test_translations_have_the_places_of_their_sentences(code: str, room: str) -> None:
+    for message in catalogue(code, room):
+        if not message.id or not any(message.string):
+            continue
+        one, several = (message.id, message.id) if isinstance(message.id, str) else message.id
+        told = [message.string] if isinstance(message.string, str) else list(message.string)
+        known = specs(one) | specs(several)
+        for each in told:
+            assert specs(each).items() <= known.items(), each
+        assert specs(told[-1]).keys() == specs(several).keys(), told[-1]
+
+
+def test_every_place_is_filled() -> None:
+    wrong = []
+    for sentence in marked():
+        texts = (sentence.text,) if isinstance(sentence.text, str) else sentence.text
+        for text in texts:
+            named = places(text) if sentence.places else set()
+            if sentence.places is not None and "**" not in sentence.places and named - sentence.places:
+                wrong.append((sentence.where, named - sentence.places))
+        if sentence.places and "**" not in sentence.places:
+            unused = sentence.places - set().union(*map(places, texts))
+            wrong += [(sentence.where, unused)] if unused else []
+    assert wrong == []
+
+
+def test_no_error_is_an_f_string() -> None:
+    """A sentence with its values filled in cannot be translated."""
+    raised = errors() | {"ValueError"}
+    found = []
+    for file in sorted(Path(SOURCE).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", None) not in raised or not node.args:
+                continue
+            if isinstance(node.args[0], ast.JoinedStr):
+                words = "".join(v.value for v in node.args[0].values if isinstance(v, ast.Constant))
+                found += [f"{file.relative_to(SOURCE)}:{node.lineno}"] if is_sentence(words) else []
+    assert found == []
