@@ -11,14 +11,14 @@ from tests.cli.conftest import SETTINGS
 from tests.cli.test_commands import COMMANDS
 from vitral.cli.help import HEADINGS, REFUSALS, refusal
 from vitral.cli.training_state import TrainingState
-from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language, set_language
+from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
 ENGLISH = set(
     re.findall(
         r"\w+",
-        "the of and is are with from to for or not this that by it its an on at which where than each every only one if "
-        "without when what have has given default required show options arguments commands",
+        "the of and is are with from to for or not this that by it its an on at which where than each every only one "
+        "if without when what have has given default required show options arguments commands",
     )
 )
 """Words that no Portuguese sentence contains."""
@@ -87,7 +87,7 @@ def test_the_option_stands_before_or_after_the_command_and_the_last_one_counts(v
 
 
 def test_every_call_has_its_own_language_and_leaves_the_program_as_it_was(vitral) -> None:
-    set_language("en")
+    assert language() == "en"
     assert spoken(vitral("--lang", "pt", "--help").out) == "pt"
     assert language() == "en"
     assert spoken(vitral("--help").out) == "en"

@@ -56,9 +56,12 @@ def doctor(
 
 
 def _told(found: str) -> str:
-    """A result in the current language; of one that joins several sentences, each of them."""
+    """A result in the current language: a size, a sentence, one whose path was cut off, or several that are joined."""
     if re.fullmatch(r"[\d.,]+ [GMk]B", found):
         return localised(found)
-    told = retold(found)
+    for path in ("", "path: "):
+        told = retold(path + found).removeprefix(path)
+        if told != found:
+            return told
     joint = next((mark for mark in ("; ", ": ") if mark in found), None)
-    return told if told != found or joint is None else joint.join(map(_told, found.split(joint)))
+    return found if joint is None else joint.join(map(_told, found.split(joint)))
