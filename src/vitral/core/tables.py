@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # pyright: ignore[reportMissingTypeStubs]
 
 
 class Tabular:
@@ -32,7 +32,7 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> "pandas.DataFrame":
         UsageError: pandas is not installed.
     """
     try:
-        import pandas
+        import pandas  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         raise UsageError(
             "to_pandas: pandas is not installed; pip install pandas, or use plain() or records(), which need nothing"
