@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import SETTINGS
 from tests.cli.test_commands import COMMANDS
 from vitral.cli.help import HEADINGS, REFUSALS, refusal
-from vitral.cli.training_state import TrainingState
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
+from vitral.lab.training_state import TrainingState
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
 ENGLISH = set(
