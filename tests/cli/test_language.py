@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import SETTINGS
 from tests.cli.test_commands import COMMANDS
 from vitral.cli.help import HEADINGS, REFUSALS, refusal
+from vitral.cli.progress import DISPLAY, Harmless
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 from vitral.lab.training_state import TrainingState
 
@@ -192,6 +193,20 @@ def test_a_damaged_run_is_told_in_portuguese_and_as_data_in_english(vitral, trai
     assert words(told.out) & ENGLISH == set()
     data = [vitral("doctor", "run", "--lang", code, "--format", "json") for code in USAGE]
     assert data[0] == data[1]
+
+
+def test_a_display_that_fails_is_told_in_portuguese_and_recorded_in_english(capsys: pytest.CaptureFixture[str]) -> None:
+    def report(event: object) -> None:
+        raise OverflowError("99")
+
+    recorded = set[str | None]()
+    told = set[str]()
+    for code in USAGE:
+        with in_language(code):
+            recorded.add(Harmless(DISPLAY, report)({"event": "step", "step": 1}))
+        told.add(capsys.readouterr().err)
+    assert len(recorded) == 1
+    assert len(told) == 2
 
 
 def test_the_progress_has_a_decimal_comma() -> None:
