@@ -7,6 +7,7 @@ import ast
 import re
 import string
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -96,8 +97,16 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: help texts of the command line, the studies' files."""
-    yield from ()
+    """Sentences that are declared as data: help texts of the command line, the studies' files, the explanations'."""
+    yield from of_explanations()
+
+
+def of_explanations() -> Iterator[Sentence]:
+    """The English sentences of walkthroughs and checks; their places are filled in by key."""
+    file = SOURCE / "explanation" / "catalogue" / "en.toml"
+    for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
+        for phrase in table.values():
+            yield Sentence(phrase, None, str(file.relative_to(SOURCE)), "explanation")
 
 
 def catalogue(language: str, room: str) -> Catalog:

@@ -109,7 +109,8 @@ _TEX = {
 
 class _LaTeX(FormulaWriter):
     def number(self, letters: str) -> str:
-        return "".join(_TEX.get(letter, letter) for letter in letters)
+        # A decimal comma in braces: TeX sets one without as the comma of a list, with a space after it.
+        return "".join(_TEX.get(letter, letter) for letter in letters).replace(",", "{,}")
 
     def name(self, name: Name) -> str:
         base = self.letters(name.letters)
@@ -129,7 +130,7 @@ class _LaTeX(FormulaWriter):
         return rf"\text{{{escape(words)}}}"
 
     def sign(self, sign: str) -> str:
-        return ",\\," if sign == "," else f" {_TEX.get(sign, sign)} "
+        return f"{sign}\\," if sign in ",;" else f" {_TEX.get(sign, sign)} "
 
     def brackets(self, inside: str) -> str:
         return rf"\left({inside}\right)"
