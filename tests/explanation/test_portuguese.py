@@ -101,7 +101,7 @@ FORMS: dict[str, Callable[[Walkthrough], str]] = {
 
 def english(written: str) -> set[str]:
     """English words, names of quantities and axes left aside."""
-    return ENGLISH & set(re.findall(r"[A-Za-z]+", NAME.sub(" ", SHAPE.sub(" ", written)).lower()))
+    return set(ENGLISH) & set(re.findall(r"[A-Za-z]+", NAME.sub(" ", SHAPE.sub(" ", written)).lower()))
 
 
 def points(written: str) -> list[str]:
