@@ -57,7 +57,7 @@ def errors() -> frozenset[str]:
 
 def marked() -> Iterator[Sentence]:
     """Sentences in calls of `_`, `N_`, `ngettext` and of errors."""
-    callables = FUNCTIONS | errors()
+    callables = FUNCTIONS | errors() | {"__init__"}
     for file in sorted(SOURCE.rglob("*.py")):
         room = file.relative_to(SOURCE).parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -97,8 +97,26 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: help texts of the command line, the studies' files, the explanations'."""
+    """Sentences that are declared as data: help texts of the command line, the explanations', the studies' files."""
+    yield from helps()
     yield from of_explanations()
+
+
+def helps() -> list[Sentence]:
+    """The help texts of the commands, their arguments and options; those of the parser's library are marked already."""
+    found: list[Sentence] = []
+    from typer.main import get_command
+
+    from vitral.cli import app
+    from vitral.core.language import in_language
+
+    group = get_command(app)
+    with in_language("en"):
+        for name, command in [("vitral", group), *getattr(group, "commands", {}).items()]:
+            options = [each for each in command.params if "completion" not in str(each.name)]
+            texts = [command.help, *(getattr(each, "help", None) for each in options)]
+            found += [Sentence(text, None, f"vitral {name} --help", "cli") for text in texts if text]
+    return found
 
 
 def of_explanations() -> Iterator[Sentence]:

@@ -7,7 +7,7 @@ import typer
 
 from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_example
-from vitral.cli.options import Format, FormatOption, LanguageCode, LanguageOption
+from vitral.cli.options import Format, FormatOption
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.language import _
 
@@ -37,7 +37,6 @@ def check(
     out: Annotated[
         Path | None, typer.Option(help="With --fix: folder to write to.  [default: beside the example]")
     ] = None,
-    lang: LanguageOption = LanguageCode.en,
     format: FormatOption = Format.text,
     list_: Annotated[bool, typer.Option("--list", hidden=True)] = False,
 ) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
+from vitral.core.language import retold
 
 MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
 
@@ -44,9 +45,17 @@ def doctor(
         print_json({**diagnosis.plain(), **({"repaired": repaired} if repair else {})})
     else:
         for line in repaired:
-            say(line)
-        width = max(len(check.what) for check in diagnosis.findings)
-        for check in diagnosis.findings:
-            say(f"{MARKS[check.mark]} {check.what:{width}}  {check.found}")
+            say(retold(line))
+        rows = [(MARKS[check.mark], retold(check.what), _told(check.found)) for check in diagnosis.findings]
+        width = max(len(what) for mark, what, found in rows)
+        for mark, what, found in rows:
+            say(f"{mark} {what:{width}}  {found}")
     if not diagnosis.healthy:
         raise typer.Exit(1)
+
+
+def _told(found: str) -> str:
+    """A result in the current language; of one that joins several sentences, each of them."""
+    told = retold(found)
+    joint = next((mark for mark in ("; ", ": ") if mark in found), None)
+    return told if told != found or joint is None else joint.join(map(_told, found.split(joint)))

@@ -12,8 +12,6 @@ from vitral.cli.options import (
     Form,
     FormOption,
     KeyOption,
-    LanguageCode,
-    LanguageOption,
     QueryOption,
     choice_of,
 )
@@ -39,7 +37,6 @@ def exercise(
     key: KeyOption = None,
     column: ColumnOption = None,
     digits: DigitsOption = 3,
-    lang: LanguageOption = LanguageCode.en,
     format: FormOption = Form.text,
     out: FileOption = None,
 ) -> None:

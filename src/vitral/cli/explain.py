@@ -19,8 +19,6 @@ from vitral.cli.options import (
     FormOption,
     HeadOption,
     KeyOption,
-    LanguageCode,
-    LanguageOption,
     Precision,
     QueryOption,
     ReplaceOption,
@@ -60,7 +58,6 @@ def explain(
         bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
     ] = False,
     digits: DigitsOption = 3,
-    lang: LanguageOption = LanguageCode.en,
     format: FormOption = Form.text,
     out: FileOption = None,
     checkpoint: WhichOption = Which.best,

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from vitral.cli.chart import Chart, drawn
 from vitral.cli.training_state import TrainingState, copied_note
+from vitral.core.language import _, ngettext, number
 from vitral.figures.text import visible
 
 FRAME_LINES, FRAME_COLUMNS = 2, 4
@@ -87,11 +88,16 @@ def sample_text(sample: Mapping[str, Any]) -> tuple[str, Text]:
         at = end
     made.append(visible(sample["text"][at:]))
     made.rstrip()
-    which = f" of {sample['arm']}, seed {sample['seed']}" if "arm" in sample else ""
-    return " · ".join(filter(None, (f"sample after step {sample['step']:,}{which}", copied_note(sample)))), made
+    if "arm" in sample:
+        which = {"step": sample["step"], "arm": sample["arm"], "seed": sample["seed"]}
+        heading = _("sample after step {step:,} of {arm}, seed {seed}", **which)
+    else:
+        heading = _("sample after step {step:,}", step=sample["step"])
+    return " · ".join(filter(None, (heading, copied_note(sample)))), made
 
 
 def arm_lines(arms: Mapping[str, Sequence[float]]) -> list[str]:
     """The test losses of a study's finished runs, one line for each arm."""
-    lines = [f"{arm}: {' · '.join(f'{loss:.3f}' for loss in losses)}" for arm, losses in arms.items()]
-    return [*lines[-ARMS_SHOWN:], *([f"and {len(lines) - ARMS_SHOWN} more arms"] if len(lines) > ARMS_SHOWN else [])]
+    lines = [f"{arm}: {' · '.join(number(loss, '.3f') for loss in losses)}" for arm, losses in arms.items()]
+    more = len(lines) - ARMS_SHOWN
+    return [*lines[-ARMS_SHOWN:], *([ngettext("and {n} more arm", "and {n} more arms", more, n=more)] * (more > 0))]
