@@ -9,55 +9,15 @@ import pytest
 
 from tests.cli.conftest import SETTINGS
 from tests.cli.test_commands import COMMANDS
+
 from vitral.cli.help import HEADINGS, REFUSALS, refusal
 from vitral.cli.training_state import TrainingState
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language, set_language
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
 ENGLISH = set(
-    [
-        "the",
-        "of",
-        "and",
-        "is",
-        "are",
-        "with",
-        "from",
-        "to",
-        "for",
-        "or",
-        "not",
-        "this",
-        "that",
-        "by",
-        "it",
-        "its",
-        "an",
-        "on",
-        "at",
-        "be",
-        "which",
-        "where",
-        "than",
-        "each",
-        "every",
-        "only",
-        "one",
-        "all",
-        "if",
-        "without",
-        "when",
-        "what",
-        "have",
-        "has",
-        "given",
-        "default",
-        "required",
-        "show",
-        "options",
-        "arguments",
-        "commands",
-    ]
+    "the of and is are with from to for or not this that by it its an on at be which where than each every only one "
+    "all if without when what have has given default required show options arguments commands".split()
 )
 """Words that no Portuguese sentence contains."""
 LITERAL = re.compile(r"--[\w-]+|'[^']*'|<[^>]*>|\S*[.:_/=|]\w\S*|vitral \w+")
@@ -82,9 +42,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize(
-    "command", [[], *([name] for name in COMMANDS)], ids=lambda command: "".join(command) or "vitral"
-)
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=lambda command: "".join(command) or "vitral")
 def test_help_in_portuguese_has_no_english_word(vitral, command: list[str]) -> None:
     told = vitral(*command, "--lang", "pt", "--help")
     assert (told.code, told.err) == (0, "")
@@ -241,3 +199,5 @@ def test_the_progress_has_a_decimal_comma() -> None:
     assert "1.234/2.000" in told
     assert "2,500" in told
     assert "1,00e-02" in told
+
+

@@ -17,6 +17,7 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
+
 from vitral.core.language import _, ngettext, number, retold
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
+
 from vitral.core.language import _, number, retold
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from vitral.cli.options import (
     Which,
     WhichOption,
 )
+
 from vitral.core.language import N_, _, number, retold
 
 if TYPE_CHECKING:
