@@ -10,5 +10,6 @@ def worth(written: str) -> float:
     plain = re.sub(r"… \((?:mais )?\d+ (?:more )?(?:terms?|termos?): ([^)]*)\)", r"(\1)", plain)
     plain = re.sub(r"√(\d[\d.]*)", r"sqrt(\1)", plain).replace("√(", "sqrt(")
     names = {name: getattr(math, name) for name in ("exp", "sqrt", "sin", "cos", "inf")}
+    names["sen"] = math.sin
     normal = {"Φ": lambda x: 0.5 * (1 + math.erf(x / math.sqrt(2)))}
     return eval(plain, {"__builtins__": {}}, names | normal | {"max": max})

@@ -153,6 +153,6 @@ class _LaTeX(FormulaWriter):
         return rf"\sum_{{{self.letters(index)}}} {body}"
 
     def function(self, function: str) -> str:
-        return {"max": r"\max ", "sin": r"\sin ", "cos": r"\cos ", "Π": r"\prod "}.get(function) or self.letters(
+        return {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos ", "Π": r"\prod "}.get(
             function
-        )
+        ) or self.letters(function)

@@ -25,7 +25,7 @@ from vitral.explanation.phrasebook import Phrases
 
 EXP = Name("e")
 """The base of the exponential function; plain text writes its powers as exp(…)."""
-WORDS = frozenset((N_("rotate"), N_("mean"), N_("position"), N_("count"), N_("row"), N_("kept")))
+WORDS = frozenset((N_("sin"), N_("rotate"), N_("mean"), N_("position"), N_("count"), N_("row"), N_("kept")))
 """Names in formulas that are words of a language; all other names are those of quantities and functions."""
 MOST_TERMS = 5
 """A longer sum or list is truncated after this many terms; the others are counted and, if they are numbers, summed."""
