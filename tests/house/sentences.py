@@ -97,9 +97,11 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: help texts of the command line, the explanations', the studies' files."""
+    """Sentences that are declared as data: help texts, phrases of explanations, studies' files, labels of word lists."""
     yield from helps()
-    yield from of_explanations()
+    yield from _of_explanations()
+    yield from _of_studies()
+    yield from _of_word_lists()
 
 
 def helps() -> list[Sentence]:
@@ -119,12 +121,28 @@ def helps() -> list[Sentence]:
     return found
 
 
-def of_explanations() -> Iterator[Sentence]:
+def _of_explanations() -> Iterator[Sentence]:
     """The English sentences of walkthroughs and checks; their places are filled in by key."""
     file = SOURCE / "explanation" / "catalogue" / "en.toml"
     for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
         for phrase in table.values():
             yield Sentence(phrase, None, str(file.relative_to(SOURCE)), "explanation")
+
+
+def _of_studies() -> Iterator[Sentence]:
+    for file in sorted((SOURCE / "studies" / "catalogue").glob("*.toml")):
+        study = tomllib.loads(file.read_text(encoding="utf-8"))
+        texts = [study[key] for key in ("title", "question", "claim", "design", "source") if key in study]
+        for text in (*texts, *(arm["title"] for arm in study["arms"])):
+            yield Sentence(text, None, str(file.relative_to(SOURCE)), "studies")
+
+
+def _of_word_lists() -> Iterator[Sentence]:
+    file = SOURCE / "inspection" / "word_lists.toml"
+    lists = tomllib.loads(file.read_text(encoding="utf-8"))
+    labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
+    for text in (*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])):
+        yield Sentence(text, None, str(file.relative_to(SOURCE)), "inspection")
 
 
 def catalogue(language: str, room: str) -> Catalog:

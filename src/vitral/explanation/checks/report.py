@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from vitral.core.tables import Tabular
 from vitral.explanation.checks.diagnosis import WORDS, Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
@@ -16,6 +17,7 @@ from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Arithmetic
+from vitral.figures.notebook import Shown
 
 
 class Verdict(enum.StrEnum):
@@ -76,8 +78,8 @@ class CheckedQuantity:
         return ORDER[int(self.verdicts.max())]
 
 
-@dataclass(frozen=True)
-class CheckReport:
+@dataclass(frozen=True, repr=False)
+class CheckReport(Shown, Tabular):
     """A checked example.
 
     Attributes:
@@ -102,6 +104,14 @@ class CheckReport:
     def __str__(self) -> str:
         """The report as plain text in the current language."""
         return report_text(self, phrases())
+
+    def plain(self) -> dict[str, Any]:
+        """The whole report as plain data for JSON; rows, columns and heads are counted from 1."""
+        return plain(self, phrases())
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each number that is not right."""
+        return self.plain()["findings"]
 
     def counts(self) -> dict[str, int]:
         """The number of cells with each verdict."""
