@@ -97,7 +97,7 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: help texts, phrases of explanations, studies' files, labels of word lists."""
+    """Sentences declared as data: help texts, phrases of explanations, studies' files, labels of word lists."""
     yield from helps()
     yield from _of_explanations()
     yield from _of_studies()

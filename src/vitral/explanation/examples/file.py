@@ -11,7 +11,7 @@ from torch import Tensor
 from vitral.attention.masks import Mask
 from vitral.core.checked import checked
 from vitral.core.config import nearest
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
@@ -69,7 +69,7 @@ def load_example(path: Path, find_model: FindModel) -> Example:
             )
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError("{path}: cannot be read ({strerror})", path=path, strerror=error.strerror) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
     except UnicodeDecodeError as error:
         raise UsageError("{path}: not UTF-8 at byte {start}; save it as UTF-8", path=path, start=error.start) from None
     return parse_example(text, find_model, path)

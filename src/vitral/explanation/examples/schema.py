@@ -15,6 +15,7 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
+from vitral.core.toml_faults import toml_fault
 
 AXES = {
     "embedding": ("vocab", "d_model"),
@@ -148,7 +149,9 @@ def toml(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else len(text.rstrip().splitlines())
-        raise UsageError("{where}, line {number}: not TOML: {error}", where=where, number=number, error=error) from None
+        raise UsageError(
+            "{where}, line {number}: not TOML: {fault}", where=where, number=number, fault=toml_fault(error)
+        ) from None
 
 
 class NotNumbers(ValueError):
