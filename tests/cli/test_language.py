@@ -11,7 +11,7 @@ from tests.cli.conftest import SETTINGS
 from tests.cli.test_commands import COMMANDS
 
 from vitral.cli.help import HEADINGS, REFUSALS, refusal
-from vitral.cli.training_state import TrainingState
+from vitral.lab.training_state import TrainingState
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language, set_language
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
