@@ -283,10 +283,6 @@ class Narrator:
             value=self._short(value),
         )
 
-    def _other(self) -> str:
-        """The key's position; "itself" if it is the query's."""
-        return self.say("explain.itself") if self.key == self.query else self._position(self.key)
-
     def _scaling(self, quantity: SheetQuantity) -> str:
         operation = quantity.operation
         assert isinstance(operation, Scale)
@@ -315,10 +311,12 @@ class Narrator:
         share = self._at("weights")
         is_empty = not bool(self.sheet.values["weights"][self.heads[0], self.query].any())
         kind = "empty" if is_empty else "none" if share == 0 else "some"
+        if self.key == self.query and not is_empty:
+            kind = f"{kind}_itself"
         return self.say(
             f"sentences.weights_{kind}",
             row=self._position(self.query),
-            column=self._other(),
+            column=self._position(self.key),
             share=self.say.number(f"{share:.1%}"),
         )
 

@@ -17,6 +17,8 @@ from vitral.core.language import LANGUAGES as NAMES
 from vitral.core.language import language as current_language
 
 LANGUAGES = tuple(NAMES)
+VERDICT = "verdict|"
+"""Before words of the catalogue that have another translation elsewhere."""
 
 
 @cache
@@ -41,7 +43,7 @@ class Phrases:
     def __call__(self, key: str, **places: object) -> str:
         """The phrase of a key, with values in its places."""
         with in_language(self.language):
-            return _(catalogue()[key], **places)
+            return _(catalogue()[key], **places).removeprefix(VERDICT)
 
     def word(self, word: str) -> str:
         """A marked word of a formula in this language; other words stay as they are."""

@@ -299,9 +299,9 @@ def _printed(report: CheckReport, name: str, value: float, say: Phrases, *, whol
 def plain(report: CheckReport, say: Phrases) -> dict[str, Any]:
     """The whole report as plain data for JSON; rows, columns and heads are counted from 1.
 
-    Arithmetic has decimal points in every language; the other sentences are in that of `say`.
+    Sentences are in the language of `say`; numbers have decimal points in every language.
     """
-    first = report.first_wrong
+    say, first = replace(say, in_data=True), report.first_wrong
     return {
         "file": str(report.example.path) if report.example.path else None,
         "title": report.example.title,
@@ -328,7 +328,7 @@ def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[st
         "slip": None if slip is None else slip.kind,
         "slip_in": None if slip is None else slip.step,
         "guess": guess(finding, report, say),
-        "arithmetic": working(report, finding, replace(say, in_data=True)),
+        "arithmetic": working(report, finding, say),
     }
 
 
