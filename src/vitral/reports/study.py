@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,11 @@ import tomli_w
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, language, ngettext, number, retold
+from vitral.core.tables import Tabular
 from vitral.decoding import Sampling, generate
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
+from vitral.figures.notebook import Shown, page_of, written_page
 from vitral.figures.sections import (
     Callout,
     Columns,
@@ -96,8 +99,9 @@ class JudgedView:
         return (*self.view.checks, *(claim for claim in self.claims if claim in first), *more, *self.view.notes)
 
 
-@dataclass(frozen=True)
-class StudyPage:
+@checked(first=True)
+@dataclass(frozen=True, repr=False)
+class StudyPage(Shown, Tabular):
     """The files of a study's report.
 
     Attributes:
@@ -114,9 +118,39 @@ class StudyPage:
     claims: tuple[Judged, ...]
     listed: tuple[Judged, ...]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """The verdict in sentences, and the page."""
         return "\n".join([*(claim.text for claim in self.listed), _("report: {path}", path=self.html)])
+
+    def plain(self) -> dict[str, Any]:
+        """The files, every comparison with its interval, and the verdict in sentences."""
+        files = {"html": str(self.html), "markdown": str(self.markdown), "table": str(self.table)}
+        return {**files, "comparisons": self.records(), "verdict": [claim.text for claim in self.listed]}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each comparison, losses first; `table` is a file with one row for each run."""
+        return [
+            {
+                "subject": claim.comparison.subject,
+                "against": claim.comparison.against,
+                "quantity": claim.comparison.quantity.label,
+                "seeds": claim.seeds,
+                "difference": claim.difference if math.isfinite(claim.difference) else None,
+                "low": claim.low,
+                "high": claim.high,
+                "p": claim.p,
+                "family": claim.family,
+                "verdict": claim.verdict if not claim.why else None,
+                "why": claim.why or None,
+            }
+            for claim in self.claims
+            if isinstance(claim, Claim)
+        ]
+
+
+@page_of.register
+def _study_page(shown: StudyPage) -> str:
+    return written_page(shown.html, shown)
 
 
 @checked(first=True)
