@@ -76,8 +76,7 @@ def test_the_page_of_a_study_with_probes_has_no_english_word_in_portuguese(pages
 
 
 def test_figures_and_their_texts_have_no_english_word_in_portuguese(pages: dict[str, Written]) -> None:
-    """Text is drawn as outlines; a comment before them has it."""
-    drawn = {code: " ".join(re.findall(r"<!-- (.*?) -->", pages[code].html)) for code in pages}
+    drawn = {code: " ".join(re.findall(r"<text[^>]*>(.*?)</text>", pages[code].html)) for code in pages}
     assert english_words(drawn["en"])
     assert english_words(drawn["pt"]) == set()
 
