@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
 NOVEL_LENGTH = 12
+Which = Literal["best", "last"]
+"""A checkpoint: the one with the lowest validation loss, or the last."""
 
 
 def _stop_strings(stop: Any) -> Any:
@@ -201,7 +203,7 @@ class Run(Shown):
     def __init__(
         self,
         path: str | Path,
-        which: str = "best",
+        which: Which = "best",
         *,
         device: str = "cpu",
         dtype: DtypeName = "float32",
