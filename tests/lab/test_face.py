@@ -19,22 +19,8 @@ from vitral.lab.new_runs import planned_steps
 
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
-COMMANDS = [
-    "train",
-    "resume",
-    "continue_",
-    "evaluate",
-    "generate",
-    "explain",
-    "exercise",
-    "check",
-    "inspect",
-    "study",
-    "survey",
-    "count",
-    "doctor",
-    "demo",
-]
+COMMANDS = ("train", "resume", "continue_", "evaluate", "generate", "explain", "exercise", "check", "inspect", "study")
+COMMANDS += ("survey", "count", "doctor", "demo")
 NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
 
 
