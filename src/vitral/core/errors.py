@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from vitral.core.language import _
+from vitral.core.language import N_, _, retold
 
 LONGEST = 900
 """Characters of a message; the middle of a longer one is left out, since it quotes what a user gave."""
@@ -43,6 +43,33 @@ class VitralError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), vars(self) or None  # pyright: ignore
 
 
+def reason(error: BaseException) -> str:
+    """What an exception says, in the current language where the operating system said it."""
+    return _(said) if isinstance(error, OSError) and (said := error.strerror) else str(error)
+
+
+_SYSTEM = (
+    N_("No such file or directory"),
+    N_("Permission denied"),
+    N_("Is a directory"),
+    N_("Not a directory"),
+    N_("File exists"),
+    N_("File name too long"),
+    N_("Directory not empty"),
+    N_("No space left on device"),
+    N_("Disk quota exceeded"),
+    N_("Read-only file system"),
+    N_("Input/output error"),
+    N_("Too many open files"),
+    N_("Too many levels of symbolic links"),
+    N_("Cannot allocate memory"),
+    N_("Operation not permitted"),
+    N_("Resource temporarily unavailable"),
+    N_("Broken pipe"),
+)
+"""The frequent reasons of the operating system."""
+
+
 class UsageError(VitralError, ValueError):
     """Invalid input: a value, a file, a name or a combination of options."""
 
@@ -50,9 +77,18 @@ class UsageError(VitralError, ValueError):
 
 
 class TrainingStopped(VitralError, RuntimeError):
-    """Training stopped because a number is not finite."""
+    """Training stopped because a number is not finite.
+
+    Attributes:
+        line: the message in English, which the run records.
+    """
 
     exit_code = 3
+
+    def __init__(self, line: str = "", /) -> None:
+        """Say a whole English sentence in the current language."""
+        super().__init__(retold(line))
+        self.line = line
 
 
 class StorageError(VitralError, OSError):

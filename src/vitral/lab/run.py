@@ -13,7 +13,7 @@ from torch import Tensor
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.language import number
+from vitral.core.language import _, in_language, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
 from vitral.core.tables import Tabular, data_frame
@@ -127,17 +127,19 @@ class Measures(Shown, Tabular):
     def standing(self) -> str:
         """The test loss compared with the n-gram baselines, as a phrase."""
         if self.is_masked_lm:
-            return "on masked positions, with context on both sides: n-gram baselines do not apply"
+            return _("on masked positions, with context on both sides: n-gram baselines do not apply")
         return rank_among_baselines(self.splits["test"].loss, self.baselines)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
+        with in_language("en"):
+            standing = self.standing
         return {
             "run": self.run,
             "step": self.step,
             "parts": {name: part.plain() for name, part in self.splits.items()},
             "ngrams": self.baselines.plain(),
-            "standing": self.standing,
+            "standing": standing,
             "copying": None if self.copying is None else asdict(self.copying),
         }
 
@@ -414,7 +416,7 @@ class Run(Shown):
         try:
             known = self.sealed.ngrams()
         except UsageError as error:
-            warn_on_stderr(f"{error}; they are counted again")
+            warn_on_stderr(_("{complaint}; they are counted again", complaint=error))
             known = None
         if known is not None:
             return NgramBaselines.from_plain(known)
@@ -452,8 +454,8 @@ class Run(Shown):
         tokens = self.encode(text, replace=replace)
         if not 1 <= tokens.shape[1] <= self.model.config.context_length:
             raise UsageError(
-                "trace: {shape} tokens, expected 1 to {context_length}",
-                shape=tokens.shape[1],
+                "trace: {tokens} tokens, expected 1 to {context_length}",
+                tokens=tokens.shape[1],
                 context_length=self.model.config.context_length,
             )
         return self.model.trace(tokens, None if names is None else list(names))
@@ -489,14 +491,16 @@ class Run(Shown):
 
     def _facts(self) -> list[tuple[str, str]]:
         measured, config = self._measured(), self.model.config
+        shape = {"layers": config.num_layers, "heads": config.num_heads, "d_model": config.d_model}
+        read = {"tokens": config.context_length, "vocab_size": self.model.vocab_size, "tokenizer": self.tokenizer.name}
         facts = [
-            ("parameters", f"{sum(row.count for row in self.parameters()):,}"),
-            ("shape", f"{config.num_layers} layers, {config.num_heads} heads, d_model {config.d_model}"),
-            ("context", f"{config.context_length} tokens of {self.model.vocab_size} ({self.tokenizer.name})"),
-            ("step", f"{self.step:,}"),
+            (_("parameters"), number(sum(row.count for row in self.parameters()), ",")),
+            (_("shape"), _("{layers} layers, {heads} heads, d_model {d_model}", **shape)),
+            (_("context"), _("{tokens} tokens of {vocab_size} ({tokenizer})", **read)),
+            (_("step"), number(self.step, ",")),
         ]
         if measured is not None:
-            facts.append(("test loss", f"{measured['test_loss']:.3f} nats per token"))
+            facts.append((_("test loss"), _("{loss:.3f} nats per token", loss=measured["test_loss"])))
         return facts
 
     def _measured(self) -> dict[str, Any] | None:
