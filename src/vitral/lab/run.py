@@ -160,24 +160,37 @@ class Measures(Shown, Tabular):
             )
             for name, split in self.splits.items()
         )
-        heads = ("split", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
-        baselines = Table(
-            "N-gram baselines on the test split", ("", "nats per token"), tuple(ngram_rows(self.baselines))
+        heads = (
+            _("split"),
+            _("tokens"),
+            _("nats per token"),
+            _("perplexity"),
+            _("bits per character"),
+            _("bits per byte"),
         )
-        sections: list[Section] = [Table("", heads, rows), baselines, Paragraph(f"The test loss is {self.standing}.")]
+        baselines = Table(
+            _("N-gram baselines on the test split"), ("", _("nats per token")), tuple(ngram_rows(self.baselines))
+        )
+        standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
+        sections: list[Section] = [Table("", heads, rows), baselines, standing]
         if self.copying is not None:
             copied = self.copying
-            told = (
-                f"The longest piece of a sample ({copied.characters:,} characters) that is copied from the training "
-                f"text has {copied.longest.length} characters: {copied.longest.text!r}. "
-                f"{copied.novel_share:.0%} of its pieces of {NOVEL_LENGTH} characters are not in the training text."
+            told = _(
+                "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
+                "{length} characters: {text!r}. {novel:.0%} of its pieces of {piece} characters are not in the "
+                "training text.",
+                characters=copied.characters,
+                length=copied.longest.length,
+                text=copied.longest.text,
+                novel=copied.novel_share,
+                piece=NOVEL_LENGTH,
             )
             sections.append(Paragraph(told))
         return sections
 
     def title(self) -> str:
         """The run and its step."""
-        return f"{self.run} at step {self.step:,}"
+        return _("{run} at step {step:,}", run=self.run, step=self.step)
 
     def __str__(self) -> str:
         """The measurements as the command prints them."""
