@@ -13,7 +13,7 @@ from torch import Tensor
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.language import _, in_language, number
+from vitral.core.language import N_, _, in_language, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
 from vitral.core.tables import Tabular, data_frame
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
 NOVEL_LENGTH = 12
+SPLITS = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
 Which = Literal["best", "last"]
 """A checkpoint: the one with the lowest validation loss, or the last."""
 
@@ -151,7 +152,7 @@ class Measures(Shown, Tabular):
         """The losses on whole splits, the n-gram baselines, and how much a sample copies."""
         rows = tuple(
             (
-                name,
+                _(SPLITS.get(name, name)),
                 number(split.num_targets, ","),
                 number(split.loss, ".4f"),
                 number(split.perplexity, ".3f"),
