@@ -18,9 +18,12 @@ from vitral.explanation.examples.example import Example
 from vitral.lab.configuration import Preset, configure, pinned, plan_run, presets, refuse_choices
 from vitral.lab.examples import find_example, make_exercise
 from vitral.lab.run import Generation, Measures, Run
+from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
 from vitral.lab.text_plan import TextPlan, written_plan
 from vitral.reports.model import ModelCount
+from vitral.reports.runs import RunList, list_runs
+from vitral.reports.side_by_side import RunComparison
 from vitral.reports.study import StudyPage
 from vitral.reports.text import Survey, survey_dataset
 from vitral.runs import RunConfig, is_run, load_run
@@ -36,14 +39,18 @@ __all__ = [
     "ModelCount",
     "Preset",
     "Run",
+    "RunComparison",
+    "RunList",
     "StudyPlan",
     "Survey",
     "check",
+    "compare",
     "configure",
     "continue_run",
     "count",
     "exercise",
     "free_folder",
+    "list_runs",
     "load",
     "plan_study",
     "presets",
