@@ -20,12 +20,8 @@ class Kind(enum.StrEnum):
     runs = "runs"
 
 
-class Order(enum.StrEnum):
-    """The order of runs."""
-
-    loss = "loss"
-    time = "time"
-    name = "name"
+Order = enum.StrEnum("Order", {"loss": "loss", "time": "time", "name": "name"})
+"""The order of runs."""
 
 
 USED_BY = {

@@ -84,6 +84,8 @@ DATA = tuple(
     )
 )
 """Columns of data."""
+SORTED_BY = {"size": "parameters", "progress": "step", "rank": "test_loss"}
+"""Columns for people -> the values that they are sorted by."""
 
 
 @checked(first=True)
@@ -322,10 +324,9 @@ def _group_title(run: RunSummary) -> str:
 def _sortable(runs: Sequence[RunSummary], title: str) -> SortableTable:
     columns = tuple(column for column in SHOWN if column.key not in ("text", "tokens"))
     rows = [run_row(run) for run in runs]
-    by = {"size": "parameters", "progress": "step", "rank": "test_loss"}
-    keys = tuple(tuple(_key(row.get(by.get(column.key, column.key))) for column in columns) for row in rows)
+    keys = tuple(tuple(_key(row.get(SORTED_BY.get(column.key, column.key))) for column in columns) for row in rows)
     sparks = _sparks(runs)
-    table = DataTable(title, columns, rows).section()
+    table = DataTable(_("{title}: runs, best first", title=title), columns, rows).section()
     has_curves = any(spark.points for spark in sparks)
     return SortableTable(
         table,

@@ -15,11 +15,21 @@ from vitral.figures.html import page
 from vitral.figures.lines import MOST_LINES, Line, left_out, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.markdown import markdown
-from vitral.figures.sections import Callout, Columns, Details, Heading, Listing, Paragraph, Preformatted, Section
+from vitral.figures.sections import (
+    Callout,
+    Columns,
+    Details,
+    Heading,
+    Listing,
+    Paragraph,
+    Preformatted,
+    Section,
+    SortableTable,
+)
 from vitral.figures.tables import Column, DataTable, as_text, decimals, whole
 from vitral.figures.text import NONE, minus
 from vitral.reports.folder import ReportFolder
-from vitral.reports.runs import PAGE_LANGUAGE, rank_text, run_row, standing_text
+from vitral.reports.runs import PAGE_LANGUAGE, SORTED_BY, rank_text, run_row, standing_text
 from vitral.runs import RunSummary
 
 if TYPE_CHECKING:
@@ -250,6 +260,8 @@ MAIN = (
     Column("bits_per_character", N_("bits/char"), decimals(4)),
     Column("standing", N_("state"), is_prose=True),
 )
+KEPT = {"name", "size", "nats", "bits_per_character"}
+"""Columns that are there although all runs are the same in them."""
 RELATIONS = (
     Column("run", N_("run")),
     Column("against", N_("compared with"), is_prose=True),
@@ -353,8 +365,7 @@ class RunComparison:
 
     def sections(self, report: ReportFolder | None = None) -> list[Section]:
         """The page; figures are added to `report`, and left out without one."""
-        told: list[Section] = [Callout(self.finding)]
-        told += [self.table().section()]
+        told: list[Section] = [Callout(self.finding), _sortable(self.table())]
         told += [Heading(_("What may be compared")), self.relation_table().section()]
         told += [Listing(tuple(one.text for one in self.relations))] if len(self.relations) <= 8 else []
         if any(one.difference for one in self.relations):
@@ -376,20 +387,12 @@ class RunComparison:
 
     @property
     def finding(self) -> str:
-        """The main result: of two runs their relation, of more how many can be compared and which is best."""
+        """The main result: of two runs their relation, of more which is best on each text."""
         if len(self.relations) == 1:
             return self.relations[0].text
-        units = [one.comparable for one in self.relations]
-        count = len(units) - units.count("nothing")
-        told = _(
-            "Of {others:,} runs, {count:,} can be compared by their loss with the run beside them in the table below: "
-            "{nats:,} in nats per token, {bits:,} in bits per character.",
-            others=len(units),
-            count=count,
-            nats=units.count(NATS),
-            bits=units.count(BITS),
+        return " ".join(_best(runs) for runs in self._groups() if any(run.loss for run in runs)) or _(
+            "No loss was measured."
         )
-        return told
 
     def write(self, out: Path) -> Path:
         """Write page, tables and figures (SVG, PNG, PDF) into the folder `out`; return the page's path.
@@ -451,7 +454,7 @@ class RunComparison:
             label = _("difference to the run it is compared with ({unit})", unit=_(UNITS[unit]))
             drawn = interval_dots(
                 rows,
-                references=[Reference(_("no difference"), 0.0)],
+                references=[Reference("", 0.0)],
                 title=_("Differences of the test loss"),
                 x_label=label,
             )
@@ -491,6 +494,21 @@ class RunComparison:
         return list(groups.values())
 
 
+def _best(runs: Sequence[ComparedRun]) -> str:
+    """The run that predicts a test text best."""
+    measured = [(run, run.loss) for run in runs if run.loss is not None]
+    same_tokens = len({run.summary.test_tokens for run, _loss in measured}) == 1
+    losses = [(loss.loss if same_tokens else loss.bits_per_character, run) for run, loss in measured]
+    lowest, best = min(losses, key=lambda pair: pair[0])
+    places = {"text": best.summary.text, "run": best.name, "count": len(losses), "loss": lowest}
+    unit = _(UNITS[NATS if same_tokens else BITS])
+    if len(losses) == 1:
+        return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **places, unit=unit)
+    return _(
+        "On the text {text}, {run} has the lowest test loss of {count:,} runs: {loss:.3f} {unit}.", **places, unit=unit
+    )
+
+
 def _main_row(run: ComparedRun) -> dict[str, Any]:
     loss = run.loss
     return {
@@ -501,6 +519,22 @@ def _main_row(run: ComparedRun) -> dict[str, Any]:
         "rank": rank_text(run.summary),
         "standing": standing_text(run.summary),
     }
+
+
+def _sortable(table: DataTable) -> SortableTable:
+    """The table without the columns in which all runs are the same, which its caption says."""
+    cells = list(zip(*table.cells, strict=True))
+    kept = [i for i, column in enumerate(table.columns) if column.key in KEPT or len({*cells[i]}) > 1]
+    facts = [f"{table.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in kept and cells[i][0] != NONE]
+    caption = _("The same in all runs: {facts}.", facts="; ".join(facts)) if facts else table.caption
+    columns = tuple(table.columns[i] for i in kept)
+    keys = tuple(tuple(_key(row, column) for column in columns) for row in table.rows)
+    return SortableTable(DataTable(caption, columns, table.rows).section(), keys)
+
+
+def _key(row: Mapping[str, Any], column: Column) -> float | str | None:
+    value = row.get(SORTED_BY.get(column.key, column.key))
+    return value if value is None or isinstance(value, str) else float(value)
 
 
 def _relation_row(one: Relation) -> dict[str, Any]:
