@@ -539,12 +539,11 @@ def _key(row: Mapping[str, Any], column: Column) -> float | str | None:
 
 def _relation_row(one: Relation) -> dict[str, Any]:
     found = one.difference
-    same, other = _("the same"), _("another")
     return {
         "run": one.run,
         "against": one.against,
-        "text": same if one.same_test else _("another part") if one.same_text else other,
-        "tokens": same if one.same_tokens else other,
+        "text": _("the same text") if one.same_test else _("another part") if one.same_text else _("another text"),
+        "tokens": _("the same tokens") if one.same_tokens else _("other tokens"),
         "batches": batches_text(one),
         "unit": _(UNITS[one.comparable]),
         "difference": None if found is None else found.difference,
