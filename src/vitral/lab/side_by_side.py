@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from typing import Any
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, in_language
+from vitral.data import Dataset
 from vitral.evaluation import SplitLoss, TargetLosses, block_differences, evaluate_split, target_losses
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
 from vitral.reports.runs import ordered
@@ -75,7 +77,7 @@ def compare(
         prompt: that every run continues.
         seed: of the samples.
         max_tokens: of the samples.
-        corpus: the text, if it is no longer where it was: a file, a folder or a name.
+        corpus: the text of one or more of the runs, if it is no longer where it was: a file, a folder or a name.
         losses: whether to measure losses, which takes a pass over the test split for each run.
 
     Raises:
@@ -131,7 +133,7 @@ def _named(runs: Sequence[RunSummary]) -> list[RunSummary]:
 def _measured(
     summary: RunSummary, prompt: str, how: Mapping[str, Any], corpus: str | Path | None, *, losses: bool
 ) -> _Measured:
-    run = Run(summary.path, corpus=corpus)
+    run = Run(summary.path)
     sealed = run.sealed
     record, state = sealed.document("corpus"), {} if sealed.newest is None else sealed.newest.state
     targets, loss, sample, why = None, None, None, ""
@@ -142,7 +144,7 @@ def _measured(
             why = str(error)
         if losses:
             try:
-                targets, loss = _losses(run)
+                targets, loss = _losses(run, _dataset(run, summary, corpus))
             except UsageError as error:
                 why = str(error)
     events = run.metrics()
@@ -165,9 +167,17 @@ def _measured(
     return _Measured(shown, targets, str(record.get("sha256")), str(record.get("fingerprint")), chain, parent)
 
 
-def _losses(run: Run) -> tuple[TargetLosses | None, SplitLoss]:
+def _dataset(run: Run, summary: RunSummary, corpus: str | Path | None) -> Dataset:
+    """The run's text: the given one if it is this run's, else where the run knows it."""
+    if corpus is not None:
+        with suppress(UsageError):  # it may be the text of another run
+            return Run(summary.path, corpus=corpus).dataset()
+    return run.dataset()
+
+
+def _losses(run: Run, dataset: Dataset) -> tuple[TargetLosses | None, SplitLoss]:
     """The losses on the test split, target by target; of a masked language model only their mean."""
-    split = final_split(run.dataset())
+    split = final_split(dataset)
     if run.is_masked_lm:
         masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
         return None, evaluate_split(run.model, split, run.tokenizer, masking=masking)
