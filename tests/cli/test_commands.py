@@ -312,7 +312,12 @@ def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) ->
     assert "\\toprule" in vitral("list", "runs", folder, "--format", "latex").out
     assert vitral("list", "runs", folder, "--out", "page", "--sort", "time", "--text", "samp").code == 0
     assert (tmp_path / "page" / "runs.html").is_file()
-    for wrong in (("runs",), ("runs", str(tmp_path)), ("runs", folder, "--text", "other"), ("presets", "--sort", "time")):
+    for wrong in (
+        ("runs",),
+        ("runs", str(tmp_path)),
+        ("runs", folder, "--text", "other"),
+        ("presets", "--sort", "name"),
+    ):
         refused = vitral("list", *wrong)
         assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
     assert "kind,name,description" in vitral("list", "texts", "--format", "csv").out

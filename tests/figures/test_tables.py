@@ -10,6 +10,7 @@ import pytest
 from vitral.core.language import in_language
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
+from vitral.figures.plain import plain_text
 from vitral.figures.sections import SortableTable, Table
 from vitral.figures.sparkline import Spark
 from vitral.figures.tables import FORMS, Column, DataTable, decimals, whole
@@ -68,12 +69,7 @@ def test_markdown_and_text_have_a_line_for_each_row() -> None:
     lines = TABLE.write("markdown").splitlines()
     assert len(lines) == 5
     assert {len([c for c in line.replace(r"\|", "") if c == "|"]) for line in lines} == {5}
-    assert len(DataTable("c", TABLE.columns, TABLE.rows[::2]).text().splitlines()) == 4
-
-
-def test_html_shows_and_never_obeys() -> None:
-    assert "<i>" not in TABLE.html()
-    assert "\u202e" not in TABLE.html()
+    assert len(plain_text("", [DataTable("", TABLE.columns, TABLE.rows).section()]).splitlines()) == 4
 
 
 def test_forms_are_those_of_the_command_line() -> None:

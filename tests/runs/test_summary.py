@@ -289,6 +289,6 @@ def test_a_list_has_a_page_a_table_and_data(kept: Path, tmp_path: Path) -> None:
         *("runs.html", "runs.csv", "runs.md", "runs.tex", "runs.json")
     }
     assert json.loads((tmp_path / "out" / "runs.json").read_text(encoding="utf-8")) == found.plain()
-    assert "<table>" in found._repr_html_()
+    assert "sandbox" in found._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.order = "time"  # pyright: ignore[reportAttributeAccessIssue]

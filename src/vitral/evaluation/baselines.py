@@ -7,8 +7,9 @@ from typing import Any
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _
 
-_NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
+_NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
 
 
 @checked(first=["__init__", "from_plain"])
@@ -48,7 +49,7 @@ class NgramBaselines:
             return NgramBaselines(orders, float(plain["test_bigram_entropy"]), counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
-                "n-gram baselines: malformed ({name}: {error})", name=type(error).__name__, error=error
+                "n-gram baselines: malformed ({kind}: {error})", kind=type(error).__name__, error=error
             ) from None
 
 
@@ -59,7 +60,7 @@ def baseline_name(order: Count) -> str:
     >>> [baseline_name(order) for order in (1, 2, 3, 4)]
     ['unigram', 'bigram', 'trigram', '4-gram']
     """
-    return _NAMES.get(order, f"{order}-gram")
+    return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
 
 
 @checked(first=True)
@@ -78,10 +79,10 @@ def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
         raise UsageError("n-gram baselines: the loss is not a number")
     above, below = neighbours(loss, baselines.orders)
     if above is None and below is not None:
-        return f"above the {baseline_name(below)} baseline"
+        return _("above the {ngram} baseline", ngram=baseline_name(below))
     if below is None and above is not None:
-        return f"below the {baseline_name(above)} baseline"
-    return f"between the {baseline_name(above or 1)} and the {baseline_name(below or 1)}"
+        return _("below the {ngram} baseline", ngram=baseline_name(above))
+    return _("between the {above} and the {below}", above=baseline_name(above or 1), below=baseline_name(below or 1))
 
 
 @checked(first=True)

@@ -75,7 +75,7 @@ class WittenBell:
         self._counts: list[_Counts] = []
         tokens, depths = _laid_out(train, vocab_size)
         contexts, num_contexts = np.zeros_like(tokens), 1
-        for _ in range(num_orders):
+        for _order in range(num_orders):
             counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
             self._counts.append(counts)
             contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
@@ -209,7 +209,9 @@ def _laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], 
     tokens = np.concatenate([*pieces, np.empty(0, dtype=split.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:
         raise UsageError(
-            "n-grams: token {max} is outside the vocabulary of {vocab_size}", max=tokens.max(), vocab_size=vocab_size
+            "n-grams: token {token} is outside the vocabulary of {vocab_size}",
+            token=str(tokens.max()),
+            vocab_size=vocab_size,
         )
     beginnings = np.cumsum(lengths) - lengths
     return tokens, np.arange(len(tokens)) - np.repeat(beginnings, lengths)

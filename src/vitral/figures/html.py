@@ -60,7 +60,7 @@ def page(
     entries = [anchor for anchor in anchors if anchor.text]
     scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
     script = _script(scripts) if scripts else None
-    shell = _templates().get_template("page.html")
+    shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer, "contents": contents, "language": language}
     return shell.render(**words, body=body, entries=entries, script=script)
 
@@ -129,7 +129,7 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["workings"] = _workings(section)
         return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
 
-    macros = _templates().get_template("sections.html").make_module({"render": render})
+    macros = templates().get_template("sections.html").make_module({"render": render})
     return render
 
 
@@ -172,7 +172,8 @@ def _themed(svg: str) -> str:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of pages; every value is escaped, and `visible` writes hidden characters out."""
     loader = jinja2.PackageLoader("vitral.figures", "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

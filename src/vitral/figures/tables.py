@@ -1,12 +1,11 @@
-"""Tables of plain data, and their written forms: text, CSV, Markdown, LaTeX, JSON, and a section of a page.
+"""Tables of plain data, and their written forms: CSV, Markdown, LaTeX, JSON, and a section of a page or of plain text.
 
 A table has the values themselves and says how each column is shown. Data (CSV, JSON) have the values, in full precision
-and in English form, under the columns' keys. What people read (text, Markdown, LaTeX, pages) has the shown cells under
+and in English form, under the columns' keys. What people read (Markdown, LaTeX, pages, text) has the shown cells under
 the columns' labels, in the current language.
 """
 
 import csv
-import html
 import io
 import json
 import math
@@ -14,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures import sections
 from vitral.figures.latex import escape
 from vitral.figures.markdown import table_lines
-from vitral.figures.text import NONE, minus, visible
+from vitral.figures.text import NONE, minus
 
 FORMS = ("json", "csv", "markdown", "latex")
 """Written forms of a table besides text."""
@@ -100,18 +98,6 @@ class DataTable:
         """The rows as plain data, with the columns' keys only; a number that is not finite is None."""
         return [{column.key: _plain(row.get(column.key)) for column in self.columns} for row in self.rows]
 
-    def to_pandas(self) -> Any:
-        """The rows as a `pandas.DataFrame`.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        try:
-            import pandas  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
-        except ImportError:
-            raise UsageError("pandas is not installed; pip install pandas, or use plain()") from None
-        return pandas.DataFrame(self.plain())
-
     def section(self) -> sections.Table:
         """As a section of a page."""
         return sections.Table(self.caption, self.labels, self.cells, self.words)
@@ -154,35 +140,6 @@ class DataTable:
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
-
-    def html(self) -> str:
-        """A `table` element for a notebook."""
-        head = "".join(f"<th>{visible_html(label)}</th>" for label in self.labels)
-        rows = "".join(
-            f"<tr><th>{visible_html(cells[0])}</th>{''.join(f'<td>{visible_html(c)}</td>' for c in cells[1:])}</tr>"
-            for cells in self.cells
-        )
-        caption = f"<caption>{visible_html(self.caption)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-    def text(self) -> str:
-        """The table in aligned lines, for a terminal or the shell of Python."""
-        rows = [[visible(cell) for cell in cells] for cells in (self.labels, *self.cells)]
-        widths = [max(len(row[index]) for row in rows) for index in range(len(self.columns))]
-        left = {0, *self.words}
-        lines = [
-            "  ".join(
-                cell.ljust(width) if index in left else cell.rjust(width)
-                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        return "\n".join([lines[0], "─" * max(map(len, lines)), *lines[1:]])
-
-
-def visible_html(text: str) -> str:
-    """Text for HTML: hidden characters written out, the rest escaped."""
-    return html.escape(visible(text))
 
 
 def _plain(value: Any) -> Any:

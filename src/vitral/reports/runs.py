@@ -11,7 +11,11 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, language, localised, ngettext, retold
+from vitral.core.tables import Tabular
 from vitral.evaluation.baselines import baseline_name, neighbours
+from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
 from vitral.figures.sections import Heading, Listing, Paragraph, Section, SortableTable
 from vitral.figures.sparkline import Spark
 from vitral.figures.tables import Column, DataTable, decimals, whole
@@ -89,8 +93,8 @@ SORTED_BY = {"size": "parameters", "progress": "step", "rank": "test_loss"}
 
 
 @checked(first=True)
-@dataclass(frozen=True)
-class RunList:
+@dataclass(frozen=True, repr=False)
+class RunList(Shown, Tabular):
     """The runs below a folder, in order; print it to read it.
 
     Attributes:
@@ -110,13 +114,9 @@ class RunList:
         runs = [{**run.plain(), **_derived(run)} for run in self.runs]
         return {"schema": SCHEMA, "folder": str(self.folder), "runs": runs, "notes": list(self.notes)}
 
-    def to_pandas(self) -> Any:
-        """The table of data as a `pandas.DataFrame`.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        return self.data().to_pandas()
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each run."""
+        return self.data().plain()
 
     def table(self) -> DataTable:
         """The table for people."""
@@ -147,17 +147,19 @@ class RunList:
         Raises:
             StorageError: writing to disk failed.
         """
-        from vitral.figures.html import page
-
         report = ReportFolder(GuardedFolder(out), figures="figures", pdf=True)
         sections = self.sections(report)
-        footer = _("Made by vitral list runs.")
-        report.add(PAGE, page(self.title, sections, lead=self.lead, footer=footer, language=PAGE_LANGUAGE[language()]))
+        report.add(PAGE, self.page(sections))
         for form, name in (("csv", "runs.csv"), ("markdown", "runs.md"), ("latex", "runs.tex")):
             report.add(name, (self.data() if form == "csv" else self.table()).write(form))
         report.add("runs.json", json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
         report.write(manifest=False)  # the folder is the user's own
         return out / PAGE
+
+    def page(self, sections: Sequence[Section]) -> str:
+        """A page of these sections."""
+        footer, code = _("Made by vitral list runs."), PAGE_LANGUAGE[language()]
+        return page(self.title, sections, lead=self.lead, footer=footer, language=code)
 
     @property
     def lead(self) -> str:
@@ -195,15 +197,16 @@ class RunList:
 
     def __str__(self) -> str:
         """The table in aligned lines, with what is to be said of it."""
-        return "\n".join([self.title, "", self.table().text(), *self.advice])
-
-    def _repr_html_(self) -> str:
-        """The table for a notebook."""
-        return self.table().html()
+        return plain_text("", [self.table().section(), *map(Paragraph, self.advice)])
 
 
 PAGE_LANGUAGE = {"en": "en", "pt": "pt-BR"}
 """BCP 47 codes of pages."""
+
+
+@page_of.register
+def _list_page(found: RunList) -> str:
+    return found.page(found.sections())
 
 
 @checked(first=True)
@@ -298,11 +301,11 @@ def rank_text(run: RunSummary) -> str:
     """The n-gram baselines next to the test loss, in a few words."""
     above, below = _neighbours(run)
     if above is not None and below is not None:
-        return f"{_(baseline_name(above))} – {_(baseline_name(below))}"
+        return f"{baseline_name(above)} – {baseline_name(below)}"
     if above is not None:
-        return _("below the {baseline}", baseline=_(baseline_name(above)))
+        return _("below the {baseline}", baseline=baseline_name(above))
     if below is not None:
-        return _("above the {baseline}", baseline=_(baseline_name(below)))
+        return _("above the {baseline}", baseline=baseline_name(below))
     return NONE
 
 
@@ -369,7 +372,7 @@ def _curves(runs: Sequence[RunSummary]) -> Any:
     lines = [Line(run.name, [p[0] for p in run.curve], [p[2] for p in run.curve], look="dots") for run in shown]
     lines = lines[:MOST_LINES]
     orders = shown[0].baselines or {} if shown[0].objective == "next-token" else {}
-    references = [Reference(_(baseline_name(order)), loss) for order, loss in orders.items()]
+    references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
     title, y_label = _("Test loss while training"), _("loss (nats per token)")
     figure = loss_plot(lines, references=references, title=title, x_label=_("optimizer step"), y_label=y_label)
     caption = _("Test loss against steps, at every evaluation. Gray lines: n-gram baselines.")

@@ -10,11 +10,14 @@ from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, language, number, retold
+from vitral.core.tables import Tabular
 from vitral.evaluation import SplitLoss, baseline_name
 from vitral.figures.html import page
 from vitral.figures.lines import MOST_LINES, Line, left_out, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.markdown import markdown
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
 from vitral.figures.sections import (
     Callout,
     Columns,
@@ -30,6 +33,7 @@ from vitral.figures.tables import Column, DataTable, as_text, decimals, whole
 from vitral.figures.text import NONE, minus
 from vitral.reports.folder import ReportFolder
 from vitral.reports.runs import PAGE_LANGUAGE, SORTED_BY, rank_text, run_row, standing_text
+from vitral.reports.unwritten import Unwritten
 from vitral.runs import RunSummary
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 PAGE = "comparison.html"
+FOOTER = N_("Made by vitral compare.")
 NATS, BITS = "nats per token", "bits per character"
 Comparable = Literal["nats per token", "bits per character", "nothing"]
 Batches = Literal["same", "same by configuration", "other"]
@@ -282,8 +287,8 @@ RELATIONS_DATA = tuple(
 
 
 @checked(first=True)
-@dataclass(frozen=True)
-class RunComparison:
+@dataclass(frozen=True, repr=False)
+class RunComparison(Shown, Tabular):
     """Runs side by side; print it to read it.
 
     Attributes:
@@ -320,13 +325,10 @@ class RunComparison:
             "notes": list(self.notes),
         }
 
-    def to_pandas(self) -> Any:
-        """The runs as a `pandas.DataFrame`.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        return self.table().to_pandas()
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each run."""
+        rows = [run.plain() for run in self.runs]
+        return [{**row, "loss": None, **(row["loss"] or {})} for row in rows]
 
     def table(self) -> DataTable:
         """The runs: size, speed, losses."""
@@ -378,6 +380,10 @@ class RunComparison:
         told += [Listing(tuple(map(retold, self.notes)))] if self.notes else []
         return told
 
+    def page(self, sections: Sequence[Section]) -> str:
+        """A page of these sections."""
+        return page(self.title, sections, footer=_(FOOTER), language=PAGE_LANGUAGE[language()])
+
     @property
     def title(self) -> str:
         """Of the page."""
@@ -401,9 +407,9 @@ class RunComparison:
             StorageError: writing to disk failed.
         """
         report = ReportFolder(GuardedFolder(out), figures="figures", pdf=True)
-        sections, footer = self.sections(report), _("Made by vitral compare.")
-        report.add(PAGE, page(self.title, sections, footer=footer, language=PAGE_LANGUAGE[language()]))
-        report.add("comparison.md", markdown(self.title, sections, footer=footer))
+        sections = self.sections(report)
+        report.add(PAGE, self.page(sections))
+        report.add("comparison.md", markdown(self.title, sections, footer=_(FOOTER)))
         report.add("comparison.json", json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
         report.add_table("runs", self.table())
         report.add_table("relations", self.relation_table())
@@ -414,15 +420,11 @@ class RunComparison:
 
     def __str__(self) -> str:
         """The tables in aligned lines, and the sentences."""
-        parts = [self.title, "", self.table().text(), "", *(one.text for one in self.relations)]
+        told: list[Section] = [self.table().section(), Listing(tuple(one.text for one in self.relations))]
         if any(one.difference for one in self.relations):
-            parts += [_(OVER_THE_TEXT)]
-        parts += ["", self.configuration_table().text()] if self.changed else []
-        return "\n".join([*parts, *map(retold, self.notes)])
-
-    def _repr_html_(self) -> str:
-        """The tables for a notebook."""
-        return "".join(made.html() for made in (self.table(), self.relation_table(), self.configuration_table()))
+            told.append(Paragraph(_(OVER_THE_TEXT)))
+        told += [self.configuration_table().section()] if self.changed else []
+        return plain_text(self.title, [*told, *self._samples(), Listing(tuple(map(retold, self.notes)))])
 
     def _samples(self) -> list[Section]:
         written = [Preformatted(run.sample, run.name) for run in self.runs if run.sample is not None]
@@ -492,6 +494,11 @@ class RunComparison:
         for run in self.runs:
             groups.setdefault((run.summary.test_text, run.summary.objective), []).append(run)
         return list(groups.values())
+
+
+@page_of.register
+def _comparison_page(found: RunComparison) -> str:
+    return found.page(found.sections(Unwritten()))
 
 
 def _best(runs: Sequence[ComparedRun]) -> str:
@@ -596,7 +603,7 @@ def _curves(runs: Sequence[ComparedRun], label: str, read: Any) -> "matplotlib.f
         lines.append(Line(run.name, [read(p) for p in run.curve], [p.test * factor for p in run.curve], look="dots"))
     summary = runs[0].summary
     orders = summary.baselines or {} if same_tokens and summary.objective == "next-token" else {}
-    references = [Reference(_(baseline_name(order)), loss) for order, loss in orders.items()]
+    references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
     unit = _(UNITS[NATS if same_tokens else BITS])
     y_label = _("test loss ({unit})", unit=unit)
     title = _("Test loss while training, {text}", text=summary.text)
