@@ -9,7 +9,6 @@ from vitral.cli.completion import complete_run
 from vitral.cli.options import RecordedCorpusOption, TableFormat, TableFormatOption
 
 if TYPE_CHECKING:
-    from vitral.figures.tables import DataTable
     from vitral.reports.side_by_side import RunComparison
 
 
@@ -51,31 +50,23 @@ def compare(
 
 def print_comparison(found: "RunComparison") -> None:
     """Print the tables, the sentences and the samples."""
-    from vitral.cli.screen import say
+    from vitral.cli.screen import console, data_table, say
     from vitral.core.language import _, retold
     from vitral.reports.side_by_side import OVER_THE_TEXT
 
-    _print(found.table())
+    screen = console()
+    screen.print(data_table(found.varied_table()))
     for one in found.relations:
         say(one.text)
     if any(one.difference for one in found.relations):
         say(_(OVER_THE_TEXT))
     say()
-    _print(found.relation_table())
+    screen.print(data_table(found.relation_table()))
     if found.changed:
-        _print(found.configuration_table())
+        screen.print(data_table(found.configuration_table()))
     for run in found.runs:
         if run.sample is not None:
             say(f"--- {run.name}")
             say(run.sample)
     for line in found.notes:
         say(retold(line))
-
-
-def _print(made: "DataTable") -> None:
-    from vitral.cli.screen import console, table
-
-    shown = table(made.caption, made.labels, made.cells)
-    for index, column in enumerate(shown.columns):
-        column.justify = "left" if index in (0, *made.words) else "right"
-    console().print(shown)

@@ -30,8 +30,6 @@ USED_BY = {
     Kind.studies: "vitral study NAME",
     Kind.examples: "vitral explain NAME, vitral check NAME",
 }
-LEAST_WIDTHS = {"name": 12, "text": 10, "standing": 9}
-"""Of the columns of runs that may be wrapped; the others fit on a terminal of 120 characters."""
 
 
 def list_names(
@@ -79,7 +77,7 @@ def list_names(
 
 def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, format: TableFormat) -> None:
     """Print the runs below a folder; without PyTorch, whose import takes longer than reading two hundred runs."""
-    from vitral.cli.screen import console, print_json, say, table
+    from vitral.cli.screen import console, data_table, print_json, say
     from vitral.reports.runs import list_runs
 
     found = list_runs(folder, order=sort.value, text=text)
@@ -90,13 +88,7 @@ def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, fo
     elif format is not TableFormat.text:
         say(found.table().write(format.value).rstrip("\n"))
     else:
-        shown = found.table()
-        made = table(shown.caption, shown.labels, shown.cells)
-        for index, column in enumerate(made.columns):
-            column.justify = "left" if index in (0, *shown.words) else "right"
-            column.min_width = LEAST_WIDTHS.get(shown.columns[index].key)
-            column.no_wrap = column.min_width is None
-        console().print(made)
+        console().print(data_table(found.table()))
         for line in found.advice:
             say(line)
     if out is not None:

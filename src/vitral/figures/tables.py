@@ -56,6 +56,7 @@ class Column:
         show: a value as people read it.
         is_prose: whether it has words, which are left-aligned.
         is_name: whether the label is a name, such as that of a run, which is not translated.
+        is_long: whether its cells may be long and are broken where a table is too wide.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Column:
     show: Callable[[Any], str] = as_text
     is_prose: bool = False
     is_name: bool = False
+    is_long: bool = False
 
 
 @dataclass(frozen=True)

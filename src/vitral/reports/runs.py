@@ -47,7 +47,7 @@ def _when(value: float | None) -> str:
 
 SHOWN = (
     Column("name", N_("run")),
-    Column("text", N_("text"), is_prose=True),
+    Column("text", N_("text"), is_prose=True, is_long=True),
     Column("size", N_("size"), is_prose=True),
     Column("tokens", N_("tokenizer"), is_prose=True),
     Column("progress", N_("steps")),
@@ -55,7 +55,7 @@ SHOWN = (
     Column("rank", N_("n-grams beside"), is_prose=True),
     Column("when", N_("when"), _when, is_prose=True),
     Column("minutes", N_("minutes"), decimals(1)),
-    Column("standing", N_("state"), is_prose=True),
+    Column("standing", N_("state"), is_prose=True, is_long=True),
 )
 """Columns for people."""
 DATA = tuple(

@@ -55,9 +55,9 @@ BATCHES = {
     "other": N_("others: {keys}"),
 }
 OVER_THE_TEXT = N_(
-    "The intervals are the uncertainty over texts like this test split, cut into contiguous blocks: they are about "
-    "these trained models. They do not contain the chance of another seed, so they are no claim about the variants in "
-    "general; vitral study makes such claims."
+    "The intervals hold together with 95%. They are the uncertainty over texts like this test split, cut into contiguous "
+    "blocks: they are about these trained models. They do not contain the chance of another seed, so they are no claim "
+    "about the variants in general; vitral study makes such claims."
 )
 
 
@@ -253,7 +253,7 @@ def interval_text(found: PairedDifference) -> str:
 
 MAIN = (
     Column("name", N_("run")),
-    Column("text", N_("text"), is_prose=True),
+    Column("text", N_("text"), is_prose=True, is_long=True),
     Column("size", N_("size"), is_prose=True),
     Column("context", N_("context"), whole),
     Column("tokens", N_("tokenizer"), is_prose=True),
@@ -263,19 +263,19 @@ MAIN = (
     Column("nats", N_("test loss"), decimals(4)),
     Column("rank", N_("n-grams beside"), is_prose=True),
     Column("bits_per_character", N_("bits/char"), decimals(4)),
-    Column("standing", N_("state"), is_prose=True),
+    Column("standing", N_("state"), is_prose=True, is_long=True),
 )
 KEPT = {"name", "size", "nats", "bits_per_character"}
 """Columns that are there although all runs are the same in them."""
 RELATIONS = (
     Column("run", N_("run")),
-    Column("against", N_("compared with"), is_prose=True),
-    Column("text", N_("test text"), is_prose=True),
-    Column("tokens", N_("tokens"), is_prose=True),
-    Column("batches", N_("batches"), is_prose=True),
-    Column("unit", N_("comparable in"), is_prose=True),
+    Column("against", N_("compared with"), is_prose=True, is_long=True),
+    Column("text", N_("test text"), is_prose=True, is_long=True),
+    Column("tokens", N_("tokens"), is_prose=True, is_long=True),
+    Column("batches", N_("batches"), is_prose=True, is_long=True),
+    Column("unit", N_("comparable in"), is_prose=True, is_long=True),
     Column("difference", N_("difference"), decimals(4, sign=True)),
-    Column("interval", N_("interval over blocks"), is_prose=True),
+    Column("interval", N_("interval over blocks"), is_prose=True, is_long=True),
 )
 RELATIONS_DATA = tuple(
     Column(key, "")
@@ -334,6 +334,15 @@ class RunComparison(Shown, Tabular):
         """The runs: size, speed, losses."""
         return DataTable(_("Runs"), MAIN, [_main_row(run) for run in self.runs])
 
+    def varied_table(self) -> DataTable:
+        """The same without the columns in which all runs are the same; the caption says these."""
+        table = self.table()
+        cells = list(zip(*table.cells, strict=True))
+        kept = [i for i, column in enumerate(table.columns) if column.key in KEPT or len({*cells[i]}) > 1]
+        facts = [f"{table.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in kept and cells[i][0] != NONE]
+        caption = _("The same in all runs: {facts}.", facts="; ".join(facts)) if facts else table.caption
+        return DataTable(caption, tuple(table.columns[i] for i in kept), table.rows)
+
     def relation_table(self) -> DataTable:
         """What may be compared, and the differences of losses, for people."""
         return DataTable(_("What may be compared"), RELATIONS, [_relation_row(one) for one in self.relations])
@@ -352,13 +361,14 @@ class RunComparison(Shown, Tabular):
         caption, changed = _("Keys of the configuration that differ"), self.changed
         if len(self.runs) <= SIDE_BY_SIDE:
             names = [
-                Column(str(i), run.name, shown_value, is_prose=True, is_name=True) for i, run in enumerate(self.runs)
+                Column(run.name, run.name, shown_value, is_prose=True, is_name=True, is_long=True) for run in self.runs
             ]
             rows = [
-                {"key": key, **{str(i): value for i, value in enumerate(values)}} for key, values in changed.items()
+                {"configuration key": key, **dict(zip((run.name for run in self.runs), values, strict=True))}
+                for key, values in changed.items()
             ]
-            return DataTable(caption, (Column("key", N_("key")), *names), rows)
-        keys = [Column(key, key, shown_value, is_prose=True, is_name=True) for key in changed]
+            return DataTable(caption, (Column("configuration key", N_("key")), *names), rows)
+        keys = [Column(key, key, shown_value, is_prose=True, is_name=True, is_long=True) for key in changed]
         rows = [
             {"name": run.name, **{key: values[index] for key, values in changed.items()}}
             for index, run in enumerate(self.runs)
@@ -367,7 +377,7 @@ class RunComparison(Shown, Tabular):
 
     def sections(self, report: ReportFolder | None = None) -> list[Section]:
         """The page; figures are added to `report`, and left out without one."""
-        told: list[Section] = [Callout(self.finding), _sortable(self.table())]
+        told: list[Section] = [Callout(self.finding), _sortable(self.varied_table())]
         told += [Heading(_("What may be compared")), self.relation_table().section()]
         told += [Listing(tuple(one.text for one in self.relations))] if len(self.relations) <= 8 else []
         if any(one.difference for one in self.relations):
@@ -420,7 +430,7 @@ class RunComparison(Shown, Tabular):
 
     def __str__(self) -> str:
         """The tables in aligned lines, and the sentences."""
-        told: list[Section] = [self.table().section(), Listing(tuple(one.text for one in self.relations))]
+        told: list[Section] = [self.varied_table().section(), Listing(tuple(one.text for one in self.relations))]
         if any(one.difference for one in self.relations):
             told.append(Paragraph(_(OVER_THE_TEXT)))
         told += [self.configuration_table().section()] if self.changed else []
@@ -529,14 +539,8 @@ def _main_row(run: ComparedRun) -> dict[str, Any]:
 
 
 def _sortable(table: DataTable) -> SortableTable:
-    """The table without the columns in which all runs are the same, which its caption says."""
-    cells = list(zip(*table.cells, strict=True))
-    kept = [i for i, column in enumerate(table.columns) if column.key in KEPT or len({*cells[i]}) > 1]
-    facts = [f"{table.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in kept and cells[i][0] != NONE]
-    caption = _("The same in all runs: {facts}.", facts="; ".join(facts)) if facts else table.caption
-    columns = tuple(table.columns[i] for i in kept)
-    keys = tuple(tuple(_key(row, column) for column in columns) for row in table.rows)
-    return SortableTable(DataTable(caption, columns, table.rows).section(), keys)
+    keys = tuple(tuple(_key(row, column) for column in table.columns) for row in table.rows)
+    return SortableTable(table.section(), keys)
 
 
 def _key(row: Mapping[str, Any], column: Column) -> float | str | None:
