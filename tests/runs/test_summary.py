@@ -236,6 +236,29 @@ def test_a_folder_that_cannot_be_read_is_noted(kept: Path, tmp_path: Path) -> No
     assert (len(found.runs), len(found.notes)) == (1, 1)
 
 
+@pytest.mark.parametrize("steps", ['"many"', "true", "1.5", "[1]", "{a = 1}"])
+def test_a_number_that_is_none_is_damage(run: Path, steps: str) -> None:
+    """Before the first checkpoint of a run of format 1 nothing is sealed."""
+    for checkpoint in (run / "steps").iterdir():
+        shutil.rmtree(checkpoint)
+    (run / "run.json").unlink()
+    path = run / "config.toml"
+    path.write_text(path.read_text().replace("steps = 9", f"steps = {steps}"))
+    found = list_runs(run.parent)
+    assert found.runs[0].state == "damaged"
+    assert str(found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes")
+def test_names_that_are_no_text_are_listed_and_written(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path / os.fsdecode(b"run\xff\x1b[2J"))
+    found = list_runs(tmp_path)
+    assert found.runs[0].name.startswith("run\\xff")
+    page = found.write(tmp_path / "page").read_text(encoding="utf-8")
+    assert "\x1b" not in page
+    assert json.loads((tmp_path / "page" / "runs.json").read_text(encoding="utf-8"))["runs"][0]["state"] == "finished"
+
+
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path, tmp_path / "file", tmp_path / "nowhere"):

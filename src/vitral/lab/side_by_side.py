@@ -28,6 +28,7 @@ from vitral.reports.side_by_side import (
 )
 from vitral.runs import RunSummary, find_runs, is_run, summarize_run
 from vitral.runs.config import comparable
+from vitral.runs.summary import readable_path
 from vitral.studies.claims import LEVEL, mean_interval
 from vitral.studies.measures import final_split
 from vitral.training.objectives import masking_of
@@ -113,7 +114,8 @@ def _found(given: Sequence[str | Path | Run], notes: list[str]) -> list[RunSumma
             inside = [replace(run, name=str(run.path)) for run in ordered(below.runs, "loss")]
             left_out = [run for run in inside if run.state == "damaged" or run.best_step is None]
             notes += [
-                N_("{run}: left out, since it is damaged or has no evaluation").format(run=run.path) for run in left_out
+                N_("{run}: left out, since it is damaged or has no evaluation").format(run=readable_path(run.path))
+                for run in left_out
             ]
             inside = [run for run in inside if run not in left_out]
         for run in inside:
@@ -127,7 +129,7 @@ def _named(runs: Sequence[RunSummary]) -> list[RunSummary]:
     length = 1
     while len({each[-length:] for each in parts}) < len(parts) and length < max(map(len, parts)):
         length += 1
-    return [replace(run, name="/".join(each[-length:])) for run, each in zip(runs, parts, strict=True)]
+    return [replace(run, name=readable_path("/".join(each[-length:]))) for run, each in zip(runs, parts, strict=True)]
 
 
 def _measured(

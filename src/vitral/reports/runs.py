@@ -21,7 +21,7 @@ from vitral.figures.sparkline import Spark
 from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.figures.text import NONE, big
 from vitral.reports.folder import ReportFolder
-from vitral.runs.summary import RunSummary, find_runs
+from vitral.runs.summary import RunSummary, find_runs, readable_path
 
 SCHEMA = 1
 PAGE = "runs.html"
@@ -112,7 +112,7 @@ class RunList(Shown, Tabular):
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
         runs = [{**run.plain(), **_derived(run)} for run in self.runs]
-        return {"schema": SCHEMA, "folder": str(self.folder), "runs": runs, "notes": list(self.notes)}
+        return {"schema": SCHEMA, "folder": readable_path(self.folder), "runs": runs, "notes": list(self.notes)}
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each run."""
@@ -131,7 +131,11 @@ class RunList(Shown, Tabular):
         """The caption."""
         count = len(self.runs)
         return ngettext(
-            "{count:,} run in {folder}", "{count:,} runs in {folder}", count, count=count, folder=self.folder
+            "{count:,} run in {folder}",
+            "{count:,} runs in {folder}",
+            count,
+            count=count,
+            folder=readable_path(self.folder),
         )
 
     @property
@@ -275,7 +279,11 @@ def _neighbours(run: RunSummary) -> tuple[int | None, int | None]:
 
 def run_row(run: RunSummary, *, shown: bool = True) -> dict[str, Any]:
     """The values of a run by the keys of `DATA` and, with `shown`, of `SHOWN`."""
-    data = {**{column.key: getattr(run, column.key, None) for column in DATA}, **_derived(run), "path": str(run.path)}
+    data = {
+        **{column.key: getattr(run, column.key, None) for column in DATA},
+        **_derived(run),
+        "path": readable_path(run.path),
+    }
     if not shown:
         return data
     size = NONE if run.parameters is None else big(run.parameters)

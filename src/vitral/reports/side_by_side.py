@@ -55,9 +55,9 @@ BATCHES = {
     "other": N_("others: {keys}"),
 }
 OVER_THE_TEXT = N_(
-    "The intervals hold together with 95%. They are the uncertainty over texts like this test split, cut into contiguous "
-    "blocks: they are about these trained models. They do not contain the chance of another seed, so they are no claim "
-    "about the variants in general; vitral study makes such claims."
+    "The intervals hold together with 95%. They are the uncertainty over texts like this test split, cut into "
+    "contiguous blocks: they are about these trained models. They do not contain the chance of another seed, so they "
+    "are no claim about the variants in general; vitral study makes such claims."
 )
 
 

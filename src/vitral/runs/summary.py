@@ -108,7 +108,12 @@ class RunSummary:
         """As plain data."""
         orders = None if self.baselines is None else {str(order): loss for order, loss in self.baselines.items()}
         curve = [list(point) for point in self.curve]
-        return {**asdict(self), "path": str(self.path), "baselines": orders, "curve": curve}
+        return {**asdict(self), "path": readable_path(self.path), "baselines": orders, "curve": curve}
+
+
+def readable_path(path: Path | str) -> str:
+    r"""A path as text that every file can hold: bytes that are no UTF-8 are written as `\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @checked(first=True)
@@ -149,7 +154,7 @@ def find_runs(folder: Path) -> FoundRuns:
 
 
 def _name(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix() if path != folder else path.resolve().name
+    return readable_path(path.relative_to(folder).as_posix() if path != folder else path.resolve().name)
 
 
 def _run_folders(top: Path, notes: list[str]) -> Iterator[Path]:
@@ -167,16 +172,18 @@ def _run_folders(top: Path, notes: list[str]) -> Iterator[Path]:
         except OSError as error:
             if folder == top:
                 raise UsageError("{folder}: cannot be read ({error})", folder=top, error=error.strerror) from None
-            notes.append(N_("{folder}: cannot be read ({error})").format(folder=folder, error=error.strerror))
+            notes.append(
+                N_("{folder}: cannot be read ({error})").format(folder=readable_path(folder), error=error.strerror)
+            )
             continue
         for entry in inside:
             if entry.is_symlink():
-                notes.append(N_("{folder}: a link, which is not followed").format(folder=entry.path))
+                notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(entry.path)))
             elif depth < DEPTH and looked < MOST_FOLDERS:
                 looked += 1
                 waiting.append((Path(entry.path), depth + 1))
             else:
-                notes.append(N_("{folder}: not looked into; name it itself").format(folder=entry.path))
+                notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(entry.path)))
 
 
 def _was_a_run(names: set[str]) -> bool:
@@ -194,7 +201,7 @@ def summarize_run(path: Path, name: str | None = None) -> RunSummary:
         path: the run's folder.
         name: that the summary has; the folder's own if None.
     """
-    summary = RunSummary(path, name or path.resolve().name, "damaged")
+    summary = RunSummary(path, name or readable_path(path.resolve().name), "damaged")
     with in_language("en"):  # what is wrong is data here; it is told in the reader's language where it is shown
         try:
             return _summary(RunFolder(path), summary)
@@ -371,8 +378,8 @@ def _of_text(
             tokenizer = sha256(folder.files.read("tokenizer.json", most_bytes("tokenizer.json")))
     return {
         "text": str(corpus.get("name")),
-        "tokenizer": corpus.get("tokenizer"),
-        "vocab_size": corpus.get("vocab_size"),
+        "tokenizer": str(corpus.get("tokenizer")),
+        "vocab_size": _whole(corpus, "vocab_size"),
         "test_text": text,
         "test_tokens": None if tokenizer is None else sha256(as_json([text, tokenizer])),
     }
@@ -385,7 +392,7 @@ def _of_model(config: Mapping[str, Any], folder: RunFolder, newest: Checkpoint |
         with suppress(UsageError, OSError):
             parameters = count_weights(folder.guarded_steps.within(step_name(newest.step)))
     keys = {"layers": "num_layers", "width": "d_model", "context": "context_length"}
-    return {"parameters": parameters, **{name: model.get(key) for name, key in keys.items()}}
+    return {"parameters": parameters, **{name: _whole(model, key) for name, key in keys.items()}}
 
 
 def _of_training(
@@ -397,23 +404,35 @@ def _of_training(
     curve = tuple(
         (int(event["step"]), float(event["validation_loss"]), float(event["test_loss"]))
         for event in events
-        if event["event"] == "evaluation" and event.get("test_loss") is not None
+        if event["event"] == "evaluation" and math.isfinite(event.get("test_loss") or math.nan)
     )
     best = None if newest is None else newest.state.get("best_step")
     of_best = next((point for point in reversed(curve) if point[0] == best), curve[-1] if curve else None)
     seconds = [float(event.get("seconds", 0.0)) for event in events if event["event"] == "end"]
     kept = None if newest is None else newest.history.get("seconds")
     return {
-        "objective": objective if isinstance(objective, str) else objective.get("name"),
-        "seed": config.get("seed"),
+        "objective": str(objective if isinstance(objective, str) else objective["name"]),
+        "seed": _whole(config, "seed"),
         "step": 0 if newest is None else newest.step,
-        "steps": training.get("steps"),
+        "steps": _whole(training, "steps"),
         "best_step": None if of_best is None else of_best[0],
         "validation_loss": None if of_best is None else of_best[1],
         "test_loss": None if of_best is None else of_best[2],
-        "seconds": sum(seconds) if seconds else kept,
+        "seconds": sum(seconds) if seconds else None if kept is None else float(kept),
         "curve": curve,
     }
+
+
+def _whole(table: Mapping[str, Any], key: str) -> int | None:
+    """A whole number of a file that may not be sealed.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    value = table.get(key)
+    if value is not None and type(value) is not int:
+        raise ValueError(f"{key} is not a whole number")
+    return value
 
 
 def _when(folder: RunFolder, newest: Checkpoint | None, events: Sequence[Mapping[str, Any]]) -> float | None:
