@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from vitral.attention.masks import OwnMask
 from vitral.attention.multihead import MultiHeadAttention, head_matrices
 from vitral.core.errors import UsageError
+from vitral.core.parts import own_parts
 from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import beam_search, distribution
@@ -70,6 +72,7 @@ def trace_text(
             time=time,
             limit=limit,
         )
+    refuse_own_parts(model.config)
     rows, beam = tuple(map(int, ids[0])), None
     recorder = Recorder()
     with _evaluating(model), torch.inference_mode():
@@ -98,6 +101,22 @@ def trace_text(
     blocks = tuple(_block(empty, of_blocks, layer, block, kept) for layer, block in enumerate(model.blocks))
     ending = _ending(model, empty, architecture, kept, _choices(rules, beam))
     return TracedText(empty.tokens, embedding, blocks, ending, model.config.norm == "post")
+
+
+def refuse_own_parts(config: ModelConfig) -> None:
+    """Refuse a model with parts whose steps are not known here; own masks are explained by what they allow.
+
+    Raises:
+        UsageError: names the first of them.
+    """
+    for own in own_parts(config):
+        if not isinstance(own, OwnMask):
+            raise UsageError(
+                "explain: the steps inside the {kind} {name!r} of {file} are not known; use trace for its numbers",
+                kind=own.kinds[0],
+                name=own.name,
+                file=own.file,
+            )
 
 
 @contextmanager

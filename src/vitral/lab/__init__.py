@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import Count, Finite, checked
+from vitral.core.parts import register
 from vitral.core.renamed import renamed
 from vitral.data import Corpus, Dataset, load_corpus, prepare
 from vitral.explanation import CheckReport, Exercise
@@ -47,6 +48,7 @@ __all__ = [
     "load",
     "plan_study",
     "presets",
+    "register",
     "resume",
     "study",
     "survey",
@@ -103,7 +105,14 @@ def train(
 
 
 @checked(first=True)
-def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None = None, strict: bool = False) -> Run:
+def resume(
+    run: str | Path,
+    *,
+    callback: Callback = silent,
+    corpus: str | None = None,
+    strict: bool = False,
+    changed_parts: bool = False,
+) -> Run:
     """Continue a run from its last checkpoint, with the same result as if it had never stopped.
 
     Args:
@@ -111,13 +120,14 @@ def resume(run: str | Path, *, callback: Callback = silent, corpus: str | None =
         callback: called with every event of training.
         corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
         strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
+        changed_parts: whether to go on although the source of an own part has changed; the new one is recorded.
 
     Raises:
         UsageError: not a run, a finished run, or its text has changed.
         TrainingStopped: a number was not finite.
         StorageError: writing to disk failed.
     """
-    resume_run(Path(run), callback=callback, corpus=corpus, strict=strict)
+    resume_run(Path(run), callback=callback, corpus=corpus, strict=strict, changed_parts=changed_parts)
     return Run(run)
 
 

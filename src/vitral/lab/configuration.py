@@ -11,6 +11,7 @@ from typing import Any
 from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
+from vitral.core.parts import without_sources
 from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
@@ -214,7 +215,7 @@ def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
         return []
     inherited = enter(init_from, lambda line: None).config.plain()
     kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
-    return [{"model": inherited["model"], "corpus": kept}]
+    return [{"model": without_sources(inherited["model"]), "corpus": kept}]
 
 
 def _keys(layer: Mapping[str, Any]) -> set[str]:

@@ -21,7 +21,7 @@ class ModelCount:
         batch_size: windows in a batch, for the activations.
         rows: every learned tensor.
         cost: totals.
-        optimizer: "adamw" or "muon".
+        optimizer: "adamw", "muon" or the name of an own one, which is taken to have the averages of AdamW.
         advice: how its text is trained on, one line for each choice.
     """
 
@@ -39,7 +39,7 @@ class ModelCount:
         """The count of a configuration with this many tokens."""
         model, training = config.model, config.training
         optimizer = training.optimizer.name
-        costs = cost(model, vocab_size, training.batch_size, optimizer=optimizer)
+        costs = cost(model, vocab_size, training.batch_size, optimizer="muon" if optimizer == "muon" else "adamw")
         rows = parameter_table(model, vocab_size)
         return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
 
@@ -61,6 +61,7 @@ _OPTIMIZERS = {
     "adamw": "AdamW: two averages of 4 bytes each",
     "muon": "Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter",
 }
+OWN_OPTIMIZER = "two averages of 4 bytes each, as of AdamW"
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
@@ -80,7 +81,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
         ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
-        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS[counted.optimizer]),
+        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER)),
         ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
         ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
     ]
