@@ -366,13 +366,13 @@ def _tried(own: OwnMask, mask: Mask, time: int, source: int) -> Tensor:
         UsageError: the mask fails, or does not return a boolean tensor [time, source].
     """
     try:
-        allowed = mask.allowed(time, source)
+        allowed: Any = mask.function(time, source) if isinstance(mask, FunctionMask) else mask.allowed(time, source)
     except VitralError:
         raise
     except Exception as error:
-        raise own.wrong(f"{type(error).__name__}: {error}") from error
-    if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.shape[-2:] != (time, source):  # pyright: ignore[reportUnnecessaryIsInstance]
-        given = tuple(allowed.shape) if isinstance(allowed, Tensor) else type(allowed).__name__  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise own.failed(error) from error
+    if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.shape[-2:] != (time, source):
+        given = tuple(allowed.shape) if isinstance(allowed, Tensor) else type(allowed).__name__
         raise own.wrong(
             _("it returns {given}, not a boolean tensor [{time}, {source}]", given=given, time=time, source=source)
         )

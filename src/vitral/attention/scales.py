@@ -12,6 +12,7 @@ s (q·k) = (s q)·k; the fused execution uses it in this form.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 import torch
@@ -37,8 +38,7 @@ class OwnScale(OwnPart):
 
 
 def _choose(scale: Any) -> Any:
-    is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
-    return scale if is_number else OwnScale.choose(scale)
+    return OwnScale.choose(scale) if isinstance(scale, str | Mapping) else scale
 
 
 ScaleConfig = Annotated[ScaleName | float | InstanceOf[OwnScale], BeforeValidator(_choose)]
@@ -170,7 +170,7 @@ def _own_scale(own: OwnScale, num_heads: int, d_head: int) -> nn.Module:
     try:
         factor = module()
     except Exception as error:
-        raise own.wrong(f"{type(error).__name__}: {error}") from error
+        raise own.failed(error) from error
     fits = isinstance(factor, Tensor) and broadcasts(factor, (num_heads, 1, 1)) and bool(factor.isfinite().all())
     if not fits and not (_is_number(factor) and math.isfinite(factor)):
         given = tuple(factor.shape) if isinstance(factor, Tensor) else repr(factor)

@@ -29,6 +29,7 @@ from vitral.cli import (
 from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
+from vitral.cli.parts import with_parts
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
 
@@ -86,6 +87,7 @@ def _carrying(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check)
 for command in (
     demo.demo,
     corpus.corpus,
@@ -102,7 +104,8 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command({"continue_run": "continue"}.get(command.__name__))(_carrying(command))
+    told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
+    app.command({"continue_run": "continue"}.get(command.__name__))(told)
 app.command("list")(_carrying(list_command.list_names))
 
 

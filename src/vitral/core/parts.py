@@ -117,7 +117,7 @@ class OwnPart(Config):
         """
         found = self.registered
         if found is None:
-            raise UsageError(f"{self.missing}")
+            raise UsageError("{kind} {name!r}: {missing}", kind=self.kinds[0], name=self.name, missing=self.missing)
         return found
 
     @property
@@ -152,6 +152,10 @@ class OwnPart(Config):
         """The error that says what is wrong with this part."""
         places = {"kind": self.kinds[0], "name": self.name, "file": self.file, "complaint": complaint}
         return UsageError("{kind} {name!r} of {file}: {complaint}", **places)
+
+    def failed(self, error: Exception) -> UsageError:
+        """The error that says how code of this part failed."""
+        return self.wrong(f"{type(error).__name__}: {_first_line(error)}")
 
     @classmethod
     def names(cls, name: str) -> bool:

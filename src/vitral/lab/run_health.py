@@ -9,6 +9,7 @@ import torch
 from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
+from vitral.core.parts import own_parts
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
@@ -20,6 +21,7 @@ from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
 from vitral.training import silent
 from vitral.training.loop import loss_of
+from vitral.training.parts import require_same_parts
 from vitral.training.run import restored
 from vitral.training.trainer import chain_from_anchor
 
@@ -42,7 +44,8 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     complaints: list[str] = []
     try:
         sealed = enter(path, complaints.append)
-        shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
+        missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
+        shapes = None if missing else needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
         return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
     files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
@@ -51,6 +54,7 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         HealthCheck("ok", "files", f"{compared}: as sealed")
     ]
     findings += [HealthCheck("unknown", "format", line.removeprefix(f"{path}: ")) for line in sealed.notes]
+    findings += [HealthCheck("unknown", "own parts", line) for line in missing]
     events = _events(folder, findings)
     checkpoints, whole = _checkpoints(sealed, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
@@ -80,7 +84,7 @@ def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, An
     return events
 
 
-def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
+def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any] | None) -> tuple[list[HealthCheck], list[Checkpoint]]:
     folder, findings, whole = sealed.folder, [], []
     for one in list_checkpoints(folder.guarded_steps):
         try:
@@ -168,6 +172,7 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
             why = f"{differing[0]} differs here" if differing else "it was compiled"
             return HealthCheck("unknown", what, f"not compared: {why}")
         torch.set_num_threads(int(recorded["threads"]))
+        require_same_parts(sealed.config, str(sealed.folder.path))
         trainer = restored(sealed, start, silent)
         if chain_from_anchor(trainer) != trainer.state.chain:
             return HealthCheck("wrong", what, f"the batches up to step {start.step} differ from those of the training")

@@ -86,11 +86,11 @@ def _try_vectors(own: OwnPart, module: nn.Module, width: int) -> None:
     module.eval()
     try:
         whole = _ran(own, lambda: module(x))
-        parts = [_ran(own, lambda piece=piece: module(piece)) for piece in (x[:, :1], x[:1])]
+        parts = [_ran(own, lambda piece=piece: module(piece)) for piece in (x[:, -1:], x[:1])]
     finally:
         module.train(was_training)
     _require(own, whole, x.shape)
-    for part, same in zip(parts, (whole[:, :1], whole[:1]), strict=True):
+    for part, same in zip(parts, (whole[:, -1:], whole[:1]), strict=True):
         if part.shape != same.shape or not torch.allclose(
             part, same, rtol=CLOSE, atol=CLOSE * float(whole.abs().max())
         ):
@@ -119,8 +119,7 @@ def _ran(own: OwnPart, call: Callable[[], Any]) -> Any:
     except VitralError:
         raise
     except Exception as error:
-        first = next(iter(str(error).splitlines()), "")
-        raise own.wrong(f"{type(error).__name__}: {first}") from error
+        raise own.failed(error) from error
 
 
 def _require(own: OwnPart, value: Any, shape: Iterable[int]) -> None:

@@ -110,8 +110,7 @@ def adopt(own: OwnOptimizer, parameters: Sequence[nn.Parameter]) -> AdoptedOptim
     except VitralError:
         raise
     except Exception as error:
-        first = next(iter(str(error).splitlines()), "")
-        raise own.wrong(f"{type(error).__name__}: {first}") from error
+        raise own.failed(error) from error
     return AdoptedOptimizer(own, parameters)
 
 

@@ -13,8 +13,8 @@ def require_same_parts(config: RunConfig, where: str) -> None:
     """
     for key in changed_parts(config, where):
         raise UsageError(
-            "{where}: the source of {key} is another than the recorded one; register that one, or for a new run leave its "
-            "file and sha256 out of the configuration",
+            "{where}: the source of {key} is another than the recorded one; register that one, or for a new run leave "
+            "its file and sha256 out of the configuration",
             where=where,
             key=key,
         )
