@@ -55,7 +55,7 @@ def test_the_documents_commands_run(here: Path, monkeypatch: pytest.MonkeyPatch,
     assert "blocks.0.mlp.gate.weight" in capsys.readouterr().out
     study = here / "studies" / "mine"
     assert sorted(path.name for path in (study / "arms").iterdir()) == ["gated-tanh", "mean-abs", "usual"]
-    assert "--parts my_parts.py" in (study / "report" / "index.html").read_text(encoding="utf-8")
+    assert "--parts my_parts.py" in (study / "report" / "study.md").read_text(encoding="utf-8")
     sizes = [sum(row.count for row in parameters(study / "arms" / arm / "seed-1")) for arm in ("usual", "gated-tanh")]
     assert abs(sizes[0] - sizes[1]) <= (3 * 12 + 2) / 2  # of one more unit of the hidden layer
     assert not (here / "__pycache__").exists()

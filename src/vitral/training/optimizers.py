@@ -290,9 +290,9 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
         parameter = parameters[name]
         if not optimizer.member_of(parameter).load(parameter, quantity, value):
             raise UsageError(
-                "{where}: optimizer state {key} has shape {shape}, not {shape2}",
+                "{where}: optimizer state {key} has shape {shape}, not {needed}",
                 where=where,
                 key=key,
                 shape=tuple(value.shape),
-                shape2=tuple(parameter.shape),
+                needed=tuple(parameter.shape),
             )
