@@ -113,7 +113,8 @@ def test_a_copy_of_a_built_in_part_gives_the_same_bits() -> None:
     register("mask", "causal-again", lambda: lambda time, source: Causal().allowed(time, source))
     register("scale", "root", lambda num_heads, d_head: d_head**-0.5)
     usual = model_of()
-    for changes in ({"feed_forward": "copy"}, {"feed_forward": "gelu-again"}, {"attention": {"scale": "root"}}):
+    copies: list[dict[str, Any]] = [{"feed_forward": "copy"}, {"feed_forward": "gelu-again"}]
+    for changes in (*copies, {"attention": {"scale": "root"}}):
         own = model_of(**changes)
         assert own.state_dict().keys() == usual.state_dict().keys()
         assert torch.equal(own(tokens()), usual(tokens())), changes
@@ -226,8 +227,8 @@ class Doing(nn.Linear):
         super().__init__(12, 12)
         self.kind = kind
 
-    def forward(self, x: Tensor) -> Any:
-        made = super().forward(x)
+    def forward(self, input: Tensor) -> Any:
+        made = super().forward(input)
         return {
             "narrow": lambda: made[..., :-1],
             "nan": lambda: made / 0,
@@ -288,7 +289,9 @@ def test_a_wrong_factory_is_one_line_with_its_name(
 ) -> None:
     register(kind, "wrong", factory)
     named = {"name": "wrong", **settings}
-    changes = {"attention": {kind: named}} if kind in ("mask", "scale") else {KEYS.get(kind, kind): named}
+    changes: dict[str, Any] = (
+        {"attention": {kind: named}} if kind in ("mask", "scale") else {KEYS.get(kind, kind): named}
+    )
     with pytest.raises(UsageError, match=said) as refused:
         model_of(**changes)
     assert "'wrong'" in str(refused.value)
@@ -303,5 +306,6 @@ def test_what_is_right_is_not_refused() -> None:
     moved = model_of(norm_type={"name": "constant", "kind": "constant"}).double()
     assert moved.final_norm.mean.dtype == torch.float64  # pyright: ignore
     model_of(norm_type="nothing")
-    for changes in ({"num_layers": 0}, {"attention": "none"}, {"norm": "none"}, {"norm": "post"}):
+    fewer: list[dict[str, Any]] = [{"num_layers": 0}, {"attention": "none"}, {"norm": "none"}, {"norm": "post"}]
+    for changes in fewer:
         model_of(norm_type="nothing", feed_forward={"name": "doing", "kind": "right"}, **changes)

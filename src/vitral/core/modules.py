@@ -1,7 +1,7 @@
 """Modules that refuse wrong input like our functions do, and modules that users' own parts make."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -76,14 +76,18 @@ def _require_saved(own: OwnPart, module: nn.Module) -> None:
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Attributes of a module and its parts, and the elements of those that are lists or tables."""
-    for where, part in module.named_modules():
+    modules: dict[str, Any] = dict(module.named_modules())
+    for where, part in modules.items():
         for name, value in vars(part).items():
             if name.startswith("_") and name in _OF_TORCH:
                 continue
             path = f"{where}.{name}".lstrip(".")
-            values: Any = value.values() if isinstance(value, dict) else value
-            for each in values if isinstance(value, dict | list | tuple) else (value,):
-                yield path, each
+            if isinstance(value, dict):
+                yield from ((path, each) for each in cast("dict[Any, Any]", value).values())
+            elif isinstance(value, list | tuple):
+                yield from ((path, each) for each in cast("list[Any]", value))
+            else:
+                yield path, value
 
 
 _OF_TORCH = frozenset(vars(nn.Module()))

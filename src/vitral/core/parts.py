@@ -170,11 +170,11 @@ class OwnPart(Config):
             ValueError: it names an unknown part, or has wrong settings.
         """
         if isinstance(value, OwnPart) or not isinstance(value, str | Mapping):
-            return value
+            return cast("Any", value)
         table: dict[str, Any] = {"name": value} if isinstance(value, str) else dict(cast("Mapping[str, Any]", value))
         name = table.pop("name", None)
         if not isinstance(name, str) or name in cls.built_in:
-            return value
+            return cast("Any", value)
         fields = {key: table.pop(key) for key in cls.model_fields if key in table and key not in ("name", "settings")}
         if "sha256" not in fields:
             part = next((_parts[kind, name] for kind in cls.kinds if (kind, name) in _parts), None)
@@ -407,7 +407,7 @@ def _source(kind: Kind, name: str, factory: Factory) -> tuple[str, str]:
     while isinstance(target, functools.partial):
         target = inspect.unwrap(cast("functools.partial[Any]", target).func)
     if not (inspect.isclass(target) or inspect.isroutine(target)):
-        target = type(target)
+        target = cast("Any", type(target))
     # A class in a cell of a notebook has no file; its methods have one.
     inside = [one for one in vars(target).values() if inspect.isfunction(one)] if inspect.isclass(target) else []
     for each in (target, *inside):

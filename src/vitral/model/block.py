@@ -52,7 +52,7 @@ class Block(nn.Module):
         return tap("resid_post", x)
 
 
-def has_taps(feed_forward: nn.Module | None) -> bool:
+def has_taps(feed_forward: object) -> bool:
     """Whether a feed-forward is one of Vitral's, whose steps have names."""
     return type(feed_forward) in (FeedForward, SwiGLU)
 

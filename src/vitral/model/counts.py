@@ -143,7 +143,7 @@ def kept_per_token(config: ModelConfig) -> int:
         weights = 2 * config.num_heads * config.context_length if dropout.weights else 0
         block += inputs + 2 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
     if config.feed_forward != "none":
-        hidden = {"relu": 1, "swiglu": 4}.get(config.feed_forward, 2) * config.hidden_width
+        hidden = {"relu": 1, "swiglu": 4}.get(str(config.feed_forward), 2) * config.hidden_width
         block += inputs + hidden + (d if dropout.feed_forward else 0)
     end = 2 * d if config.norm == "pre" else d
     return end + (d if dropout.embedding else 0) + config.num_layers * block

@@ -96,6 +96,7 @@ def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor
     if block.attn is not None and block.attn_norm is not None:
         sublayers.append((_norm(block.attn_norm), _attention(model, layer, block.attn)))
     if block.mlp is not None and block.mlp_norm is not None:
+        assert isinstance(block.mlp, FeedForward | SwiGLU)
         feed_forward = _feed_forward(block.mlp)
         sublayers.append((_norm(block.mlp_norm), lambda x, _: feed_forward(x)))
 

@@ -1,6 +1,7 @@
 """The position-wise feed-forward, applied to each position independently (Vaswani et al. 2017, §3.3)."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -68,7 +69,7 @@ def build_feed_forward(config: ModelConfig) -> nn.Module | None:
 def _activation(kind: str | OwnFeedForward) -> Callable[[Tensor], Tensor]:
     if not isinstance(kind, OwnFeedForward):
         return ACTIVATIONS[kind]
-    made = kind.make()
+    made: Any = kind.make()
     if isinstance(made, nn.Module):
         return own_module(kind, made)
     if not callable(made):

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
+from vitral.core.language import N_
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
@@ -82,7 +83,7 @@ _OPTIMIZERS = {
     "adamw": "AdamW: two averages of 4 bytes each",
     "muon": "Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter",
 }
-OWN_OPTIMIZER = "two averages of 4 bytes each, as of AdamW"
+OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
