@@ -114,7 +114,8 @@ def test_a_copy_of_a_built_in_part_gives_the_same_bits() -> None:
     register("scale", "root", lambda num_heads, d_head: d_head**-0.5)
     usual = model_of()
     copies: list[dict[str, Any]] = [{"feed_forward": "copy"}, {"feed_forward": "gelu-again"}]
-    for changes in (*copies, {"attention": {"scale": "root"}}):
+    copies.append({"attention": {"scale": "root"}})
+    for changes in copies:
         own = model_of(**changes)
         assert own.state_dict().keys() == usual.state_dict().keys()
         assert torch.equal(own(tokens()), usual(tokens())), changes
@@ -280,12 +281,12 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("scale", lambda num_heads, d_head: "sqrt", {}, "not an nn.Module"),
     ("scale", lambda num_heads, d_head: Buffered(), {}, "Error"),
 ]
-KEYS = {"norm": "norm_type", "activation": "feed_forward"}
+KEYS: dict[str, str] = {"norm": "norm_type", "activation": "feed_forward"}
 
 
 @pytest.mark.parametrize(("kind", "factory", "settings", "said"), WRONG, ids=lambda value: None)
 def test_a_wrong_factory_is_one_line_with_its_name(
-    kind: Any, factory: Any, settings: dict[str, Any], said: str
+    kind: parts.Kind, factory: Any, settings: dict[str, Any], said: str
 ) -> None:
     register(kind, "wrong", factory)
     named = {"name": "wrong", **settings}

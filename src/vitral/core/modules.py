@@ -76,7 +76,7 @@ def _require_saved(own: OwnPart, module: nn.Module) -> None:
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Attributes of a module and its parts, and the elements of those that are lists or tables."""
-    modules: dict[str, Any] = dict(module.named_modules())
+    modules: dict[str, Any] = dict(cast("Any", module.named_modules()))
     for where, part in modules.items():
         for name, value in vars(part).items():
             if name.startswith("_") and name in _OF_TORCH:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vitral.attention.masks import OwnMask
 from vitral.attention.multihead import MultiHeadAttention, head_matrices
+from vitral.attention.scales import OwnScale
 from vitral.core.errors import UsageError
 from vitral.core.parts import own_parts
 from vitral.core.taps import Recorder
@@ -134,16 +135,18 @@ def _exact(value: Tensor) -> Tensor:
 
 
 def _architecture(config: ModelConfig) -> Architecture:
-    attention = config.attention
+    attention, scale = config.attention, None
+    if attention != "none" and not isinstance(attention.scale, OwnScale):
+        scale = attention.scale
     return Architecture(
         stream="resid_pre",
         norm=config.norm,
         residual=config.residual,
         mask=None if attention == "none" else attention.mask,
-        scale=None if attention == "none" else attention.scale,
+        scale=scale,
         num_heads=config.num_heads,
-        activation=config.feed_forward,
-        norm_type=config.norm_type,
+        activation=str(config.feed_forward),
+        norm_type=str(config.norm_type),
         tied=config.tie_head,
     )
 

@@ -1,7 +1,7 @@
 """The position-wise feed-forward, applied to each position independently (Vaswani et al. 2017, §3.3)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ class SwiGLU(nn.Module):
         return tap("out", self.down(tap("hidden", gate * tap("pre", self.up(x)))))
 
 
-def build_feed_forward(config: ModelConfig) -> nn.Module | None:
+def build_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU | Any | None:
     """The feed-forward that `config.feed_forward` names; None if there is none."""
     kind = config.feed_forward
     if kind == "none":
@@ -69,9 +69,9 @@ def build_feed_forward(config: ModelConfig) -> nn.Module | None:
 def _activation(kind: str | OwnFeedForward) -> Callable[[Tensor], Tensor]:
     if not isinstance(kind, OwnFeedForward):
         return ACTIVATIONS[kind]
-    made: Any = kind.make()
+    made: object = kind.make()
     if isinstance(made, nn.Module):
         return own_module(kind, made)
     if not callable(made):
         raise kind.wrong(_("its factory returns {kind}, not a function or an nn.Module", kind=type(made).__name__))
-    return made
+    return cast("Callable[[Tensor], Tensor]", made)
