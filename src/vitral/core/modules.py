@@ -76,8 +76,8 @@ def _require_saved(own: OwnPart, module: nn.Module) -> None:
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Attributes of a module and its parts, and the elements of those that are lists or tables."""
-    modules: dict[str, Any] = dict(cast("Any", module.named_modules()))
-    for where, part in modules.items():
+    modules = cast("Iterator[tuple[str, object]]", module.named_modules())
+    for where, part in modules:
         for name, value in vars(part).items():
             if name.startswith("_") and name in _OF_TORCH:
                 continue
