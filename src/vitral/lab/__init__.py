@@ -10,6 +10,7 @@ from pathlib import Path
 from vitral.core.checked import checked
 from vitral.core.language import LANGUAGES, _, recognised
 from vitral.core.language import set_language as choose_language
+from vitral.core.parts import register
 from vitral.lab.before_training import count, survey
 from vitral.lab.checkups import doctor
 from vitral.lab.configuration import Preset, configure, presets
@@ -67,6 +68,7 @@ __all__ = [
     "load",
     "plan_study",
     "presets",
+    "register",
     "resume",
     "set_language",
     "study",
