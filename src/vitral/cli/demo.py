@@ -45,7 +45,7 @@ def demo(
     heading, sample = sample_text(asdict(result.sample))
     say(f"\n{capital(heading)}\n")
     console().print(sample, soft_wrap=True)
-    for line in _ending(result, page):
+    for line in _ending(result, page, planned.subject.prompt):
         say(line)
 
 
@@ -71,8 +71,8 @@ def _introduction(planned: "Demonstration") -> list[str]:
     ]
 
 
-def _ending(result: "DemonstrationResult", page: Path) -> list[str]:
-    """The verdicts, the page, and commands to try."""
+def _ending(result: "DemonstrationResult", page: Path, prompt: str) -> list[str]:
+    """The verdicts, the page, and commands to try, one with a prompt."""
     from vitral.studies import loss_claims
 
     return [
@@ -81,7 +81,7 @@ def _ending(result: "DemonstrationResult", page: Path) -> list[str]:
         *(claim.text for claim in loss_claims(result.study).contrasts),
         "",
         f"The page: {page}",
-        f"Try:      vitral generate {result.run} --prompt WREN.",
+        f"Try:      vitral generate {result.run} --prompt {prompt}",
         f'          vitral explain {result.run} --text "{result.sentence}"',
         "          vitral train my.txt --minutes 2",
     ]
