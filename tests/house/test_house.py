@@ -57,7 +57,9 @@ def test_the_novel_is_whole_and_clean() -> None:
     assert novel.endswith("Vamos à História dos Subúrbios.\n\nFIM\n")
     assert len(re.findall(r"^[IVXLC]+$", novel, re.MULTILINE)) == 148
     assert unicodedata.is_normalized("NFC", novel)
-    assert not re.search(r"[\r\t\f\ufeff]|  | $|\n{3}|^\W*\d+\W*$|gutenberg|https?:", novel, re.MULTILINE | re.IGNORECASE)
+    assert not re.search(
+        r"[\r\t\f\ufeff]|  | $|\n{3}|^\W*\d+\W*$|gutenberg|https?:", novel, re.MULTILINE | re.IGNORECASE
+    )
 
 
 def test_the_sources_of_the_bundled_texts_are_named() -> None:
