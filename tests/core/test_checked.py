@@ -17,7 +17,7 @@ from vitral.core.checked import Count, Finite, Natural, Share, Within, checked, 
 from vitral.core.errors import StorageError, TrainingStopped, UsageError, VitralError
 from vitral.core.modules import CheckedModule
 
-ROOMS = ["attention", "model", "data", "evaluation", "decoding", "inspection", "explain", "studies", "lab"]
+ROOMS = ["attention", "model", "data", "evaluation", "decoding", "inspection", "explanation", "studies", "lab"]
 
 
 @checked

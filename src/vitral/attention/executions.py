@@ -189,10 +189,10 @@ def _fitting(what: str, tensor: Tensor, q: Tensor, source: int) -> Tensor:
     shape = (*q.shape[:-1], source)
     if not scales.broadcasts(tensor, shape):
         raise UsageError(
-            "{what}: shape {shape} does not broadcast to scores of {shape2}",
+            "{what}: shape {shape} does not broadcast to scores of {scores}",
             what=what,
             shape=tuple(tensor.shape),
-            shape2=shape,
+            scores=shape,
         )
     return tensor
 

@@ -287,5 +287,8 @@ def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | Mapping[str, 
     try:
         return _ADAPTER.validate_python(spec)
     except ValidationError:
-        hint = f"{spec} needs a number, as Prefix(length=8) or Window(size=8)" if spec in ("prefix", "window") else ""
-        raise UsageError("mask {spec!r}: {value}", spec=spec, value=hint or nearest(str(spec), _NAMES)) from None
+        if spec in ("prefix", "window"):
+            raise UsageError(
+                "mask {mask!r}: {mask} needs a number, as Prefix(length=8) or Window(size=8)", mask=spec
+            ) from None
+        raise UsageError("mask {mask!r}: {hint}", mask=spec, hint=nearest(str(spec), _NAMES)) from None

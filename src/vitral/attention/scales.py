@@ -76,7 +76,9 @@ def factor_of(
     if isinstance(scale, Tensor):
         if not broadcasts(scale, (*q.shape[:-1], 1)):
             raise UsageError(
-                "scale: shape {shape} does not broadcast to {value}", shape=tuple(scale.shape), value=(*q.shape[:-1], 1)
+                "scale: shape {shape} does not broadcast to {wanted}",
+                shape=tuple(scale.shape),
+                wanted=(*q.shape[:-1], 1),
             )
         return scale.to(q.dtype)
     if isinstance(scale, int | float):
@@ -92,7 +94,7 @@ def factor_of(
         return fixed[scale]
     if scale in ("learned", "learned-per-head"):
         raise UsageError("scale {scale!r} has parameters: give it to a model, or pass its tensor here", scale=scale)
-    raise UsageError("scale {scale!r}: {scale2}", scale=scale, scale2=nearest(scale, [*fixed, "adaptive"]))
+    raise UsageError("scale {scale!r}: {hint}", scale=scale, hint=nearest(scale, [*fixed, "adaptive"]))
 
 
 def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:

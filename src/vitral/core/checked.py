@@ -15,7 +15,7 @@ import sysconfig
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, wraps
+from functools import cache, reduce, wraps
 from itertools import islice
 from numbers import Integral, Real
 from pathlib import Path
@@ -36,7 +36,8 @@ from typing import (
 from jaxtyping import jaxtyped
 
 from vitral.core.config import nearest, shown
-from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.errors import StorageError, UsageError, VitralError, reason
+from vitral.core.language import N_, _, language
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -56,11 +57,13 @@ class Within(NamedTuple):
         """Whether a value keeps the limit; what is not a number has none."""
         return not isinstance(value, Real) or bool(self.least <= cast("float", value) <= self.most)
 
-    def __str__(self) -> str:
-        """The limit in words, to follow the kind of number."""
+    def of(self, kind: str) -> str:
+        """A kind of number with this limit, in words."""
         if self == Within():
-            return "that is finite"
-        return f"of at least {self.least}" if self.most > 2**53 else f"from {self.least} to {self.most}"
+            return _("{kind} that is finite", kind=kind)
+        if self.most > 2**53:
+            return _("{kind} of at least {least}", kind=kind, least=self.least)
+        return _("{kind} from {least} to {most}", kind=kind, least=self.least, most=self.most)
 
 
 Count = Annotated[int, Within(1, 2**63 - 1)]
@@ -162,7 +165,7 @@ def translated(
         return _because(error, UsageError("{name}: these values need more memory than there is", name=name))
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return _because(error, StorageError(f"{name}: {where}{error.strerror or error}"))
+        return _because(error, StorageError(f"{name}: {where}{reason(error)}"))
     with suppress(Exception):  # what was given may fail wherever it is touched
         complaint = _complaint(function, args, kwargs)
         if complaint is not None:
@@ -243,7 +246,9 @@ def _unknown_keyword(signature: inspect.Signature, kwargs: Mapping[str, Any]) ->
     if unknown is None:
         return None
     known = [name for name in parameters if name != "self"]
-    return f"unknown argument {shown(unknown)}{f', {nearest(unknown, known)}' if known else '; it takes none'}"
+    if not known:
+        return _("unknown argument {argument}; it takes none", argument=shown(unknown))
+    return _("unknown argument {argument}, {hint}", argument=shown(unknown), hint=nearest(unknown, known))
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -313,22 +318,22 @@ def _is_shape(hint: Any) -> bool:
 
 def _difference(name: str, value: Any, hint: Any, given: Mapping[str, Any]) -> str:
     """What was expected and what was given; with the other arrays where only the shapes together do not fit."""
-    line = f"{name}: expected {_kind(hint)}, got {_given(value)}"
+    line = _("{name}: expected {kind}, got {given}", name=name, kind=_kind(hint), given=_given(value))
     with jaxtyped("context"):
         fits_alone = _is_array(value) and fits(value, hint)
     others = [f"{other} {_given(array)}" for other, array in given.items() if other != name and _is_array(array)]
-    return f"{line} beside {', '.join(others)}" if fits_alone and others else line
+    return _("{complaint} beside {others}", complaint=line, others=", ".join(others)) if fits_alone and others else line
 
 
 _KINDS = {
     None: "None",
     type(None): "None",
-    bool: "True or False",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
+    bool: N_("True or False"),
+    int: N_("a whole number"),
+    float: N_("a number"),
+    str: N_("a text"),
     bytes: "bytes",
-    Path: "a path",
+    Path: N_("a path"),
 }
 
 
@@ -340,18 +345,19 @@ def _kind(hint: Any) -> str:
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_kind(one) for one in args))
+        return _(" or ").join(dict.fromkeys(_kind(one) for one in args))
     if origin is Literal:
-        return f"one of {', '.join(map(repr, args))}"
+        return _("one of {names}", names=", ".join(map(repr, args)))
     if origin is Annotated:
-        return " ".join([_kind(args[0]), *(str(limit) for limit in args[1:] if isinstance(limit, Within))])
+        limits = (limit for limit in args[1:] if isinstance(limit, Within))
+        return reduce(lambda kind, limit: limit.of(kind), limits, _kind(args[0]))
     if _is_shape(hint):
-        size = "" if hint.dim_str == "..." else f" [{hint.dim_str}]"
-        return f"{hint.dtype.__name__.lower()}{size or ' array'} ({hint.array_type.__name__})"
+        size = "array" if hint.dim_str == "..." else f"[{hint.dim_str}]"
+        return f"{hint.dtype.__name__.lower()} {size} ({hint.array_type.__name__})"
     if origin is not None:
         return _kind_of_container(origin, args)
     if hint in _KINDS:
-        return _KINDS[hint]
+        return _(_KINDS[hint])
     return _with_article(hint.__name__) if isinstance(hint, type) else str(hint)
 
 
@@ -359,15 +365,17 @@ def _kind_of_container(origin: Any, args: tuple[Any, ...]) -> str:
     if not isinstance(origin, type):
         return str(origin)
     if issubclass(origin, Callable):
-        return "a function"
+        return _("a function")
     if issubclass(origin, Mapping):
-        return "a table"
+        return _("a table")
     if issubclass(origin, tuple) and args[-1:] != (Ellipsis,):
         return f"({', '.join(map(_kind, args))})"
-    return "a list" if not args or args[0] is Any else f"a list (each {_kind(args[0])})"
+    return _("a list") if not args or args[0] is Any else _("a list (each {kind})", kind=_kind(args[0]))
 
 
 def _with_article(name: str) -> str:
+    if language() != "en":  # a class has no gender there
+        return name
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 

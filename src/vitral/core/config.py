@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped
-from vitral.core.language import _
+from vitral.core.language import N_, _, retold
 
 LONGEST_SHOWN = 60
 MOST_TOML = 1 << 20
@@ -23,11 +23,16 @@ MOST_TOML = 1 << 20
 Configured = TypeVar("Configured", bound="Config")
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The question whether the known name closest to `name` is meant; None if none is close."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    return _("did you mean {name!r}?", name=close[0]) if close else None
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A phrase that suggests the known name closest to `name`, or lists all known names."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return closest(name, known) or _("known: {names}", names=", ".join(known))
 
 
 class _ConfigType(type(BaseModel)):
@@ -53,7 +58,7 @@ class Config(BaseModel, metaclass=_ConfigType):
             for key in cast("dict[Any, Any]", data):
                 if key not in cls.model_fields:
                     raise ValueError(
-                        _("unknown key {key!r}, {key2}", key=key, key2=nearest(str(key), cls.model_fields))
+                        _("unknown key {key!r}, {hint}", key=key, hint=nearest(str(key), cls.model_fields))
                     )
         return cast("Any", data)
 
@@ -78,6 +83,32 @@ class Config(BaseModel, metaclass=_ConfigType):
         return self.model_dump(mode="json", exclude_none=True)
 
 
+_COMPLAINTS = (
+    N_("input should be a valid integer"),
+    N_("input should be a valid integer, got a number with a fractional part"),
+    N_("input should be a valid number"),
+    N_("input should be a finite number"),
+    N_("input should be a valid boolean"),
+    N_("input should be a valid string"),
+    N_("input should be a valid list"),
+    N_("input should be a valid tuple"),
+    N_("input should be a valid dictionary"),
+    N_("input should be greater than {least}"),
+    N_("input should be greater than or equal to {least}"),
+    N_("input should be less than {most}"),
+    N_("input should be less than or equal to {most}"),
+    N_("string should have at least {least} character"),
+    N_("string should have at least {least} characters"),
+    N_("string should have at most {most} character"),
+    N_("string should have at most {most} characters"),
+    N_("tuple should have at most {most} items after validation, not {number}"),
+    N_("tuple should have at least {least} item after validation, not {number}"),
+    N_("tuple should have at least {least} items after validation, not {number}"),
+    N_("field required"),
+)
+"""The frequent complaints of pydantic, as `_first_complaint` shows them."""
+
+
 def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
     """The most relevant complaint of a pydantic error as `key.path: message`."""
     first = max(error.errors(include_url=False), key=_closeness)
@@ -92,18 +123,26 @@ def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
         listed = context.get("expected") or context["expected_tags"]
         options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
         given = context.get("tag", first["input"])
-        hint = nearest(str(given), options)
-        message = f"{shown(given)} is not one of {', '.join(options)}{f'; {hint}' if hint.startswith('did') else ''}"
+        hint = closest(str(given), options)
+        message = _("{given} is not one of {names}", given=shown(given), names=", ".join(options))
+        message = f"{message}; {hint}" if hint else message
     else:
-        usual = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {shown(first['input'])}"
-        plainer = {
-            "missing": "is required here",
-            "model_type": f"expected a table, not {shown(first['input'])}",
-            "model_attributes_type": f"expected a name or a table, not {shown(first['input'])}",
-            "union_tag_not_found": f"the table needs a {str(context.get('discriminator')).strip(chr(39))}",
-        }
-        message = plainer.get(first["type"], usual)
+        message = _complaint(first, shown(first["input"]))
     return f"{path}: {message}" if path else message
+
+
+def _complaint(first: Mapping[str, Any], given: str) -> str:
+    if first["type"] == "missing":
+        return _("is required here")
+    if first["type"] == "model_type":
+        return _("expected a table, not {given}", given=given)
+    if first["type"] == "model_attributes_type":
+        return _("expected a name or a table, not {given}", given=given)
+    if first["type"] == "union_tag_not_found":
+        key = str(first.get("ctx", {}).get("discriminator")).strip("'")
+        return _("the table needs a {key}", key=key)
+    complaint = retold(f"{first['msg'][0].lower()}{first['msg'][1:]}")
+    return _("{complaint}, not {given}", complaint=complaint, given=given)
 
 
 def shown(value: Any) -> str:
@@ -115,7 +154,7 @@ def shown(value: Any) -> str:
     try:
         text = ascii(value) if not repr(value).isprintable() else repr(value)
     except ValueError:  # an integer with more digits than Python converts to text
-        text = "a number of thousands of digits"
+        text = _("a number of thousands of digits")
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
@@ -215,12 +254,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UsageError:
         raise
     except OSError as error:
-        raise UsageError("{path}: cannot be read ({strerror})", path=path, strerror=error.strerror) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
     except ValueError as error:
         raise UsageError(
-            "{path}: not a TOML file of at most {most_toml:,} bytes ({error})",
+            "{path}: not a TOML file of at most {most:,} bytes ({error})",
             path=path,
-            most_toml=MOST_TOML,
+            most=MOST_TOML,
             error=error,
         ) from None
 
@@ -239,5 +278,5 @@ def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
         raise UsageError("{where}: not UTF-8 at byte {start}", where=where, start=error.start) from None
     except ValueError as error:
         raise UsageError(
-            "{where}: not TOML: {split}", where=where, split=" ".join(ascii(str(error))[1:-1].split())[:200]
+            "{where}: not TOML: {error}", where=where, error=" ".join(ascii(str(error))[1:-1].split())[:200]
         ) from None

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from vitral.core.errors import StorageError
+from vitral.core.errors import StorageError, reason
 from vitral.core.language import _
 
 _TEMPORARY = re.compile(r"\..+\.(?:([0-9a-f]{8})-)?(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
@@ -33,9 +33,12 @@ def storage(path: Path) -> Generator[None]:
         raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC)
-        advice = "the disk is full: free some space; what was saved before is intact" if full else "check the folder"
+        room = _("the disk is full: free some space; what was saved before is intact")
         raise StorageError(
-            "{path}: cannot be written ({value}); {advice}", path=path, value=error.strerror or error, advice=advice
+            "{path}: cannot be written ({reason}); {advice}",
+            path=path,
+            reason=reason(error),
+            advice=room if full else _("check the folder"),
         ) from None
 
 
@@ -60,7 +63,7 @@ def read_capped(path: Path, most: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(_("not a regular file"))
         if status.st_size > most:
-            raise ValueError(_("{st_size:,} bytes, more than {most:,}", st_size=status.st_size, most=most))
+            raise ValueError(_("{size:,} bytes, more than {most:,}", size=status.st_size, most=most))
         return file.read()
 
 

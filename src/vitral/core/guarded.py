@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind, storage, temporary_name
-from vitral.core.language import _
+from vitral.core.language import N_, _
 
 Kind = Literal["file", "folder", "link", "other"]
 
@@ -321,12 +321,17 @@ class GuardedFolder:
             raise self._refusal(name, kind) from None
 
     def _refusal(self, name: str, kind: Kind) -> NotOurs:
-        words = {"link": "a link", "other": "a device or a pipe", "folder": "a folder", "file": "a file"}
+        kinds = {
+            "link": N_("a link"),
+            "other": N_("a device or a pipe"),
+            "folder": N_("a folder"),
+            "file": N_("a file"),
+        }
         return NotOurs(
-            "{path}: is {words}, or lies behind one; inside this folder Vitral uses only regular "
+            "{path}: is {kind}, or lies behind one; inside this folder Vitral uses only regular "
             "files and real folders; remove it or put the file itself there",
             path=self.path / name,
-            words=words[kind],
+            kind=_(kinds[kind]),
         )
 
 

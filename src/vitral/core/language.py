@@ -15,10 +15,10 @@ import locale
 import os
 import re
 import string
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from gettext import GNUTranslations
 from importlib import resources
 from io import BytesIO
@@ -32,8 +32,13 @@ SYSTEM_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 COMMA = ("pt",)
 """Languages that write a decimal comma, and points between thousands."""
 _SWAPPED = str.maketrans(",.", ".,")
-_NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?%?")
-_PLACE = re.compile(r"\{\{|\}\}|\{(\w+)[^{}]*\}")
+_ANY_NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?%?"
+_NUMBER = re.compile(_ANY_NUMBER)
+_PLACE = re.compile(r"\{\{|\}\}|\{(\w+)([^{}]*)\}")
+_OF_NUMBERS = re.compile(r":[+,.\d]*[,dfg%]")
+"""Formats of places that only a number can fill."""
+_LEAST_LETTERS = 7
+"""Sentences with fewer letters of their own, such as `{one}, not {other}`, fit too much that is no sentence of ours."""
 
 _current: ContextVar[str | None] = ContextVar("language", default=None)
 _process: str | None = None
@@ -136,27 +141,43 @@ def localised(text: str) -> str:
     return text.translate(_SWAPPED) if language() in COMMA else text
 
 
+def listed(numbers: Iterable[str]) -> str:
+    """Numbers as a list, which has semicolons where a comma is the decimal separator.
+
+    >>> with in_language("pt"):
+    ...     listed(["1,5", "2,5"])
+    '1,5; 2,5'
+    """
+    return ("; " if language() in COMMA else ", ").join(numbers)
+
+
 def retold(stored: str) -> str:
     """An English sentence that was stored with its values filled in, in the current language.
 
-    It is compared with the marked sentences. One that fits none stays as it is.
+    It is compared with the marked sentences, and so are the values in its places. One that fits none stays as it is.
     """
     code = language()
-    if code == "en":
-        return stored
+    return stored if code == "en" else _retold(stored, code)
+
+
+@lru_cache(maxsize=4096)
+def _retold(stored: str, code: str) -> str:
     known = _translations(code).gettext(stored)
     if known != stored:
         return known
     for pattern, sentence in _patterns(code):
         found = pattern.fullmatch(stored)
         if found:
-            values = {name: _in_language(value) for name, value in found.groupdict().items()}
+            values = {name: _in_language(value, code) for name, value in found.groupdict().items()}
             return _BARE.vformat(_translations(code).gettext(sentence), (), values)
     return stored
 
 
-def _in_language(value: str) -> str:
-    return localised(value) if _NUMBER.fullmatch(value) else value
+def _in_language(value: str, code: str) -> str:
+    """A value in a place of a stored sentence: a number, another sentence, or anything else as it is."""
+    if _NUMBER.fullmatch(value):
+        return value.translate(_SWAPPED) if code in COMMA else value
+    return _retold(value, code) if " " in value else value
 
 
 class _Formatter(string.Formatter):
@@ -220,7 +241,14 @@ def _patterns(code: str) -> list[tuple[re.Pattern[str], str]]:
     """Marked sentences with places as patterns of what they become in English; those with most own words first."""
     sentences = [each for each in _translations(code)._catalog if isinstance(each, str) and _PLACE.search(each)]  # pyright: ignore
     sentences.sort(key=lambda each: len(_PLACE.sub("", each)), reverse=True)
-    return [(re.compile(_pattern(each), re.DOTALL), each) for each in sentences if len(_PLACE.sub("", each)) > 5]
+    return [(re.compile(_pattern(each), re.DOTALL), each) for each in sentences if _is_telling(each)]
+
+
+def _is_telling(sentence: str) -> bool:
+    """Whether its own words, or its numbers, distinguish a sentence from others."""
+    letters = sum(map(str.isalpha, _PLACE.sub("", sentence)))
+    of_numbers = all(_OF_NUMBERS.fullmatch(place[2]) for place in _PLACE.finditer(sentence) if place[1])
+    return letters >= _LEAST_LETTERS or (of_numbers and letters > 1) or re.match(r"\w+ \w+ ", sentence) is not None
 
 
 def _pattern(sentence: str) -> str:
@@ -235,5 +263,5 @@ def _pattern(sentence: str) -> str:
             made += f"(?P={name})"
         else:
             seen.add(name)
-            made += f"(?P<{name}>.*?)"
+            made += rf"(?P<{name}>{_ANY_NUMBER if _OF_NUMBERS.fullmatch(place[2]) else '.*?'})"
     return made + re.escape(sentence[end:])

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _, number
 
 ROOT = Path("/")
-ADVICE = "use a smaller model, batch or context"
+ADVICE = N_("use a smaller model, batch or context")
 LARGEST_READ = 2**20
 """Bytes read of a file of the kernel; /proc/cpuinfo has about a kilobyte per core."""
 
@@ -56,7 +57,7 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
         where: the file or option that asks for the work.
         what: the work, as the subject of a sentence.
         there: bytes there are; `memory_limit()` if None. Unknown memory refuses nothing.
-        advice: a remedy.
+        advice: a remedy, a marked sentence.
 
     Raises:
         UsageError: more is needed than there is.
@@ -69,7 +70,7 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
             what=what,
             needed=_gigabytes(needed),
             there=_gigabytes(there),
-            advice=advice,
+            advice=_(advice),
         )
 
 
@@ -164,4 +165,4 @@ def _read(path: Path) -> str | None:
 
 def _gigabytes(size: int) -> str:
     """A size in words, in GB; small sizes in MB."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+    return f"{number(size / 1e9, ',.1f')} GB" if size >= 1e9 else f"{number(size / 1e6, ',.1f')} MB"

@@ -82,4 +82,4 @@ def require_known(names: Iterable[str], num_layers: Natural, without: Collection
     known = activation_names(num_layers, without)
     for name in names:
         if name not in known:
-            raise UsageError("no activation is called {name!r}, {name2}", name=name, name2=nearest(name, known))
+            raise UsageError("no activation is called {name!r}, {hint}", name=name, hint=nearest(name, known))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from vitral.core.errors import UsageError
+from vitral.core.language import ngettext
 
 MOST_THREADS = 1024
 
@@ -33,8 +34,13 @@ def too_few_cores(threads: int, cores: int) -> str | None:
     """A warning in one line if there are fewer cores than threads, else None."""
     if threads <= cores:
         return None
-    machine = f"{cores} core" if cores == 1 else f"{cores} cores"
-    return f"recorded with {threads} threads, this machine has {machine}: slower, the same bits"
+    return ngettext(
+        "recorded with {threads} threads, this machine has {cores} core: slower, the same bits",
+        "recorded with {threads} threads, this machine has {cores} cores: slower, the same bits",
+        cores,
+        threads=threads,
+        cores=cores,
+    )
 
 
 class _Turn:

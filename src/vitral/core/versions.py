@@ -3,6 +3,8 @@
 import platform
 from importlib import metadata
 
+from vitral.core.language import _
+
 
 def versions() -> str:
     """The versions of Vitral, Python and PyTorch in one line; nothing heavy is imported."""
@@ -13,4 +15,4 @@ def _installed(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return _("not installed")

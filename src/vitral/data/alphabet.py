@@ -9,6 +9,7 @@ import numpy as np
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
@@ -30,13 +31,22 @@ class UnseenCharacter(UsageError):
     def __init__(self, character: str, position: int, alphabet: str) -> None:
         """Name the character, its position and the remedy."""
         self.character, self.position, self.alphabet = character, position, alphabet
-        super().__init__(f"{self.where} is not in {alphabet}; remove it, or replace it by one that is")
+        super().__init__(
+            "{character} is not in {alphabet}; remove it, or replace it by one that is",
+            character=self.where,
+            alphabet=alphabet,
+        )
 
     @property
     def where(self) -> str:
         """The character as it is written, its code point and its position."""
         written = ascii(self.character) if is_surrogate(self.character) else repr(self.character)
-        return f"character {written} ({code_point(self.character)}) at position {self.position:,}"
+        return _(
+            "character {character} ({code_point}) at position {position:,}",
+            character=written,
+            code_point=code_point(self.character),
+            position=self.position,
+        )
 
     def moved(self, offset: int) -> "UnseenCharacter":
         """The same error for a text in which this one starts at `offset`."""
@@ -131,7 +141,7 @@ def utf8(text: str, replacement: str | None = None) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         if replacement is None:
-            raise UnseenCharacter(text[error.start], error.start, "UTF-8 (a lone surrogate)") from None
+            raise UnseenCharacter(text[error.start], error.start, _("UTF-8 (a lone surrogate)")) from None
         return "".join(replacement if is_surrogate(character) else character for character in text).encode("utf-8")
 
 
@@ -160,8 +170,8 @@ def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
     wrong = (array < 0) | (array >= vocab_size)
     if wrong.any():
         raise UsageError(
-            "token id {array} is not in the vocabulary of {vocab_size:,} tokens",
-            array=array[wrong.argmax()],
+            "token id {token} is not in the vocabulary of {vocab_size:,} tokens",
+            token=str(array[wrong.argmax()]),
             vocab_size=vocab_size,
         )
     return array.astype(np.int64)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.core.streams import numpy_stream
 
 Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
@@ -154,9 +155,12 @@ def count_windows(split: Split, context_length: Count) -> np.ndarray:
 def too_short(split: Split, context_length: int) -> str:
     """The message for a split without a window: the number of tokens needed and available."""
     longest = int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
-    return (
-        f"a window of context_length = {context_length:,} needs {context_length + 1:,} tokens in a row, this "
-        f"split of the text has at most {longest:,}; use a smaller context_length or a longer text"
+    return _(
+        "a window of context_length = {context_length:,} needs {needed:,} tokens in a row, this split of the "
+        "text has at most {longest:,}; use a smaller context_length or a longer text",
+        context_length=context_length,
+        needed=context_length + 1,
+        longest=longest,
     )
 
 

@@ -105,9 +105,7 @@ class BPETokenizer:
         """
         merges = plain.get("merges")
         if not isinstance(merges, list) or len(merges) > _MAX_MERGES:
-            raise UsageError(
-                "tokenizer: merges must be a list of at most {max_merges:,} pairs of ids", max_merges=_MAX_MERGES
-            )
+            raise UsageError("tokenizer: merges must be a list of at most {most:,} pairs of ids", most=_MAX_MERGES)
         for index, merge in enumerate(merges):
             if not (isinstance(merge, list) and len(merge) == 2 and all(type(token) is int for token in merge)):
                 raise UsageError(
@@ -177,9 +175,9 @@ def _spell_out(merges: Merges) -> tuple[bytes, ...]:
         token = tokens[left] + tokens[right]
         if len(token) > MAX_TOKEN_BYTES:
             raise UsageError(
-                "tokenizer: merges[{index}] makes a token longer than {max_token_bytes} bytes",
+                "tokenizer: merges[{index}] makes a token longer than {most} bytes",
                 index=index,
-                max_token_bytes=MAX_TOKEN_BYTES,
+                most=MAX_TOKEN_BYTES,
             )
         if token not in known:
             known.add(token)

@@ -152,9 +152,9 @@ class CorpusConfig(Config):
             if not parts[-1]:
                 raise ValueError(
                     _(
-                        "{pattern} is a folder; give the files in it: {value}",
+                        "{pattern} is a folder; give the files in it: {files}",
                         pattern=shown(pattern),
-                        value=shown(f"{pattern}**"),
+                        files=shown(f"{pattern}**"),
                     )
                 )
         return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
@@ -173,8 +173,8 @@ class CorpusConfig(Config):
             if not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)) or text == PAD:
                 raise ValueError(
                     _(
-                        "a special token must have 1 to {most_special} characters and not be {pad}: {text}",
-                        most_special=MOST_SPECIAL,
+                        "a special token must have 1 to {most} characters and not be {pad}: {text}",
+                        most=MOST_SPECIAL,
                         pad=PAD,
                         text=shown(text),
                     )
@@ -189,21 +189,21 @@ class CorpusConfig(Config):
         table = _named(value) if isinstance(value, str) else value
         if isinstance(table, Mapping):
             if "name" not in table:
-                raise ValueError(_("the table of a tokenizer needs a name, {value}", value=nearest("", _TAGS)))
+                raise ValueError(_("the table of a tokenizer needs a name, {hint}", hint=nearest("", _TAGS)))
             if _tag(table) is None:
                 raise ValueError(
                     _(
-                        "unknown tokenizer {name!r}, {name2}",
+                        "unknown tokenizer {name!r}, {hint}",
                         name=table["name"],
-                        name2=nearest(str(table["name"]), _TAGS),
+                        hint=nearest(str(table["name"]), _TAGS),
                     )
                 )
         elif not isinstance(table, CharConfig | ByteConfig | BPEConfig):
             raise ValueError(
                 _(
-                    "expected the name of a tokenizer or a table, not {value!r}, {value2}",
+                    "expected the name of a tokenizer or a table, not {value!r}, {hint}",
                     value=value,
-                    value2=nearest("", _TAGS),
+                    hint=nearest("", _TAGS),
                 )
             )
         return table

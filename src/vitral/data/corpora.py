@@ -13,8 +13,9 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.config import nearest
-from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import temporary_name
+from vitral.core.language import N_, _, in_language
 from vitral.data.config import CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
 from vitral.data.texts import (
@@ -43,31 +44,38 @@ class Source:
         url: where it is downloaded from.
         phrases: phrases the file must contain, which rejects error pages and truncated files.
         files: file names to look for in the folder VITRAL_CORPORA before `NAME.txt`.
+        gutenberg: the number of a text of Project Gutenberg.
     """
 
     description: str
     url: str
     phrases: tuple[str, ...]
     files: tuple[str, ...] = ()
+    gutenberg: int | None = None
+
+    def told(self) -> str:
+        """The description in the current language."""
+        told = _(self.description)
+        return told if self.gutenberg is None else f"{told} (Project Gutenberg {self.gutenberg})"
 
 
 def _gutenberg(number: int, description: str, files: tuple[str, ...] = ()) -> Source:
     url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
-    return Source(f"{description} (Project Gutenberg {number})", url, _GUTENBERG, files)
+    return Source(description, url, _GUTENBERG, files, number)
 
 
 SOURCES = {
-    "shakespeare": _gutenberg(100, "the complete works of Shakespeare", ("shakespeare-complete.txt",)),
+    "shakespeare": _gutenberg(100, N_("the complete works of Shakespeare"), ("shakespeare-complete.txt",)),
     "tinyshakespeare": Source(
-        "scenes from Shakespeare, 1.1 million characters (Andrej Karpathy's char-rnn)",
+        N_("scenes from Shakespeare, 1.1 million characters (Andrej Karpathy's char-rnn)"),
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
         ("First Citizen:", "Whiles thou art waking."),
     ),
-    "dom-casmurro": _gutenberg(55752, "Dom Casmurro, Machado de Assis, in Portuguese"),
-    "bras-cubas": _gutenberg(54829, "Memorias Posthumas de Braz Cubas, Machado de Assis, in Portuguese"),
-    "os-lusiadas": _gutenberg(3333, "Os Lusíadas, Luís de Camões, in Portuguese"),
-    "alice": _gutenberg(11, "Alice's Adventures in Wonderland, Lewis Carroll"),
-    "frankenstein": _gutenberg(84, "Frankenstein, Mary Shelley"),
+    "dom-casmurro": _gutenberg(55752, N_("Dom Casmurro, Machado de Assis, in Portuguese")),
+    "bras-cubas": _gutenberg(54829, N_("Memorias Posthumas de Braz Cubas, Machado de Assis, in Portuguese")),
+    "os-lusiadas": _gutenberg(3333, N_("Os Lusíadas, Luís de Camões, in Portuguese")),
+    "alice": _gutenberg(11, N_("Alice's Adventures in Wonderland, Lewis Carroll")),
+    "frankenstein": _gutenberg(84, N_("Frankenstein, Mary Shelley")),
 }
 """Downloadable texts by name."""
 
@@ -109,9 +117,11 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
         _download(source.url, beside)
         if not _contains(beside, source.phrases):
             raise UsageError(
-                "{name} (the downloaded file is not this text); {name2}",
-                name=_absent(name, source),
-                name2=_by_hand(name),
+                "the text {name!r} is not on this machine and could not be downloaded from {url} (the "
+                "downloaded file is not this text); save it as {name}.txt in a folder and set VITRAL_CORPORA "
+                "to that folder",
+                name=name,
+                url=source.url,
             )
         os.replace(beside, path)
     except VitralError:
@@ -119,26 +129,23 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
     except (OSError, ValueError) as error:
         # Disk errors have an errno, network errors do not.
         if isinstance(error, OSError) and error.errno is not None:
-            reason = f"{error.strerror}; set VITRAL_CACHE to a folder with room"
             raise StorageError(
-                "{folder}: the text {name!r} cannot be stored there ({reason})",
+                "{folder}: the text {name!r} cannot be stored there ({reason}; set VITRAL_CACHE to a folder with room)",
                 folder=shown(folder),
                 name=name,
-                reason=reason,
+                reason=reason(error),
             ) from None
-        raise UsageError(f"{_absent(name, source)} ({type(error).__name__}); {_by_hand(name)}") from None
+        raise UsageError(
+            "the text {name!r} is not on this machine and could not be downloaded from {url} ({error}); save it as "
+            "{name}.txt in a folder and set VITRAL_CORPORA to that folder",
+            name=name,
+            url=source.url,
+            error=type(error).__name__,
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
     return path
-
-
-def _absent(name: str, source: Source) -> str:
-    return f"the text {name!r} is not on this machine and could not be downloaded from {source.url}"
-
-
-def _by_hand(name: str) -> str:
-    return f"save it as {name}.txt in a folder and set VITRAL_CORPORA to that folder"
 
 
 def _download(url: str, path: Path) -> None:
@@ -163,9 +170,9 @@ BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.t
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
 
 _BUILT_IN = {
-    "sample": "The Window of Aldermere, an original play in five acts, bundled with Vitral",
-    "sample-pt": "Dom Casmurro, a novel by Machado de Assis, in Portuguese, bundled with Vitral",
-    "python": "the source of this Python's standard library: a large text without a download",
+    "sample": N_("The Window of Aldermere, an original play in five acts, bundled with Vitral"),
+    "sample-pt": N_("Dom Casmurro, a novel by Machado de Assis, in Portuguese, bundled with Vitral"),
+    "python": N_("the source of this Python's standard library: a large text without a download"),
 }
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 """Names of several texts, read one after the other."""
@@ -207,9 +214,14 @@ def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description."""
     own = {}
     if folder := own_folder():
-        own = {path.stem: f"your own {shown(path)}" for path in sorted(folder.glob("*.txt")) if path.is_file()}
-    collections = {name: f"{' and '.join(parts)}, one after the other" for name, parts in COLLECTIONS.items()}
-    return {**own, **_BUILT_IN, **collections, **{name: source.description for name, source in SOURCES.items()}}
+        own = {
+            path.stem: _("your own {path}", path=shown(path)) for path in sorted(folder.glob("*.txt")) if path.is_file()
+        }
+    collections = {
+        name: _("{texts}, one after the other", texts=_(" and ").join(parts)) for name, parts in COLLECTIONS.items()
+    }
+    built_in = {name: _(description) for name, description in _BUILT_IN.items()}
+    return {**own, **built_in, **collections, **{name: source.told() for name, source in SOURCES.items()}}
 
 
 @checked(first=True)
@@ -257,7 +269,7 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
         return _from_file(path.name, path, config)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(
-        "corpus {name!r}: no such name, file or folder; {name2}", name=shown(name), name2=nearest(name, known)
+        "corpus {name!r}: no such name, file or folder; {hint}", name=shown(name), hint=nearest(name, known)
     )
 
 
@@ -321,7 +333,7 @@ def _refuse_patterns(name: str, config: CorpusConfig) -> None:
 
 def from_document(name: str, document: Document, path: Path | None = None, *, noted: bool = False) -> Corpus:
     """One file that has been read as a corpus; `noted` adds a note of its path."""
-    where = (f"Read from {shown(path)}.",) if noted and path else ()
+    where = (N_("Read from {path}.").format(path=shown(path)),) if noted and path else ()
     notes = (*where, *reading_notes([document]))
     origin = None if path is None else os.path.abspath(path)
     return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, origin)
@@ -387,7 +399,7 @@ def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
 
 def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, reading: Reading | None = None) -> Corpus:
     reading = reading or Reading.of(config)
-    kind = f"{config.encoding or 'UTF-8'} text"
+    encoding = config.encoding or "UTF-8"
     documents: list[tuple[str, Document]] = []
     skipped: list[tuple[str, str]] = []
     total = 0
@@ -398,23 +410,32 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
         else:
             documents.append((relative, document))
     if not documents:
-        why = next((f"; {reason}" for _, reason in skipped if reason), "")
+        why = next((f"; {why}" for _, why in skipped if why), "")
         raise UsageError(
-            "{root}: no {kind} in this folder ({skipped} files skipped){why}",
+            "{root}: no {encoding} text in this folder ({skipped} files skipped){why}",
             root=shown(root),
-            kind=kind,
+            encoding=encoding,
             skipped=len(skipped),
             why=why,
         )
     read = [document for _, document in documents]
     listed = "".join(f"{document.sha256}  {relative}\n" for relative, document in documents)
-    notes = [f"{len(read):,} files were joined with {config.separator!r} between them."]
+    notes = [
+        N_("{files:,} files were joined with {separator!r} between them.").format(
+            files=len(read), separator=config.separator
+        )
+    ]
     if skipped:
         named = ", ".join(shown(relative) for relative, _ in skipped[:_NAMED_AT_MOST])
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
-        notes.append(f"{len(skipped):,} files were skipped, empty or not {kind}: {named}{more}.")
+        notes.append(
+            N_("{files:,} files were skipped, empty or not {encoding} text: {names}.").format(
+                files=len(skipped), encoding=encoding, names=named + more
+            )
+        )
     if listing.own:
-        notes.append(f"Left out: {own_named(root, listing)}.")
+        with in_language("en"):
+            notes.append(N_("Left out: {folders}.").format(folders=own_named(root, listing)))
     return Corpus(
         name=shown(name),
         text=config.separator.join("".join(pieces(document.text)) for document in read),

@@ -13,6 +13,7 @@ import numpy as np
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import UnseenCharacter, label_text
 from vitral.data.batches import Split
@@ -236,10 +237,10 @@ def _tokenized(
     fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
     if expected is not None and fingerprint != expected[0].fingerprint:
         raise UsageError(
-            "{expected}{identity} is unchanged, but the run read or split it in another way; restore "
+            "{where}{identity} is unchanged, but the run read or split it in another way; restore "
             "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the "
             "run",
-            expected=expected[1],
+            where=expected[1],
             identity=expected[0].identity,
         )
     path = folder / "tokens" / f"{fingerprint}.tokens"
@@ -253,7 +254,7 @@ def _tokenized(
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
-        notes.append(f"The stored tokens were damaged ({damaged}) and have been rebuilt.")
+        notes.append(N_("The stored tokens were damaged ({reason}) and have been rebuilt.").format(reason=damaged))
     return Dataset(
         config=config,
         corpus_name=corpus.name,
@@ -393,14 +394,18 @@ def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
     wanted = getattr(config.tokenizer, "vocab_size", base.vocab_size)
     if base.vocab_size >= wanted:
         return []
-    return [f"The text yields {base.vocab_size:,} tokens instead of {wanted:,}: no other pair occurs twice."]
+    sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
+    return [sentence.format(found=base.vocab_size, wanted=wanted)]
 
 
 def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
     """How often the splits contain each special token."""
+    there, absent = (
+        N_("Special token {token}: {number:,} times."),
+        N_("Special token {token}: not in the text; check its spelling."),
+    )
     return [
-        f"Special token {label_text(text)}: "
-        + (f"{count:,} times." if count else "not in the text; check its spelling.")
+        (there if count else absent).format(token=label_text(text), number=count)
         for text, token in undeclared(tokenizer)[1]
         for count in [sum(int(np.count_nonzero(split.tokens == token)) for split in splits)]
     ]
@@ -416,7 +421,8 @@ def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: T
     if not unknown:
         return []
     by = label_text(config.replacement)
-    return [f"{sum(unknown.values()):,} characters, {len(unknown):,} different ones without a token, became {by}."]
+    sentence = N_("{number:,} characters, {different:,} different ones without a token, became {replacement}.")
+    return [sentence.format(number=sum(unknown.values()), different=len(unknown), replacement=by)]
 
 
 def _split_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:

@@ -12,20 +12,21 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from typing import BinaryIO
 
-from vitral.core.config import nearest, shown
+from vitral.core.config import closest, shown
+from vitral.core.language import N_, _
 
 SAMPLE = 1 << 16
 """Bytes from which an encoding is guessed."""
 
 NAMES = {
     "shift_jis": "Shift-JIS",
-    "cp932": "Shift-JIS of Windows",
+    "cp932": N_("Shift-JIS of Windows"),
     "euc_jp": "EUC-JP",
-    "gb18030": "GBK or GB18030",
+    "gb18030": N_("GBK or GB18030"),
     "big5": "Big5",
-    "big5hkscs": "Big5 of Hong Kong",
+    "big5hkscs": N_("Big5 of Hong Kong"),
     "euc_kr": "EUC-KR",
-    "cp949": "EUC-KR of Windows",
+    "cp949": N_("EUC-KR of Windows"),
     "cp1251": "windows-1251",
     "koi8_r": "KOI8-R",
     "cp1252": "windows-1252 (Latin-1)",
@@ -85,14 +86,13 @@ def codec_name(name: str) -> str | None:
             b"a".decode(found)
     except (LookupError, ValueError) as error:
         if "not a text encoding" in str(error):
-            advice = "does not turn bytes into text; give an encoding such as 'cp1252'"
+            advice = _("{name} does not turn bytes into text; give an encoding such as 'cp1252'", name=shown(name))
         else:
             wanted = name.lower().replace("-", "_")
             known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
-            hint = nearest(wanted, known)
-            usual = "known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'"
-            advice = f"is not an encoding; {hint if hint.startswith('did') else usual}"
-        raise ValueError(f"{shown(name)} {advice}") from None
+            hint = closest(wanted, known) or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
+            advice = _("{name} is not an encoding; {hint}", name=shown(name), hint=hint)
+        raise ValueError(advice) from None
     return None if found in ("utf-8", "utf-8-sig") else found
 
 
@@ -153,16 +153,20 @@ def guess(sample: bytes) -> str:
     """
     lost, kept = _as_utf8(sample)
     if kept >= 4 * lost:
-        return "the bytes around are UTF-8, so the file is damaged or cut there: repair it there, or remove the bytes"
+        return _(
+            "the bytes around are UTF-8, so the file is damaged or cut there: repair it there, or remove the bytes"
+        )
     likely = _likely(sample)
     if likely:
-        named = " or ".join(f"{NAMES[name]} (“{word}”)" for name, word in likely)
-        options = " or ".join(name for name, _ in likely)
-        return f"it {'looks like' if len(likely) == 1 else 'may be'} {named}: give --encoding {options}"
+        named = _(" or ").join(f"{_(NAMES[name])} (“{word}”)" for name, word in likely)
+        options = _(" or ").join(name for name, _word in likely)
+        if len(likely) == 1:
+            return _("it looks like {names}: give --encoding {encodings}", names=named, encodings=options)
+        return _("it may be {names}: give --encoding {encodings}", names=named, encodings=options)
     controls = sum(sample.count(byte) for byte in range(32) if byte not in _TEXT_CONTROLS)
     if controls > _BINARY * len(sample):
-        return "it looks like binary data; give a text"
-    return "its encoding is not one that Vitral recognises: save it as UTF-8, or give --encoding NAME"
+        return _("it looks like binary data; give a text")
+    return _("its encoding is not one that Vitral recognises: save it as UTF-8, or give --encoding NAME")
 
 
 def _as_utf8(sample: bytes) -> tuple[int, int]:
@@ -187,8 +191,10 @@ def _likely(sample: bytes) -> list[tuple[str, str]]:
         for (match, name), doubt in zip(found, doubts, strict=True)
         if doubt <= min(doubts) + _CLOSE
     )[:_MOST_LIKELY]
-    texts = [text for _, _, text in ranked]
-    return [(isolated[index], word) for (_, index, _), word in zip(ranked, _telling_words(texts), strict=True)]
+    texts = [text for _coherence, _index, text in ranked]
+    return [
+        (isolated[index], word) for (_coherence, index, _text), word in zip(ranked, _telling_words(texts), strict=True)
+    ]
 
 
 def _whole_lines(sample: bytes) -> bytes:

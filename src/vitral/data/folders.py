@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.language import N_, _, number
 from vitral.data.texts import shown
 
 _SURELY_TEXT = {".txt", ".md"}
@@ -80,7 +81,7 @@ def _walk(root: Path, most: int | None = None) -> Iterator[tuple[Path, list[str]
         raise
     except OSError as error:
         raise UsageError(
-            "{value}: cannot be read ({strerror})", value=shown(error.filename or root), strerror=error.strerror
+            "{path}: cannot be read ({reason})", path=shown(error.filename or root), reason=reason(error)
         ) from None
 
 
@@ -120,9 +121,10 @@ def matches(parts: Sequence[str], pattern: str) -> bool:
 def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
     """The refusal of patterns that no file matches; names some suffixes that are there."""
     suffixes = Counter(path.suffix or path.name for path in listing.files).most_common(_MOST_SUFFIXES)
-    there = ", ".join(f"{count:,} {shown(suffix)}" for suffix, count in suffixes) or "no files"
-    hidden = "; hidden files are never read" if any(part.startswith(".") for part in "/".join(glob).split("/")) else ""
-    patterns = " or ".join(map(repr, glob))
+    there = ", ".join(f"{number(count, ',')} {shown(suffix)}" for suffix, count in suffixes) or _("no files")
+    is_hidden = any(part.startswith(".") for part in "/".join(glob).split("/"))
+    hidden = _("; hidden files are never read") if is_hidden else ""
+    patterns = _(" or ").join(map(repr, glob))
     return UsageError(
         "{root}: no file matches --glob {patterns}; there are {there}{hidden}",
         root=shown(root),
@@ -154,10 +156,30 @@ def own_kind(folders: Collection[str], files: Collection[str]) -> str:
 
 
 _REMEDIES = {
-    "run": "vitral evaluate {path} measures it; vitral train TEXT --init-from {path} trains it further on a text",
-    "study": "its pages are in {path}/report; vitral doctor {path} examines it",
-    "demonstration": "its page is {path}/report.html",
-    "report": "open its page in a browser",
+    "run": N_(
+        "{folder}: is a run, not a text; vitral evaluate {path} measures it; vitral train TEXT --init-from "
+        "{path} trains it further on a text"
+    ),
+    "study": N_("{folder}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it"),
+    "demonstration": N_("{folder}: is a demonstration, not a text; its page is {path}/report.html"),
+    "report": N_("{folder}: is a report, not a text; open its page in a browser"),
+}
+_NOTHING_ELSE = {
+    "run": N_(
+        "{folder}: contains no text, only {own}; vitral evaluate {path} measures it; vitral train TEXT "
+        "--init-from {path} trains it further on a text"
+    ),
+    "study": N_(
+        "{folder}: contains no text, only {own}; its pages are in {path}/report; vitral doctor {path} examines it"
+    ),
+    "demonstration": N_("{folder}: contains no text, only {own}; its page is {path}/report.html"),
+    "report": N_("{folder}: contains no text, only {own}; open its page in a browser"),
+}
+_COUNTED = {
+    "run": (N_("{number:,} run"), N_("{number:,} runs")),
+    "study": (N_("{number:,} study"), N_("{number:,} studies")),
+    "demonstration": (N_("{number:,} demonstration"), N_("{number:,} demonstrations")),
+    "report": (N_("{number:,} report"), N_("{number:,} reports")),
 }
 
 
@@ -168,23 +190,16 @@ def refuse_own(root: Path, listing: Listing) -> None:
         UsageError: it is one; the line says what the user may have meant.
     """
     if kind := listing.own.get(root):
-        remedy = _REMEDIES[kind].format(path=shown(root))
-        raise UsageError("{root}: is a {kind}, not a text; {remedy}", root=shown(root), kind=kind, remedy=remedy)
+        raise UsageError(_(_REMEDIES[kind], folder=shown(root), path=shown(root)))
     if listing.own and not listing.files and not user_files(root).files:
         first, kind = next(iter(listing.own.items()))
-        remedy = _REMEDIES[kind].format(path=shown(first))
-        raise UsageError(
-            "{root}: contains no text, only {root2}; {remedy}",
-            root=shown(root),
-            root2=own_named(root, listing),
-            remedy=remedy,
-        )
+        own = own_named(root, listing)
+        raise UsageError(_(_NOTHING_ELSE[kind], folder=shown(root), own=own, path=shown(first)))
 
 
 def own_named(root: Path, listing: Listing) -> str:
     """How many folders of each kind are left out, and where the first is."""
     counts = Counter(listing.own.values())
-    plural = {"study": "studies"}
-    kinds = [f"{count:,} {kind if count == 1 else plural.get(kind, f'{kind}s')}" for kind, count in counts.items()]
-    first = shown(next(iter(listing.own)).relative_to(root))
-    return f"{' and '.join(kinds)} of Vitral ({first}{', …' if len(listing.own) > 1 else ''})"
+    kinds = [_(_COUNTED[kind][count > 1], number=count) for kind, count in counts.items()]
+    first = shown(next(iter(listing.own)).relative_to(root)) + (", …" if len(listing.own) > 1 else "")
+    return _("{folders} of Vitral ({names})", folders=_(" and ").join(kinds), names=first)

@@ -6,6 +6,7 @@ Fine-tuning keeps the rows of embedding and head that a model has learned. Ids a
 from collections.abc import Sequence
 
 from vitral.core.checked import checked
+from vitral.core.language import N_
 from vitral.data.alphabet import label_text
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.texts import Text
@@ -66,12 +67,22 @@ def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> list[str]:
     specials = [label_text(text) for text in special_tokens(tokenizer)[len(special_tokens(former)) :]]
     notes = []
     if characters:
-        notes.append(f"The vocabulary of the run it starts from has grown: {_counted(characters, 'character')}.")
+        notes.append(_noted(characters, NEW_CHARACTERS))
     if specials:
-        notes.append(f"The vocabulary of the run it starts from has grown: {_counted(specials, 'special token')}.")
+        notes.append(_noted(specials, NEW_SPECIAL_TOKENS))
     return notes
 
 
-def _counted(labels: Sequence[str], what: str) -> str:
+NEW_CHARACTERS = (
+    N_("The vocabulary of the run it starts from has grown: {number:,} new character ({names})."),
+    N_("The vocabulary of the run it starts from has grown: {number:,} new characters ({names})."),
+)
+NEW_SPECIAL_TOKENS = (
+    N_("The vocabulary of the run it starts from has grown: {number:,} new special token ({names})."),
+    N_("The vocabulary of the run it starts from has grown: {number:,} new special tokens ({names})."),
+)
+
+
+def _noted(labels: Sequence[str], sentences: tuple[str, str]) -> str:
     listed = " ".join(labels[:_LISTED]) + (" …" if len(labels) > _LISTED else "")
-    return f"{len(labels):,} new {what}{'' if len(labels) == 1 else 's'} ({listed})"
+    return sentences[len(labels) > 1].format(number=len(labels), names=listed)

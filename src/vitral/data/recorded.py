@@ -15,8 +15,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import (
     BUNDLED,
@@ -116,8 +117,19 @@ class RecordedText:
     @property
     def identity(self) -> str:
         """Name, size and the first digits of the SHA-256, for a message."""
-        size = f"{self.num_characters:,} characters" if self.num_bytes is None else f"{self.num_bytes:,} bytes"
-        return f"the text {_short(self.source)!r} ({size}, SHA-256 {self.sha256[:12]}…)"
+        if self.num_bytes is None:
+            return _(
+                "the text {name!r} ({number:,} characters, SHA-256 {hash}…)",
+                name=_short(self.source),
+                number=self.num_characters,
+                hash=self.sha256[:12],
+            )
+        return _(
+            "the text {name!r} ({number:,} bytes, SHA-256 {hash}…)",
+            name=_short(self.source),
+            number=self.num_bytes,
+            hash=self.sha256[:12],
+        )
 
     @property
     def file_names(self) -> list[str]:
@@ -155,9 +167,13 @@ def _count(table: Mapping[str, Any], key: str, where: str) -> int:
 
 
 def _malformed(where: str, key: str, value: Any) -> UsageError:
-    found = "missing" if value is None else f"malformed ({value!a:.60})"
+    if value is None:
+        return UsageError("{where}: {key} is missing; restore the file from a copy of the run", where=where, key=key)
     return UsageError(
-        "{where}: {key} is {found}; restore the file from a copy of the run", where=where, key=key, found=found
+        "{where}: {key} is malformed ({found!a:.60}); restore the file from a copy of the run",
+        where=where,
+        key=key,
+        found=value,
     )
 
 
@@ -209,7 +225,8 @@ class Search:
             if found is not None:
                 return found
             if is_main:
-                wrong = _listed(reasons) or f"{_short(self.given)}: no such name, file or folder on this machine"
+                nothing = _("{path}: no such name, file or folder on this machine", path=_short(self.given))
+                wrong = _listed(reasons) or nothing
                 raise UsageError(
                     "--corpus {wrong}; {where}{identity} is needed",
                     wrong=wrong,
@@ -219,11 +236,10 @@ class Search:
         found = _first(self._places(text), text, reasons)
         if found is not None:
             return found
-        others = f"{_listed(reasons)}; also looked in" if reasons else "looked at its place, in"
-        inside = "" if self.run_folder is None else "the run folder, "
-        download = (
-            f", or download it with vitral corpus {text.source}" if text.source in {*SOURCES, *COLLECTIONS} else ""
-        )
+        others = _("{reasons}; also looked in", reasons=_listed(reasons)) if reasons else _("looked at its place, in")
+        inside = "" if self.run_folder is None else _("the run folder, ")
+        can_be_fetched = text.source in {*SOURCES, *COLLECTIONS}
+        download = _(", or download it with vitral corpus {name}", name=text.source) if can_be_fetched else ""
         raise UsageError(
             "{where}{identity} was not found: {others} {inside}VITRAL_CORPORA and the cache; give it "
             "with --corpus FILE, or set VITRAL_CORPORA to a folder that contains it{download}",
@@ -266,14 +282,13 @@ class Search:
     def _named(self, name: str, text: RecordedText) -> Iterator[_Candidate]:
         """The places of a text given by name."""
         yield from (self._at(path, text) for path in self._files(name))
-        if name in BUNDLED:
-            yield _Candidate(f"the text {name!r} of this machine", partial(bundled, name, self.config))
-        if name == "python":
-            yield _Candidate(f"the text {name!r} of this machine", partial(python, self.config))
+        if name in BUNDLED or name == "python":
+            read = python if name == "python" else partial(bundled, name)
+            yield _Candidate(_("the text {name!r} of this machine", name=name), lambda: read(self.config))
         if name in COLLECTIONS:
             choices = [[path for path in self._files(part) if path.is_file()] for part in COLLECTIONS[name]]
             for paths in product(*choices):
-                yield _Candidate(" and ".join(map(str, paths)), lambda paths=paths: self._joined(name, paths, text))
+                yield _Candidate(_(" and ").join(map(str, paths)), lambda paths=paths: self._joined(name, paths, text))
 
     def _files(self, name: str) -> list[Path]:
         return [*own_files(name), downloads(self.cache) / f"{name}.txt"] if is_name(name) else []
@@ -287,7 +302,7 @@ class Search:
             if stat.S_ISDIR(mode):
                 return self._folder(path, text, is_chosen)
             if not stat.S_ISREG(mode):
-                raise _Differs("is not a regular file")
+                raise _Differs(_("is not a regular file"))
             with opened(path) as file:
                 return self._file(file, path, text)
 
@@ -311,7 +326,7 @@ class Search:
     def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
         """A folder, read as a run of today reads it or, if that is another text, as one of an earlier Vitral did."""
         if text.path is not None and text.folder is None:
-            raise _Differs("is a folder, and the text is one file")
+            raise _Differs(_("is a folder, and the text is one file"))
         found: Corpus | None = None
         for as_before in (False, True):
             try:
@@ -323,7 +338,7 @@ class Search:
             if found is not None and found.sha256 == text.sha256:
                 return found
         if found is None:
-            raise _Differs("has files of another number or size")
+            raise _Differs(_("has files of another number or size"))
         return found
 
     def _may_be(self, path: Path, text: RecordedText, as_before: bool) -> bool:
@@ -359,18 +374,18 @@ def _first(candidates: Iterator[_Candidate], text: RecordedText, reasons: list[s
         except UsageError as error:
             reasons.append(str(error))
         except (OSError, ValueError) as error:
-            reasons.append(f"{candidate.shown}: {getattr(error, 'strerror', None) or 'cannot be read'}")
+            reasons.append(f"{candidate.shown}: {reason(error) if isinstance(error, OSError) else _('cannot be read')}")
         else:
             if found is not None and found.sha256 == text.sha256:
                 return replace(found, name=shown(text.name)[:_MOST_NAME])
             if found is not None:
-                reasons.append(f"{candidate.shown} has another SHA-256")
+                reasons.append(_("{path} has another SHA-256", path=candidate.shown))
     return None
 
 
 def _require_size(num_bytes: int, text: RecordedText) -> None:
     if not text.fits(num_bytes):
-        raise _Differs("has another size")
+        raise _Differs(_("has another size"))
 
 
 def _size(path: Path) -> int:

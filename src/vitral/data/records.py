@@ -4,12 +4,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from vitral.core.config import nearest, shown
+from vitral.core.config import closest, shown
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _
 from vitral.data.encodings import is_utf8
 
 SUFFIXES = {".jsonl", ".ndjson"}
-_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", float: "a number"}
+_KINDS = {
+    dict: N_("an object"),
+    list: N_("a list"),
+    str: N_("a string"),
+    bool: N_("true or false"),
+    float: N_("a number"),
+}
 _MOST_KEYS = 12
 _MOST_COMPARED = 1000
 _MOST_NAMED = 3
@@ -38,7 +45,7 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
     for number, line in enumerate(lines, 1):
         line = line.removeprefix("\ufeff")  # of each file, where several were put together
         if line.strip():
-            place = f"{where}: line {number}"
+            place = _("{where}: line {number}", where=where, number=str(number))
             yield _at(_parsed(line, place, whole_file=number == 1), field, place)
 
 
@@ -65,24 +72,24 @@ def _strings(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, s
 
 
 def _parsed(line: str, place: str, *, whole_file: bool = False) -> dict[str, Any]:
-    advice = "; each line must be one JSON object"
+    advice = _("; each line must be one JSON object")
     if whole_file and line.lstrip()[:1] in ("[", "{"):
-        advice += " (a JSON file of another form becomes one by jq -c '.[]' FILE > FILE.jsonl)"
+        advice += _(" (a JSON file of another form becomes one by jq -c '.[]' FILE > FILE.jsonl)")
     try:
         # No number is needed; as integers they may have too many digits.
         record = json.loads(line, object_pairs_hook=_object, parse_int=float)
     except json.JSONDecodeError as error:
         raise UsageError(
-            "{place}: not JSON ({msg} at character {colno}){advice}",
+            "{place}: not JSON ({error} at character {column}){advice}",
             place=place,
-            msg=error.msg,
-            colno=error.colno,
+            error=error.msg,
+            column=error.colno,
             advice=advice,
         ) from None
     except RecursionError:
         raise UsageError("{place}: nested too deeply{advice}", place=place, advice=advice) from None
     if not isinstance(record, dict):
-        raise UsageError("{place}: {record}, not an object{advice}", place=place, record=_kind(record), advice=advice)
+        raise UsageError("{place}: {kind}, not an object{advice}", place=place, kind=_kind(record), advice=advice)
     return cast("dict[str, Any]", record)
 
 
@@ -101,18 +108,18 @@ def _at(record: dict[str, Any], field: str, place: str) -> str:
     while rest:
         if not isinstance(value, dict):
             raise UsageError(
-                "{place}: {path} is {value}, so it has no key {rest}",
+                "{place}: {path} is {kind}, so it has no key {key}",
                 place=place,
                 path=shown(path),
-                value=_kind(value),
-                rest=shown(rest),
+                kind=_kind(value),
+                key=shown(rest),
             )
         table = cast("dict[str, Any]", value)
-        key, _, rest = (rest, "", "") if rest in table else rest.partition(".")
+        key, _dot, rest = (rest, "", "") if rest in table else rest.partition(".")
         path = f"{path}.{key}" if path else key
         if key not in table:
             raise UsageError(
-                "{place}: no key {path}; {key}", place=place, path=shown(path), key=_suggestion(key, table)
+                "{place}: no key {path}; {hint}", place=place, path=shown(path), hint=_suggestion(key, table)
             )
         if key in getattr(table, "keys_given_twice", ()):
             raise UsageError("{place}: the key {path} is there twice; keep one", place=place, path=shown(path))
@@ -121,11 +128,11 @@ def _at(record: dict[str, Any], field: str, place: str) -> str:
         inside = dict(_strings(cast("dict[str, Any]", value))) if isinstance(value, dict) else {}
         texts = ", ".join(shown(f"{field}.{key}") for key in list(inside)[:_MOST_NAMED])
         raise UsageError(
-            "{place}: {field} is {value}, not a string{value2}",
+            "{place}: {field} is {kind}, not a string{texts}",
             place=place,
             field=shown(field),
-            value=_kind(value),
-            value2=f"; texts: {texts}" if texts else "",
+            kind=_kind(value),
+            texts=_("; texts: {names}", names=texts) if texts else "",
         )
     if not is_utf8(value):
         raise UsageError(
@@ -139,11 +146,12 @@ def _at(record: dict[str, Any], field: str, place: str) -> str:
 def _suggestion(key: str, table: Mapping[str, Any]) -> str:
     known = sorted(table)[:_MOST_COMPARED]
     if not known:
-        return "the object is empty"
+        return _("the object is empty")
     listed = ", ".join(shown(name) for name in known[:_MOST_KEYS]) + (", …" if len(known) > _MOST_KEYS else "")
-    hint = nearest(key, known)
-    return f"{f'{hint} ' if hint.startswith('did') else ''}the keys are {listed}"
+    keys = _("the keys are {names}", names=listed)
+    hint = closest(key, known)
+    return f"{hint} {keys}" if hint else keys
 
 
 def _kind(value: Any) -> str:
-    return "null" if value is None else _KINDS[dict if isinstance(value, dict) else type(value)]
+    return "null" if value is None else _(_KINDS[dict if isinstance(value, dict) else type(value)])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from vitral.core.checked import Count, checked
+from vitral.core.language import N_, in_language
 from vitral.data.alphabet import character_counts, code_point, code_points, label_text
-from vitral.data.batches import count_windows, too_short
+from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
 from vitral.data.split import SPLITS, Blocks, split_text
 from vitral.data.texts import Text, in_lines, pieces
@@ -147,7 +148,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
     batches_per_pass = train.tokens.size / (context_length * batch_size)
     num_windows = int(count_windows(train, context_length).sum())
     problems = [
-        *([] if num_windows else [f"There is nothing to train on: {too_short(train, context_length)}."]),
+        *([] if num_windows else [_nothing_to_train_on(train, context_length)]),
         *_size_problems(dataset, batches_per_pass, context_length, batch_size),
         *_alphabet_problems(alphabet, rare, unlearnable),
         *_character_problems(text, counts),
@@ -173,6 +174,11 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         batches_per_pass=batches_per_pass,
         problems=tuple(problems),
     )
+
+
+def _nothing_to_train_on(train: Split, context_length: int) -> str:
+    with in_language("en"):  # it is stored
+        return N_("There is nothing to train on: {reason}.").format(reason=too_short(train, context_length))
 
 
 def _in_memory(blocks: Blocks) -> Iterator[Blocks]:
@@ -209,25 +215,49 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
     return listed + (", …" if len(entries) > _NAMED_AT_MOST else "")
 
 
-def _characters(count: int) -> str:
-    return "1 character" if count == 1 else f"{count:,} characters"
-
-
 def _size_problems(dataset: Dataset, batches: float, context_length: Count, batch_size: Count) -> list[str]:
     problems = []
     if batches < _FEW_BATCHES:
         problems.append(
-            f"One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
-            f"{context_length} tokens. The model will see every line many times and memorize it: use a longer "
-            "text, a smaller model or fewer steps, and watch the validation loss."
+            N_(
+                "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
+                "{context_length} tokens. The model will see every line many times and memorize it: use a longer "
+                "text, a smaller model or fewer steps, and watch the validation loss."
+            ).format(batches=batches, batch_size=batch_size, context_length=context_length)
         )
     num_test = int(dataset.splits["test"].tokens.size)
     if num_test < _FEW_TEST_TOKENS:
         problems.append(
-            f"The test split has only {num_test:,} tokens, so its loss is uncertain by several hundredths of a nat: "
-            "ignore small differences between models, or use a longer text."
+            N_(
+                "The test split has only {number:,} tokens, so its loss is uncertain by several hundredths of a nat: "
+                "ignore small differences between models, or use a longer text."
+            ).format(number=num_test)
         )
     return problems
+
+
+RARE_CHARACTERS = (
+    N_(
+        "The text contains {number:,} character with fewer than {least} occurrences each ({names}). This is "
+        "too few to learn from, and the char tokenizer spends a row of embedding and head on each: replace "
+        "them in the text, or use the byte or bpe tokenizer."
+    ),
+    N_(
+        "The text contains {number:,} characters with fewer than {least} occurrences each ({names}). This is "
+        "too few to learn from, and the char tokenizer spends a row of embedding and head on each: replace "
+        "them in the text, or use the byte or bpe tokenizer."
+    ),
+)
+UNSEEN_CHARACTERS = (
+    N_(
+        "The training split lacks {number:,} character of the held-out splits ({names}). The model cannot "
+        "predict them, which raises the losses: replace them in the text."
+    ),
+    N_(
+        "The training split lacks {number:,} characters of the held-out splits ({names}). The model cannot "
+        "predict them, which raises the losses: replace them in the text."
+    ),
+)
 
 
 def _alphabet_problems(
@@ -237,18 +267,13 @@ def _alphabet_problems(
 ) -> list[str]:
     problems = []
     if rare:
-        problems.append(
-            f"The text contains {_characters(len(rare))} with fewer than {RARE} occurrences each ({_named(rare)}). "
-            "This is too few to learn from, and the char tokenizer spends a row of embedding and head on each: "
-            "replace them in the text, or use the byte or bpe tokenizer."
-        )
+        sentence = RARE_CHARACTERS[len(rare) > 1]
+        problems.append(sentence.format(number=len(rare), least=RARE, names=_named(rare)))
     if unlearnable:
-        problems.append(
-            f"The training split lacks {_characters(len(unlearnable))} of the held-out splits ({_named(unlearnable)}). "
-            "The model cannot predict them, which raises the losses: replace them in the text."
-        )
+        sentence = UNSEEN_CHARACTERS[len(unlearnable) > 1]
+        problems.append(sentence.format(number=len(unlearnable), names=_named(unlearnable)))
     if len(alphabet) == 1:
-        problems.append("The text repeats a single character, so there is nothing to learn: use another text.")
+        problems.append(N_("The text repeats a single character, so there is nothing to learn: use another text."))
     return problems
 
 
@@ -257,25 +282,33 @@ def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
     control = tuple(_counted(character, count) for character, count in counts.items() if _is_control(character))
     if control:
         problems.append(
-            f"The text contains control or invisible characters ({_named(control)}). The model will learn to write "
-            "them, invisibly: remove them unless they are intended."
+            N_(
+                "The text contains control or invisible characters ({names}). The model will learn to write "
+                "them, invisibly: remove them unless they are intended."
+            ).format(names=_named(control))
         )
     spaces = tuple(_counted(character, count) for character, count in counts.items() if _is_unusual_space(character))
     if sum(entry.count for entry in spaces) >= RARE:
         problems.append(
-            f"The text contains unusual spaces ({_named(spaces)}). They look like ordinary ones, but to the model they "
-            "are other characters, and typed prompts will not match: replace them by ordinary spaces."
+            N_(
+                "The text contains unusual spaces ({names}). They look like ordinary ones, but to the model they "
+                "are other characters, and typed prompts will not match: replace them by ordinary spaces."
+            ).format(names=_named(spaces))
         )
     if num_lost := counts.get("\ufffd", 0):
         problems.append(
-            f"U+FFFD occurs {num_lost:,} times: characters were lost there when this file was made. The model will "
-            "learn to write it: use the original file."
+            N_(
+                "U+FFFD occurs {number:,} times: characters were lost there when this file was made. The model will "
+                "learn to write it: use the original file."
+            ).format(number=num_lost)
         )
     num_mangled = sum(1 for piece in _overlapping(text) for _ in _MANGLED.finditer(piece))
     if num_mangled >= _FEW_MANGLED:
         problems.append(
-            f"In {num_mangled:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
-            "letter becomes two characters: convert the original file again."
+            N_(
+                "In {number:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
+                "letter becomes two characters: convert the original file again."
+            ).format(number=num_mangled)
         )
     return problems + _normal_form_problems(text, counts)
 
@@ -306,13 +339,17 @@ def _normal_form_problems(text: Text, counts: dict[str, int]) -> list[str]:
     num_composed = sum(count for character, count in counts.items() if _is_composed(character))
     if num_composed:
         return [
-            f"The same letters are written in two ways: {num_composed:,} accented letters as one character, "
-            f"{num_decomposed:,} as a letter and a combining accent. The model treats them as unrelated: "
-            "normalize the text to NFC."
+            N_(
+                "The same letters are written in two ways: {composed:,} accented letters as one character, "
+                "{decomposed:,} as a letter and a combining accent. The model treats them as unrelated: "
+                "normalize the text to NFC."
+            ).format(composed=num_composed, decomposed=num_decomposed)
         ]
     return [
-        f"{num_decomposed:,} accented letters are written as a letter and a combining accent (NFD). Each takes two "
-        "characters, and typed prompts will not match: normalize the text to NFC."
+        N_(
+            "{number:,} accented letters are written as a letter and a combining accent (NFD). Each takes two "
+            "characters, and typed prompts will not match: normalize the text to NFC."
+        ).format(number=num_decomposed)
     ]
 
 
@@ -337,18 +374,24 @@ def _line_problems(lines: LineStatistics) -> list[str]:
     if len(kinds) > 1:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in kinds.items())
         problems.append(
-            f"Lines end in different ways ({listed}). The model must guess which, which raises every loss: use "
-            'newlines = "lf".'
+            N_(
+                "Lines end in different ways ({counts}). The model must guess which, which raises every loss: use "
+                'newlines = "lf".'
+            ).format(counts=listed)
         )
     elif kinds and "\\n" not in kinds:
         problems.append(
-            f'Every line ends with {next(iter(kinds))}, since newlines = "keep". Prompts and samples will not match '
-            'texts with \\n line endings: use newlines = "lf".'
+            N_(
+                'Every line ends with {ending}, since newlines = "keep". Prompts and samples will not match '
+                'texts with \\n line endings: use newlines = "lf".'
+            ).format(ending=next(iter(kinds)))
         )
     if lines.longest > _LONG_LINE:
         problems.append(
-            f"The longest line has {lines.longest:,} characters. A model with a short context never sees the end of "
-            "such a line, and tables or data without line breaks teach it little: break such lines, or remove them."
+            N_(
+                "The longest line has {number:,} characters. A model with a short context never sees the end of "
+                "such a line, and tables or data without line breaks teach it little: break such lines, or remove them."
+            ).format(number=lines.longest)
         )
     return problems
 
@@ -357,9 +400,11 @@ def _duplicate_problems(duplicates: Duplicates) -> list[str]:
     if duplicates.share < _DUPLICATE_SHARE:
         return []
     return [
-        f"{duplicates.share:.1%} of the windows of {duplicates.length} characters in the test split also occur in the "
-        f"training split, for example “{label_text(duplicates.example)}”. Memorization will then lower the test loss: "
-        "remove repeated documents and boilerplate."
+        N_(
+            "{share:.1%} of the windows of {length} characters in the test split also occur in the training "
+            "split, for example “{example}”. Memorization will then lower the test loss: remove repeated "
+            "documents and boilerplate."
+        ).format(share=duplicates.share, length=duplicates.length, example=label_text(duplicates.example))
     ]
 
 

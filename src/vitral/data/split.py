@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Int
 
 from vitral.core.checked import Natural, checked
-from vitral.core.config import nearest, shown
+from vitral.core.config import closest, shown
 from vitral.core.errors import UsageError
+from vitral.core.language import _, ngettext
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus, load_corpus
@@ -110,7 +111,7 @@ def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanog
 
 
 def _characters(count: int) -> str:
-    return f"{count:,} character{'s' * (count != 1)}"
+    return ngettext("{number:,} character", "{number:,} characters", count, number=count)
 
 
 def _split_blocks(num_characters: int) -> dict[str, Blocks]:
@@ -118,9 +119,9 @@ def _split_blocks(num_characters: int) -> dict[str, Blocks]:
     if num_blocks < _MIN_BLOCKS:
         needed = _MIN_BLOCKS * BLOCK
         raise UsageError(
-            'the text has {num_characters}; split = "blocks" needs at least {needed:,}; give a '
+            'the text has {characters}; split = "blocks" needs at least {needed:,}; give a '
             'longer text, or use corpus.split = "tail"',
-            num_characters=_characters(num_characters),
+            characters=_characters(num_characters),
             needed=needed,
         )
     order = numpy_stream(SPLIT_SEED, "split").permutation(num_blocks)
@@ -142,10 +143,10 @@ def _spans(begins: Int[np.ndarray, " blocks"], end: int, last: int) -> Blocks:
 def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
     if num_characters < _MIN_TAIL:
         raise UsageError(
-            'the text has {num_characters}; split = "{method}" needs at least {min_tail}; give a longer text',
-            num_characters=_characters(num_characters),
+            'the text has {characters}; split = "{method}" needs at least {needed}; give a longer text',
+            characters=_characters(num_characters),
             method=method,
-            min_tail=_MIN_TAIL,
+            needed=_MIN_TAIL,
         )
     if method == "nanogpt":
         border = int(num_characters * 0.9)
@@ -308,12 +309,12 @@ def _only(line: str, begins: Sequence[int], near: set[str]) -> int:
     """The offset of the only occurrence of a line."""
     if not begins:
         raise UsageError(
-            "corpus.passages: no line of the text reads {line!r}; {line2}", line=line, line2=_closest(line, near)
+            "corpus.passages: no line of the text reads {line!r}; {hint}", line=line, hint=_closest(line, near)
         )
     if len(begins) > 1:
         raise UsageError(
-            "corpus.passages: {begins} lines of the text read {line!r}; choose a line that occurs once",
-            begins=len(begins),
+            "corpus.passages: {number} lines of the text read {line!r}; choose a line that occurs once",
+            number=len(begins),
             line=line,
         )
     return begins[0]
@@ -321,8 +322,7 @@ def _only(line: str, begins: Sequence[int], near: set[str]) -> int:
 
 def _closest(line: str, near: set[str]) -> str:
     """A hint: the most similar line of the text, if any."""
-    close = nearest(line, near) if near else ""
-    return close if close.startswith("did you mean") else "copy a line exactly, including leading spaces"
+    return closest(line, near) or _("copy a line exactly, including leading spaces")
 
 
 def _lines(text: Text) -> Iterator[tuple[int, str]]:

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vitral.core.checked import checked
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.language import N_, _
 from vitral.data.alphabet import utf8
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
@@ -105,7 +106,7 @@ class LongText:
 
     def _read(self, number: int) -> bytes:
         begin, end = self._bytes[number], self._bytes[number + 1]
-        with opened(self._path, "can no longer be read") as file:
+        with opened(self._path, N_("{path}: can no longer be read ({reason})")) as file:
             if stamp_of(file.fileno()) != self._stamp:
                 raise _changed(self._path)
             file.seek(begin)
@@ -236,10 +237,10 @@ def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
         return decode_document(_all_of(file), where, reading)
     if reading.encoding is not None:
         raise UsageError(
-            "{where}: a file of more than {long} MB must be UTF-8; convert it with: iconv -f "
+            "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
             "{encoding} -t UTF-8 {where} > NEW",
             where=where,
-            long=LONG >> 20,
+            most=LONG >> 20,
             encoding=reading.encoding,
         )
     _refuse_other_formats(file.read(SAMPLE), where, reading)
@@ -301,12 +302,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 @contextmanager
-def opened(path: Path, trouble: str = "cannot be read") -> Generator[BinaryIO]:
+def opened(path: Path, trouble: str = N_("{path}: cannot be read ({reason})")) -> Generator[BinaryIO]:
     """A regular file, opened once, for reading inside the block; links are followed.
 
     Args:
         path: the file.
-        trouble: the beginning of the reason in an error message.
+        trouble: the sentence of the error where it cannot be.
 
     Raises:
         UsageError: the file cannot be opened or read, is not regular, or does not fit into memory.
@@ -322,9 +323,9 @@ def opened(path: Path, trouble: str = "cannot be read") -> Generator[BinaryIO]:
     except VitralError:
         raise
     except OSError as error:
-        raise UsageError(f"{shown(path)}: {trouble} ({error.strerror})") from None
+        raise UsageError(trouble, path=shown(path), reason=reason(error)) from None
     except ValueError as error:
-        raise UsageError(f"{shown(path)}: {trouble} ({error})") from None
+        raise UsageError(trouble, path=shown(path), reason=error) from None
     except MemoryError:
         raise UsageError("{path}: too large for this machine's memory; use a smaller file", path=shown(path)) from None
 
@@ -433,21 +434,25 @@ def _refuse_other_formats(head: bytes, where: str, reading: Reading) -> None:
     marked = _MARKS.get(mark, "")
     chosen = reading.encoding or "utf-8"
     if marked and not chosen.startswith(marked):
-        remedy = "leave --encoding out" if marked == "utf-8" else f"give --encoding {marked}"
+        if marked == "utf-8":
+            raise UsageError(
+                "{where}: this is UTF-8, not {chosen}, by its byte order mark; leave --encoding out",
+                where=where,
+                chosen=_named(chosen),
+            )
         raise UsageError(
-            "{where}: this is {upper}, not {chosen}, by its byte order mark; {remedy}",
+            "{where}: this is {marked}, not {chosen}, by its byte order mark; give --encoding {encoding}",
             where=where,
-            upper=marked.upper(),
+            marked=marked.upper(),
             chosen=_named(chosen),
-            remedy=remedy,
+            encoding=marked,
         )
     if chosen in ("utf-16", "utf-32") and head and not marked:
-        order = unmarked_utf(head) or f"{chosen}-le or {chosen}-be"
         raise UsageError(
-            "{where}: has no byte order mark, so {chosen} is not clear; give --encoding {order}",
+            "{where}: has no byte order mark, so {chosen} is not clear; give --encoding {encodings}",
             where=where,
             chosen=_named(chosen),
-            order=order,
+            encodings=unmarked_utf(head) or _(" or ").join((f"{chosen}-le", f"{chosen}-be")),
         )
     if not reading.refuses_formats:
         return
@@ -455,10 +460,10 @@ def _refuse_other_formats(head: bytes, where: str, reading: Reading) -> None:
         raise UsageError(f"{where}: {found}")
     if reading.encoding is None and (name := unmarked_utf(head)):
         raise UsageError(
-            "{where}: looks like {upper} without a byte order mark; give --encoding {name}",
+            "{where}: looks like {format} without a byte order mark; give --encoding {encoding}",
             where=where,
-            upper=name[:6].upper(),
-            name=name,
+            format=name[:6].upper(),
+            encoding=name,
         )
 
 
@@ -473,8 +478,14 @@ def _decoded(raw: bytes, where: str, file: BinaryIO, *, offset: int = 0, line: i
     except UnicodeDecodeError as error:
         line += raw.count(b"\n", 0, error.start)
         place = offset + error.start
-        told = f"{where}: not UTF-8 at byte {place} (0x{raw[error.start]:02x}, line {line})"
-        raise UsageError(f"{told}; {guess(sample_around(file, place))}") from None
+        raise UsageError(
+            "{where}: not UTF-8 at byte {place} (0x{byte}, line {line}); {hint}",
+            where=where,
+            place=str(place),
+            byte=f"{raw[error.start]:02x}",
+            line=str(line),
+            hint=guess(sample_around(file, place)),
+        ) from None
 
 
 def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
@@ -484,13 +495,20 @@ def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
     except UnicodeError as error:
         start = getattr(error, "start", 0)
         line = raw[:start].decode(encoding, "replace").count("\n") + 1
-        byte = f"0x{raw[start]:02x}, " if start < len(raw) else ""
-        told = f"{where}: not {_named(encoding)} at byte {start} ({byte}line {line})"
         try:
             raw.decode("utf-8")
+            hint = _("it is UTF-8: leave --encoding out")
         except UnicodeDecodeError:
-            raise UsageError(f"{told}; {guess(sample_around(BytesIO(raw), start))}") from None
-        raise UsageError("{told}; it is UTF-8: leave --encoding out", told=told) from None
+            hint = guess(sample_around(BytesIO(raw), start))
+        raise UsageError(
+            "{where}: not {encoding} at byte {place} ({byte}line {line}); {hint}",
+            where=where,
+            encoding=_named(encoding),
+            place=str(start),
+            byte=f"0x{raw[start]:02x}, " if start < len(raw) else "",
+            line=str(line),
+            hint=hint,
+        ) from None
     if text.startswith("\ufffe") or not is_utf8(text):
         raise UsageError(
             "{where}: is no text in {encoding}; give another --encoding", where=where, encoding=_named(encoding)
@@ -521,20 +539,25 @@ def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
     num_texts = sum(document.num_texts for document in documents)
     num_empty = sum(document.num_empty for document in documents)
     fields = next((document.fields for document in documents if document.fields), ())
-    notes = [f"Decoded as {name}." for name in dict.fromkeys(document.encoding for document in documents) if name]
-    if num_texts:
-        left_out = f"; {num_empty:,} empty ones were left out" if num_empty else ""
-        notes.append(f"Texts read from JSON lines: {num_texts:,}{left_out}.")
+    encodings = dict.fromkeys(document.encoding for document in documents)
+    notes = [N_("Decoded as {encoding}.").format(encoding=name) for name in encodings if name]
+    if num_texts and num_empty:
+        sentence = N_("Texts read from JSON lines: {number:,}; {empty:,} empty ones were left out.")
+        notes.append(sentence.format(number=num_texts, empty=num_empty))
+    elif num_texts:
+        notes.append(N_("Texts read from JSON lines: {number:,}.").format(number=num_texts))
     if fields:
-        listed = ", ".join(map(repr, fields))
-        notes.append(
-            f"JSON lines are read as they are; --field NAME reads one field of each line as a text ({listed})."
-        )
-    if num_marks:
-        where = "at the beginning" if len(documents) == 1 else f"at the beginning of {num_marks} files"
-        notes.append(f"A byte order mark {where} was dropped.")
+        sentence = N_("JSON lines are read as they are; --field NAME reads one field of each line as a text ({names}).")
+        notes.append(sentence.format(names=", ".join(map(repr, fields))))
+    if num_marks and len(documents) == 1:
+        notes.append(N_("A byte order mark at the beginning was dropped."))
+    elif num_marks:
+        sentence = N_("A byte order mark at the beginning of {files} files was dropped.")
+        notes.append(sentence.format(files=num_marks))
     if num_crlf or num_cr:
-        notes.append(f"Newlines were changed to \\n: {num_crlf:,} \\r\\n and {num_cr:,} lone \\r.")
+        sentence = N_("Newlines were changed to \\n: {both:,} \\r\\n and {lone:,} lone \\r.")
+        notes.append(sentence.format(both=num_crlf, lone=num_cr))
     if num_licence:
-        notes.append(f"Project Gutenberg's licence was stripped ({num_licence:,} characters).")
+        sentence = N_("Project Gutenberg's licence was stripped ({number:,} characters).")
+        notes.append(sentence.format(number=num_licence))
     return tuple(notes)

@@ -23,9 +23,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import is_left_behind, temporary_name
 from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.language import N_
 from vitral.data.batches import Split
 from vitral.data.split import SPLITS
 from vitral.data.texts import Text, shown
@@ -129,9 +130,9 @@ def open_store(path: Path, fingerprint: str, vocab_size: int) -> Store:
         with GuardedFolder(path.parent).stream(path.name) as file:
             return _opened(file, path.parent, fingerprint, vocab_size)
     except NotOurs:
-        raise DamagedStore("a link or not a regular file") from None
+        raise DamagedStore(N_("a link or not a regular file")) from None
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DamagedStore(f"the header is malformed: {error}") from None
+        raise DamagedStore(N_("the header is malformed: {error}").format(error=error)) from None
 
 
 def _opened(file: BinaryIO, folder: Path, fingerprint: str, vocab_size: int) -> Store:
@@ -139,19 +140,20 @@ def _opened(file: BinaryIO, folder: Path, fingerprint: str, vocab_size: int) -> 
     header, begin = _read_header(file, size)
     dtype, counts = np.dtype(_DTYPES[header["dtype"]]), [header["parts"][split]["tokens"] for split in SPLITS]
     if not all(type(count) is int and count >= 0 for count in counts):
-        raise DamagedStore("a number of tokens is not a number")
+        raise DamagedStore(N_("a number of tokens is not a number"))
     if (header["version"], header["fingerprint"], begin + sum(counts) * dtype.itemsize) != (VERSION, fingerprint, size):
-        raise DamagedStore("another version, another text, or another size")
+        raise DamagedStore(N_("another version, another text, or another size"))
     tokens = _tokens(file, folder, dtype, begin, sum(counts))
     if hashlib.sha256(tokens.data).hexdigest() != header["sha256"]:
-        raise DamagedStore("the SHA-256 of the tokens does not match")
+        raise DamagedStore(N_("the SHA-256 of the tokens does not match"))
     if tokens.max(initial=0) >= vocab_size:
-        raise DamagedStore(f"a token is not in the vocabulary of {vocab_size:,}")
+        raise DamagedStore(N_("a token is not in the vocabulary of {vocab_size:,}").format(vocab_size=vocab_size))
     splits = {}
     for split, end, count in zip(SPLITS, np.cumsum(counts).tolist(), counts, strict=True):
         segments = np.asarray(header["parts"][split]["stretches"], dtype=np.int64).reshape(-1, 2)
         if not _cover(segments, count):
-            raise DamagedStore(f"the segments of {split} do not cover its {count:,} tokens")
+            sentence = N_("the segments of {split} do not cover its {number:,} tokens")
+            raise DamagedStore(sentence.format(split=split, number=count))
         splits[split] = Split(tokens[end - count : end], segments)
     return Store(splits, header["sha256"])
 
@@ -161,10 +163,10 @@ def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
     prefix = file.read(_PREFIX)
     length = int.from_bytes(prefix[len(MAGIC) : len(MAGIC) + 8], "little")
     if not prefix.startswith(MAGIC) or length > min(size, MOST_HEADER):
-        raise DamagedStore("not a token file")
+        raise DamagedStore(N_("not a token file"))
     encoded = file.read(length)
     if hashlib.sha256(encoded).digest() != prefix[len(MAGIC) + 8 :]:
-        raise DamagedStore("the SHA-256 of the header does not match")
+        raise DamagedStore(N_("the SHA-256 of the header does not match"))
     end = _PREFIX + length
     return json.loads(encoded), end + -end % _ALIGNMENT
 
@@ -241,9 +243,10 @@ def _for_us(path: str, flags: int) -> int:
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:
-    advice = "make room there or point VITRAL_CACHE elsewhere"
     return StorageError(
-        "{path}: cannot be written ({strerror}); {advice}", path=shown(path), strerror=error.strerror, advice=advice
+        "{path}: cannot be written ({reason}); make room there or point VITRAL_CACHE elsewhere",
+        path=shown(path),
+        reason=reason(error),
     )
 
 

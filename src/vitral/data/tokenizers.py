@@ -14,6 +14,7 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.data.alphabet import (
     PAD,
     UnseenCharacter,
@@ -145,7 +146,7 @@ class CharTokenizer:
             unseen = chunk == 0
             if replacement is None:
                 position = begin + int(unseen.argmax())
-                alphabet = f"the tokenizer's alphabet of {len(self.alphabet):,} characters"
+                alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self.alphabet))
                 raise UnseenCharacter(text[position], position, alphabet)
             chunk[unseen] = self._ids[ord(replacement)]
         return ids
@@ -251,8 +252,8 @@ class DeclaringTokenizer:
         for text in texts:
             if not isinstance(text, str) or not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)):
                 raise UsageError(
-                    "tokenizer: a special token must have 1 to {most_special} characters, not {text!a:.40}",
-                    most_special=MOST_SPECIAL,
+                    "tokenizer: a special token must have 1 to {most} characters, not {text!a:.40}",
+                    most=MOST_SPECIAL,
                     text=text,
                 )
         whole = all(type(token) is int for token in ids) and ids == sorted(set(ids))
@@ -415,7 +416,7 @@ def tokenizer_from_plain(plain: Any) -> Tokenizer:
     reader = _READERS.get(plain["name"])
     if reader is None:
         raise UsageError(
-            "tokenizer: unknown name {name!a}, {name2}", name=plain["name"], name2=nearest(plain["name"], _READERS)
+            "tokenizer: unknown name {name!a}, {hint}", name=plain["name"], hint=nearest(plain["name"], _READERS)
         )
     declared = plain.get("special_tokens")
     if declared is None:

@@ -165,7 +165,7 @@ def _check(num_beams: int, n_best: int, length_penalty: float) -> None:
         )
     if not 0 <= length_penalty <= MAX_LENGTH_PENALTY:
         raise UsageError(
-            "length_penalty: must be between 0 and {max_length_penalty:g}, not {length_penalty}",
-            max_length_penalty=MAX_LENGTH_PENALTY,
+            "length_penalty: must be between 0 and {most:g}, not {length_penalty}",
+            most=MAX_LENGTH_PENALTY,
             length_penalty=length_penalty,
         )

@@ -91,9 +91,9 @@ def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
-            "the model has {vocab_size} tokens and the tokenizer {vocab_size2}: they do not come from the same run",
-            vocab_size=model.vocab_size,
-            vocab_size2=tokenizer.vocab_size,
+            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
+            model=model.vocab_size,
+            tokenizer=tokenizer.vocab_size,
         )
 
 
@@ -114,9 +114,9 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: 
     ids = [int(token) for token in tokenizer.encode(prompt)] or [tokenizer.start]
     if len(ids) > context_length and not crop:
         raise UsageError(
-            "prompt: {ids} tokens, but the context length is {context_length}; shorten it, or use "
+            "prompt: {tokens} tokens, but the context length is {context_length}; shorten it, or use "
             "only its last {context_length} tokens: --crop, or crop=True in Python",
-            ids=len(ids),
+            tokens=len(ids),
             context_length=context_length,
         )
     return ids[-context_length:]

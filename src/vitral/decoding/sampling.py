@@ -11,7 +11,7 @@ on other samples.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 
 # Sums of float64 probabilities have errors of about 1e-16: a mass that should equal top_p must not fall below it.
@@ -104,9 +105,7 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
     vocab = logits.shape[-1]
     for token in tokens:
         if not 0 <= token < vocab:
-            raise UsageError(
-                "forbidden token {token}: the vocabulary has ids 0 to {vocab}", token=token, vocab=vocab - 1
-            )
+            raise UsageError("forbidden token {token}: the vocabulary has ids 0 to {last}", token=token, last=vocab - 1)
     if tokens:
         logits = logits.index_fill(-1, _index(tuple(tokens)).to(logits.device), -math.inf)
     if float(logits.amax(dim=-1).amin()) == -math.inf:
@@ -137,13 +136,18 @@ def penalise_repetition(
     """
     _require(
         not isinstance(penalty, bool) and 0 < penalty < math.inf,
-        f"repetition_penalty: must be greater than 0, not {penalty}",
+        N_("repetition_penalty: must be greater than 0, not {penalty}"),
+        penalty=penalty,
     )
     occurred = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, history, True)
     penalised = torch.where(logits > 0, logits / penalty, logits * penalty)
     # Overflow must not make a token impossible or certain: 0 · inf and inf - inf are NaN.
     overflow = penalised.isinf() & logits.isfinite() & occurred
-    _require(not bool(overflow.any()), f"repetition_penalty: {penalty} makes logits overflow; choose one nearer to 1")
+    _require(
+        not bool(overflow.any()),
+        N_("repetition_penalty: {penalty} makes logits overflow; choose one nearer to 1"),
+        penalty=penalty,
+    )
     return torch.where(occurred, penalised, logits)
 
 
@@ -159,7 +163,8 @@ def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) 
     """
     _require(
         not isinstance(temperature, bool) and 0 < temperature < math.inf,
-        f"temperature: must be positive and finite here, not {temperature}",
+        N_("temperature: must be positive and finite here, not {temperature}"),
+        temperature=temperature,
     )
     logits = logits.double()
     shifted = logits - logits.amax(dim=-1, keepdim=True)
@@ -193,7 +198,7 @@ def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     Raises:
         UsageError: p is outside 0 < p ≤ 1.
     """
-    _require(not isinstance(p, bool) and 0 < p <= 1, f"top_p: must be greater than 0 and at most 1, not {p}")
+    _require(not isinstance(p, bool) and 0 < p <= 1, N_("top_p: must be greater than 0 and at most 1, not {p}"), p=p)
     if p == 1:
         return logits
     order = _descending(logits)
@@ -211,7 +216,7 @@ def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     Raises:
         UsageError: p is outside 0 ≤ p ≤ 1.
     """
-    _require(not isinstance(p, bool) and 0 <= p <= 1, f"min_p: must be between 0 and 1, not {p}")
+    _require(not isinstance(p, bool) and 0 <= p <= 1, N_("min_p: must be between 0 and 1, not {p}"), p=p)
     relative = torch.exp(logits.double() - logits.double().amax(dim=-1, keepdim=True))
     return logits.masked_fill(relative < p * (1 - ROUNDING), -math.inf)
 
@@ -222,8 +227,13 @@ def check_top_k(k: int, vocab: int) -> None:
     Raises:
         UsageError: k is below 1 or above the vocabulary size; names both.
     """
-    _require(not isinstance(k, bool) and k >= 1, f"top_k: must be at least 1, not {k}")
-    _require(k <= vocab, f"top_k: {k} is more than the vocabulary's {vocab} tokens; choose at most {vocab}, or none")
+    _require(not isinstance(k, bool) and k >= 1, N_("top_k: must be at least 1, not {k}"), k=k)
+    _require(
+        k <= vocab,
+        N_("top_k: {k} is more than the vocabulary's {vocab} tokens; choose at most {vocab}, or none"),
+        k=k,
+        vocab=vocab,
+    )
 
 
 def _descending(logits: Tensor) -> Tensor:
@@ -240,15 +250,17 @@ def _checked(logits: Tensor) -> Tensor:
     """Refuse NaN and +inf; -inf is valid (an impossible token)."""
     _require(
         float(logits.amax()) < math.inf,  # the maximum propagates NaN
-        "the model's logits are NaN or infinite: its weights are damaged or its training diverged; "
-        "use an earlier checkpoint",
+        N_(
+            "the model's logits are NaN or infinite: its weights are damaged or its training diverged; use "
+            "an earlier checkpoint"
+        ),
     )
     return logits
 
 
-def _require(fits: bool, complaint: str) -> None:
+def _require(fits: bool, complaint: str, **places: Any) -> None:
     if not fits:
-        raise UsageError(complaint)
+        raise UsageError(complaint, **places)
 
 
 @checked(first=True)

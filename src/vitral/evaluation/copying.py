@@ -72,7 +72,9 @@ def novel_share(sample: str, training_text: str, n: Count) -> float:
     """
     if not 1 <= n <= len(sample):
         raise UsageError(
-            "novel_share: n must be between 1 and the sample's {sample} characters, not {n}", sample=len(sample), n=n
+            "novel_share: n must be between 1 and the sample's {characters} characters, not {n}",
+            characters=len(sample),
+            n=n,
         )
     grams = [sample[begin : begin + n] for begin in range(len(sample) - n + 1)]
     novel = {gram for gram in set(grams) if gram not in training_text}

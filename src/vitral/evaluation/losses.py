@@ -110,9 +110,9 @@ def evaluate_split(
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
-            "the model has {vocab_size} tokens and the tokenizer {vocab_size2}: they do not come from the same run",
-            vocab_size=model.vocab_size,
-            vocab_size2=tokenizer.vocab_size,
+            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
+            model=model.vocab_size,
+            tokenizer=tokenizer.vocab_size,
         )
     training = model.training
     model.eval()

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _
 from vitral.data.batches import Split, thinned
 from vitral.evaluation.losses import no_tick
 
@@ -29,7 +30,7 @@ LONG = 2**25
 COUNTED = 2**20
 """Size of that sample: evenly spaced tokens of each split."""
 
-_NAMES = {1: "unigram", 2: "bigram", 3: "trigram"}
+_NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
 
 
 @checked(first=["__init__", "from_plain"])
@@ -69,7 +70,7 @@ class NgramBaselines:
             return NgramBaselines(orders, float(plain["test_bigram_entropy"]), counted)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
-                "n-gram baselines: malformed ({name}: {error})", name=type(error).__name__, error=error
+                "n-gram baselines: malformed ({kind}: {error})", kind=type(error).__name__, error=error
             ) from None
 
 
@@ -119,7 +120,7 @@ class WittenBell:
         self._counts: list[_Counts] = []
         tokens, depths = _laid_out(train, vocab_size)
         contexts, num_contexts = np.zeros_like(tokens), 1
-        for _ in range(num_orders):
+        for _order in range(num_orders):
             counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
             self._counts.append(counts)
             contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
@@ -171,7 +172,7 @@ def baseline_name(order: Count) -> str:
     >>> [baseline_name(order) for order in (1, 2, 3, 4)]
     ['unigram', 'bigram', 'trigram', '4-gram']
     """
-    return _NAMES.get(order, f"{order}-gram")
+    return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
 
 
 @checked(first=True)
@@ -192,10 +193,10 @@ def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     above = [order for order in by_loss if baselines.orders[order] > loss]
     below = [order for order in by_loss if baselines.orders[order] <= loss]
     if not above:
-        return f"above the {baseline_name(below[0])} baseline"
+        return _("above the {ngram} baseline", ngram=baseline_name(below[0]))
     if not below:
-        return f"below the {baseline_name(above[-1])} baseline"
-    return f"between the {baseline_name(above[-1])} and the {baseline_name(below[0])}"
+        return _("below the {ngram} baseline", ngram=baseline_name(above[-1]))
+    return _("between the {above} and the {below}", above=baseline_name(above[-1]), below=baseline_name(below[0]))
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,9 @@ def _laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], 
     tokens = np.concatenate([*pieces, np.empty(0, dtype=split.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:
         raise UsageError(
-            "n-grams: token {max} is outside the vocabulary of {vocab_size}", max=tokens.max(), vocab_size=vocab_size
+            "n-grams: token {token} is outside the vocabulary of {vocab_size}",
+            token=str(tokens.max()),
+            vocab_size=vocab_size,
         )
     beginnings = np.cumsum(lengths) - lengths
     return tokens, np.arange(len(tokens)) - np.repeat(beginnings, lengths)

@@ -11,6 +11,7 @@ from typing import Any
 from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
@@ -183,9 +184,8 @@ def plan_run(
             init_from=init_from,
         )
     if not is_bare:
-        return RunPlan(
-            config, written_plan(config, f"the preset {start}" if start in known else where), None, init_from
-        )
+        named = N_("the preset {name}").format(name=start) if start in known else where
+        return RunPlan(config, written_plan(config, named), None, init_from)
     text = load_corpus(config.corpus)
     plan = plan_text(text, config, pins)
     return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from)
@@ -237,5 +237,5 @@ def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> N
         return
     names = {*known, *corpus_names()}
     raise UsageError(
-        "{start!r} is not a preset, a known text or a file; {start2}", start=start, start2=nearest(start, names)
+        "{start!r} is not a preset, a known text or a file; {hint}", start=start, hint=nearest(start, names)
     )

@@ -153,8 +153,8 @@ def _require_page(config: RunConfig, dataset: Dataset, sentence: str) -> None:
         raise UsageError("demo: the model needs a block with attention, since the study takes it away")
     if model.context_length < num_tokens:
         raise UsageError(
-            "demo: model.context_length must be {num_tokens} or more, to read {sentence!r}",
-            num_tokens=num_tokens,
+            "demo: model.context_length must be {least} or more, to read {sentence!r}",
+            least=num_tokens,
             sentence=sentence,
         )
 

@@ -3,9 +3,10 @@
 from importlib import resources
 from pathlib import Path
 
-from vitral.core.config import nearest
+from vitral.core.config import closest, nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import create_durably
+from vitral.core.language import _
 from vitral.explanation import CheckReport, Example, Exercise, corrected, exercise_text, load_example, parse_example
 from vitral.lab.configuration import configure, presets
 from vitral.model import ModelConfig
@@ -33,8 +34,7 @@ def find_example(named: str | Path) -> Example:
         return load_example(path, preset_model)
     known = gallery()
     if str(named) not in known:
-        hint = nearest(str(named), known)
-        hint = hint if hint.startswith("did") else "vitral list examples lists them"
+        hint = closest(str(named), known) or _("vitral list examples lists them")
         raise UsageError("{named}: neither a file nor a worked example; {hint}", named=named, hint=hint)
     return parse_example(known[str(named)], preset_model, path)
 
@@ -53,7 +53,7 @@ def preset_model(name: str) -> ModelConfig:
         UsageError: there is no such preset.
     """
     if name not in presets():
-        raise UsageError("preset {name!r}: {name2}", name=name, name2=nearest(name, presets()))
+        raise UsageError("preset {name!r}: {hint}", name=name, hint=nearest(name, presets()))
     return configure(name).model
 
 

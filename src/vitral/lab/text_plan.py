@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
 from vitral.data.alphabet import character_counts
 from vitral.data.texts import pieces
@@ -91,28 +92,34 @@ class TextPlan:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The plan for people, one line for each choice and for each remark."""
-        told = [f"plan: {_NAMES[choice.key]} {choice.word}: {choice.reason}" for choice in self.choices]
-        return (*told, *(f"plan: {choice.remark}" for choice in self.choices if choice.remark is not None))
+        """The plan as English sentences, one for each choice and for each remark."""
+        told = [TOLD[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices]
+        return (*told, *(f"{_PLAN}{choice.remark}" for choice in self.choices if choice.remark is not None))
 
     def plain(self) -> list[dict[str, Any]]:
         """The choices as plain data."""
         return [asdict(choice) for choice in self.choices]
 
 
-_NAMES = {
-    "corpus.tokenizer": "tokenizer",
-    "corpus.split": "split",
-    "model.context_length": "context",
-    "training.batch_size": "batch",
-    "model.dropout": "dropout",
+TOLD = {
+    "corpus.tokenizer": N_("plan: tokenizer {value}: {reason}"),
+    "corpus.split": N_("plan: split {value}: {reason}"),
+    "model.context_length": N_("plan: context {value}: {reason}"),
+    "training.batch_size": N_("plan: batch {value}: {reason}"),
+    "model.dropout": N_("plan: dropout {value}: {reason}"),
 }
+"""What a choice says, by its key."""
+_PLAN = "plan: "
 
 
 def written_plan(config: RunConfig, where: str) -> TextPlan:
     """The plan of a configuration that is used as it is written in `where`."""
     values = _values(config)
-    return TextPlan(tuple(Choice(key, value, f"as in {where}", is_pinned=True) for key, value in values.items()))
+    return TextPlan(
+        tuple(
+            Choice(key, value, N_("as in {where}").format(where=where), is_pinned=True) for key, value in values.items()
+        )
+    )
 
 
 def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset()) -> TextPlan:
@@ -131,17 +138,16 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     split, why = _split(size)
     if size < LEAST_CHARACTERS:
         raise UsageError(
-            "{name}: a text of {size:,} characters is too short to train and measure on; give one of "
-            "at least {least_characters}",
+            "{name}: a text of {size:,} characters is too short to train and measure on; give one of at least {least}",
             name=corpus.name,
             size=size,
-            least_characters=LEAST_CHARACTERS,
+            least=LEAST_CHARACTERS,
         )
     choose("corpus.split", split, why, _split_remark)
     tokenizer, why = _tokenizer(size, alphabet, config)
     choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
     context, batch = _shape(config.training.minutes)
-    time = "a given number of steps" if config.training.minutes is None else in_minutes(config.training.minutes)
+    time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)
     room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
     if room < 1:
         raise UsageError(
@@ -150,11 +156,12 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
             name=corpus.name,
         )
     if room < context:
-        context, why = _fitting(room), f"the shortest split of this short text has {room + 1:,} tokens"
+        why = N_("the shortest split of this short text has {tokens:,} tokens").format(tokens=room + 1)
+        context = _fitting(room)
     else:
-        why = f"the usual one for {time}"
+        why = N_("the usual one for {time}").format(time=time)
     choose("model.context_length", context, why)
-    choose("training.batch_size", batch, f"windows in a step, the usual number for {time}")
+    choose("training.batch_size", batch, N_("windows in a step, the usual number for {time}").format(time=time))
     dropout, why = _dropout(size, config, choose.values)
     choose("model.dropout", dropout, why)
     return TextPlan(tuple(choose.choices))
@@ -171,7 +178,7 @@ class _Chooser:
     ) -> None:
         if key in self._pinned:
             pin = self.values[key]
-            self.choices.append(Choice(key, pin, "as you chose", True, None if pin == value else remark(pin)))
+            self.choices.append(Choice(key, pin, N_("as you chose"), True, None if pin == value else remark(pin)))
         else:
             self.values[key] = value
             self.choices.append(Choice(key, value, reason))
@@ -179,7 +186,7 @@ class _Chooser:
 
 def _values(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
-    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in _NAMES}
+    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in TOLD}
 
 
 def _alphabet(corpus: Corpus) -> int:
@@ -199,36 +206,42 @@ def usual_shape(minutes: float) -> dict[str, Any]:
 
 def _split(size: int) -> tuple[str, str]:
     if size < LEAST_BLOCKS * BLOCK:
-        return (
-            "tail",
-            f"{size:,} characters are too few for blocks of {BLOCK:,} spread over the text; its end is held out",
-        )
-    return "blocks", f"blocks of {BLOCK:,} characters spread over the text are held out"
+        why = N_("{size:,} characters are too few for blocks of {block:,} spread over the text; its end is held out")
+        return "tail", why.format(size=size, block=BLOCK)
+    return "blocks", N_("blocks of {block:,} characters spread over the text are held out").format(block=BLOCK)
 
 
 def _split_remark(pin: str) -> str | None:
     if pin != "blocks":
         return None
-    return f"split blocks holds out more than a quarter of a text this short; tail would hold out {HELD_OUT:.0%}"
+    remark = N_(
+        "plan: split blocks holds out more than a quarter of a text this short; tail would hold out {share:.0%}"
+    )
+    return remark.format(share=HELD_OUT).removeprefix(_PLAN)
 
 
 def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, Any], str]:
     """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
-    chars = f"{alphabet:,} distinct characters in {size:,}"
+    there = {"alphabet": alphabet, "size": size}
     context, batch = _shape(config.training.minutes)
     seen = _expected_steps(config) * context * batch
     is_short = (config.training.minutes or 0) < ENOUGH_MINUTES or (1 - HELD_OUT) * size <= seen
     if is_short or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
-        return {"name": "char"}, chars
-    return {"name": "bpe", "vocab_size": 1024}, f"{chars}, too long to be seen once as characters in the time"
+        return {"name": "char"}, N_("{alphabet:,} distinct characters in {size:,}").format(**there)
+    why = N_("{alphabet:,} distinct characters in {size:,}, too long to be seen once as characters in the time").format(
+        **there
+    )
+    return {"name": "bpe", "vocab_size": 1024}, why
 
 
 def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:
     if alphabet < LARGE_ALPHABET or pin["name"] == "char":
         return None
-    return (
-        f"{alphabet:,} distinct characters are spelled in bytes by {pin['name']}; characters were measured to be better"
+    remark = N_(
+        "plan: {alphabet:,} distinct characters are spelled in bytes by {tokenizer}; characters were "
+        "measured to be better"
     )
+    return remark.format(alphabet=alphabet, tokenizer=pin["name"]).removeprefix(_PLAN)
 
 
 def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[dict[str, float], str]:
@@ -241,8 +254,9 @@ def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[d
     )
     times = tokens / ((1 - HELD_OUT) * size)
     rates = DROPOUT if times > MOST_EPOCHS else {}
-    often = "so often that it would be learned by heart" if rates else f"at most about {MOST_EPOCHS} times"
-    return DropoutConfig(**rates).plain(), f"this text is seen {often}"
+    often = N_("this text is seen so often that it would be learned by heart")
+    rarely = N_("this text is seen at most about {times} times").format(times=MOST_EPOCHS)
+    return DropoutConfig(**rates).plain(), often if rates else rarely
 
 
 def _expected_steps(config: RunConfig) -> float:

@@ -49,13 +49,13 @@ class KVCache:
         """
         if self.keys and len(self.keys[0]) != batch:
             raise UsageError(
-                "cache: allocated for {keys} sequences, given {batch}", keys=len(self.keys[0]), batch=batch
+                "cache: allocated for {allocated} sequences, given {batch}", allocated=len(self.keys[0]), batch=batch
             )
         if self.length + time > self.capacity:
             raise UsageError(
-                "cache: room for {capacity} tokens, {length} needed; restart it with clear()",
+                "cache: room for {capacity} tokens, {needed} needed; restart it with clear()",
                 capacity=self.capacity,
-                length=self.length + time,
+                needed=self.length + time,
             )
 
     def advance(self, time: int) -> None:

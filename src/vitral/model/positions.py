@@ -46,9 +46,9 @@ class Learned(Positions):
         """
         if start + time > len(self.weight):
             raise UsageError(
-                "model: position {start} asked for, but learned positions end at context_length = {weight}",
-                start=start + time,
-                weight=len(self.weight),
+                "model: position {position} asked for, but learned positions end at context_length = {context_length}",
+                position=start + time,
+                context_length=len(self.weight),
             )
         return self.weight[start : start + time]
 

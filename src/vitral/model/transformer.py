@@ -12,6 +12,7 @@ from torch.nn import functional
 from vitral.attention.masks import Mask
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.core.modules import CheckedModule
 from vitral.core.names import BLOCK_STEPS, activation_names, require_known
 from vitral.core.taps import SILENT, Recorder, Tap
@@ -91,7 +92,13 @@ class Transformer(CheckedModule):
         if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int32, torch.int64):
             return None
         outside = tokens[(tokens < 0) | (tokens >= self.vocab_size)].tolist()
-        return f"token id {outside[0]} is not in the vocabulary of {self.vocab_size} tokens" if outside else None
+        if not outside:
+            return None
+        return _(
+            "token id {token} is not in the vocabulary of {vocab_size} tokens",
+            token=str(outside[0]),
+            vocab_size=self.vocab_size,
+        )
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:

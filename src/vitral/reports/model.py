@@ -4,14 +4,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.figures.sections import Table
+from vitral.core.tables import Tabular
+from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
+from vitral.figures.sections import Listing, Section, Table
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.runs import RunConfig
 
 
 @checked(first=True)
-@dataclass(frozen=True)
-class ModelCount:
+@dataclass(frozen=True, repr=False)
+class ModelCount(Shown, Tabular):
     """A model's size and costs.
 
     Attributes:
@@ -56,6 +60,23 @@ class ModelCount:
             "advice": list(self.advice),
         }
 
+    def __str__(self) -> str:
+        """The parameters, operations and bytes as the command prints them."""
+        return plain_text(self._title(), count_sections(self))
+
+    def _title(self) -> str:
+        total = self.cost.parameters
+        return f"Parameters of {self.name} with {self.vocab_size} tokens: {total:,}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each learned tensor."""
+        return [asdict(row) for row in self.rows]
+
+
+@page_of.register
+def _count_page(counted: ModelCount) -> str:
+    return page(counted._title(), count_sections(counted))
+
 
 _OPTIMIZERS = {
     "adamw": "AdamW: two averages of 4 bytes each",
@@ -84,6 +105,13 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
         ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
     ]
+
+
+def count_sections(counted: ModelCount) -> list[Section]:
+    """The whole count as sections of a page."""
+    costs = Table("Operations and bytes (float32)", ("", "", "how counted"), tuple(cost_rows(counted)), prose=(1, 2))
+    advice = [Listing(counted.advice)] if counted.advice else []
+    return [parameter_section(counted.rows), costs, *advice]
 
 
 def _bytes(count: int) -> str:

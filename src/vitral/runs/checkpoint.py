@@ -28,7 +28,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import as_json, sha256, storage
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
@@ -340,15 +340,15 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
         present = set(folder.names())
         if expected - present:
             raise UsageError(
-                "{where}: {expected} is missing, the checkpoint is incomplete",
+                "{where}: {name} is missing, the checkpoint is incomplete",
                 where=where,
-                expected=min(expected - present),
+                name=min(expected - present),
             )
         if present - expected:
             raise UsageError(
-                "{where}: {present!a:.80} does not belong to a checkpoint; remove it",
+                "{where}: {name!a:.80} does not belong to a checkpoint; remove it",
                 where=where,
-                present=min(present - expected),
+                name=min(present - expected),
             )
         content = {name: folder.read(name, _most_bytes(name, shapes)) for name in names if name in expected}
     except (UsageError, StorageError):
@@ -357,10 +357,10 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
         raise UsageError("{where}: invalid file ({error})", where=where, error=error) from None
     except FileNotFoundError as error:
         raise UsageError(
-            "{where}: {filename} is missing, the checkpoint is incomplete", where=where, filename=error.filename
+            "{where}: {name} is missing, the checkpoint is incomplete", where=where, name=error.filename
         ) from None
     except OSError as error:
-        raise StorageError("{where}: cannot be read ({strerror})", where=where, strerror=error.strerror) from None
+        raise StorageError("{where}: cannot be read ({reason})", where=where, reason=reason(error)) from None
     for name, data in content.items():
         if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
             raise UsageError(
@@ -412,7 +412,7 @@ def _described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:
     tensors = json.loads(data[8 : 8 + length])
     tensors.pop("__metadata__", None)
     if len(tensors) > max(MOST_TENSORS, expected):
-        raise ValueError(_("{tensors:,} tensors", tensors=len(tensors)))
+        raise ValueError(_("{number:,} tensors", number=len(tensors)))
     for name, tensor in tensors.items():
         if tensor["dtype"] not in TYPES:
             raise ValueError(
@@ -430,14 +430,14 @@ def _require_shapes(folder: Path, found: Shapes, needed: Shapes) -> None:
     for name in sorted(found.keys() | needed.keys()):
         shown = ascii(name)[1:-1][:80]
         if name not in found:
-            raise OtherModel("{folder}: {shown} is missing from the weights", folder=folder, shown=shown)
+            raise OtherModel("{folder}: {name} is missing from the weights", folder=folder, name=shown)
         if name not in needed:
-            raise OtherModel("{folder}: {shown} does not belong to this model", folder=folder, shown=shown)
+            raise OtherModel("{folder}: {name} does not belong to this model", folder=folder, name=shown)
         if found[name] != needed[name]:
             raise OtherModel(
-                "{folder}: {shown} has shape {found!s:.60}, this model needs {needed}",
+                "{folder}: {name} has shape {found!s:.60}, this model needs {needed}",
                 folder=folder,
-                shown=shown,
+                name=shown,
                 found=found[name],
                 needed=needed[name],
             )

@@ -102,10 +102,10 @@ def _objective(objective: Any) -> Any:
     if isinstance(objective, str) and objective not in OBJECTIVES:
         raise ValueError(
             _(
-                "{objective!r} is not one of {objectives}; {objective2}",
+                "{objective!r} is not one of {objectives}; {hint}",
                 objective=objective,
                 objectives=", ".join(OBJECTIVES),
-                objective2=nearest(objective, OBJECTIVES),
+                hint=nearest(objective, OBJECTIVES),
             )
         )
     return {"name": "masked"} if objective == "masked" else objective
@@ -213,8 +213,8 @@ class RunConfig(Config):
         if first >= self.model.context_length:
             raise ValueError(
                 _(
-                    "model.attention.mask: a prefix of {first} leaves no target in a context of {context_length}",
-                    first=first + 1,
+                    "model.attention.mask: a prefix of {length} leaves no target in a context of {context_length}",
+                    length=first + 1,
                     context_length=self.model.context_length,
                 )
             )

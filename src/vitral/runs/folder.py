@@ -27,9 +27,10 @@ import tomli_w
 
 from vitral.core.checked import checked
 from vitral.core.config import parse_toml
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.data import corpus_names
 from vitral.runs import checkpoint as checkpoints
@@ -131,11 +132,14 @@ class RunFolder:
         folder = cls(path)
         if not _has_files_of_run(folder.files):
             is_text = path.is_file() or (len(path.parts) == 1 and path.name in corpus_names())
-            instead = f"to train on this text: vitral train {path}" if is_text else "made by vitral train"
+            if is_text:
+                raise UsageError(
+                    "{path}: not a run (a run is a folder with config.toml and steps/; to train on this text: "
+                    "vitral train {path})",
+                    path=path,
+                )
             raise UsageError(
-                "{path}: not a run (a run is a folder with config.toml and steps/; {instead})",
-                path=path,
-                instead=instead,
+                "{path}: not a run (a run is a folder with config.toml and steps/; made by vitral train)", path=path
             )
         folder.files.names("steps")  # refuses a link
         return folder
@@ -370,7 +374,7 @@ class RunFolder:
                 raise
             except (UsageError, StorageError) as error:
                 told.add(name)
-                warn(f"{error}; using the last one instead")
+                warn(_("{complaint}; using the last one instead", complaint=error))
         for name in names:
             try:
                 return checkpoints.load_checkpoint(steps.within(name), **wanted)
@@ -378,7 +382,7 @@ class RunFolder:
                 raise
             except (UsageError, StorageError) as error:
                 if name not in told:
-                    warn(f"{error}; using the one before")
+                    warn(_("{complaint}; using the one before", complaint=error))
         raise UsageError(
             "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
         )
@@ -407,8 +411,8 @@ class RunFolder:
         except (UsageError, StorageError):
             raise
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else ascii(str(error))[1:-1]
-            raise UsageError("{path}: cannot be read ({reason})", path=self.path / name, reason=reason) from None
+            said = reason(error) if isinstance(error, OSError) else ascii(str(error))[1:-1]
+            raise UsageError("{path}: cannot be read ({reason})", path=self.path / name, reason=said) from None
 
 
 def most_bytes(document: str) -> int:

@@ -23,6 +23,7 @@ from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
+from vitral.core.language import _
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state
 from vitral.runs.config import FREE, RunConfig, comparable
@@ -65,8 +66,11 @@ class SealedRun:
         """Lines that every command says of this run, although nothing is damaged."""
         if self.format > 1:
             return ()
-        where = self.folder.path
-        return (f"{where}: made by an earlier Vitral (format 1): its tokenizer, text record and log are not sealed",)
+        sentence = _(
+            "{path}: made by an earlier Vitral (format 1): its tokenizer, text record and log are not sealed",
+            path=self.folder.path,
+        )
+        return (sentence,)
 
     @property
     def sealed(self) -> Mapping[str, Any]:
@@ -130,14 +134,16 @@ def _newest(folder: RunFolder) -> tuple[Checkpoint | None, list[str]]:
     complaints: list[str] = []
     for one in reversed(checkpoints):
         try:
-            return load_state(steps.within(one.name)), [f"{line}; using the one before" for line in complaints]
+            return load_state(steps.within(one.name)), [
+                _("{complaint}; using the one before", complaint=line) for line in complaints
+            ]
         except (UsageError, OSError) as error:
             complaints.append(str(error))
     if checkpoints:
         raise UsageError(
-            "{path}: no intact checkpoint ({value})",
+            "{path}: no intact checkpoint ({complaint})",
             path=folder.path,
-            value=complaints[0].removeprefix(f"{folder.path}/"),
+            complaint=complaints[0].removeprefix(f"{folder.path}/"),
         )
     return None, []
 
@@ -154,26 +160,39 @@ def _of_seal(folder: RunFolder, identity: Identity, newest: Checkpoint | None) -
         complaints += _hash_complaint(folder, name, hashed)
     seal = log_seal(newest)
     if seal is not None and (complaint := folder.log.complaint(seal)):
-        complaints.append(f"{folder.path}/metrics.jsonl: {complaint}; vitral doctor --repair {folder.path} cuts it")
+        complaints.append(
+            _(
+                "{path}/metrics.jsonl: {complaint}; vitral doctor --repair {path} cuts it",
+                path=folder.path,
+                complaint=complaint,
+            )
+        )
     return SealedRun(folder, identity, config, tokenizer, newest, 2, tuple(complaints), changed)
 
 
 def _configuration(folder: RunFolder, identity: Identity) -> tuple[RunConfig, tuple[str, ...], list[str]]:
     """The run's configuration, the keys in which config.toml differs from it, and complaints."""
     current = identity.current
-    where, advice = folder.path / CONFIG, f"vitral doctor --repair {folder.path} restores it"
     try:
-        written = RunConfig.parse(folder.config, str(where))
+        written = RunConfig.parse(folder.config, str(folder.path / CONFIG))
     except UsageError as error:
-        return current, (str(error),), [f"{error}; the sealed configuration is used; {advice}"]
+        complaint = _(
+            "{complaint}; the sealed configuration is used; vitral doctor --repair {path} restores it",
+            complaint=error,
+            path=folder.path,
+        )
+        return current, (str(error),), [complaint]
     changed = _changes(identity.config, written)
     config = _with_free_keys(current, written)
-    complaints = (
-        [f"{where}: changed since the run began ({'; '.join(changed)}); the sealed configuration is used; {advice}"]
-        if changed
-        else []
+    if not changed:
+        return config, changed, []
+    complaint = _(
+        "{path}/config.toml: changed since the run began ({changed}); the sealed configuration is used; vitral doctor "
+        "--repair {path} restores it",
+        path=folder.path,
+        changed="; ".join(changed),
     )
-    return config, changed, complaints
+    return config, changed, [complaint]
 
 
 def _with_free_keys(config: RunConfig, written: RunConfig) -> RunConfig:
@@ -189,7 +208,7 @@ def _changes(sealed: RunConfig, written: RunConfig) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
-    text = "unset" if value is None else str(value)[:60]
+    text = _("unset") if value is None else str(value)[:60]
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
@@ -202,9 +221,14 @@ def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
     try:
         born = folder.born()
     except UsageError as error:
-        return [f"{error}; the newest checkpoint contains the same; vitral doctor --repair {folder.path} restores it"]
+        complaint = _(
+            "{complaint}; the newest checkpoint contains the same; vitral doctor --repair {path} restores it",
+            complaint=error,
+            path=folder.path,
+        )
+        return [complaint]
     if born is None:
-        return [f"{folder.path}/run.json: missing; vitral doctor --repair {folder.path} restores it"]
+        return [_("{path}/run.json: missing; vitral doctor --repair {path} restores it", path=folder.path)]
     if born.get("run") != identity.run:
         raise UsageError(
             "{path}: its checkpoints are of another run than its run.json; they were put together by hand",
@@ -218,10 +242,12 @@ def _hash_complaint(folder: RunFolder, name: str, hashed: str) -> list[str]:
     try:
         intact = sha256(folder.files.read(name, most_bytes(name))) == hashed
     except FileNotFoundError:
-        return [f"{where}: missing; only results that need it are refused"]
+        return [_("{path}: missing; only results that need it are refused", path=where)]
     except (UsageError, OSError, ValueError) as error:
-        return [f"{where}: cannot be read ({error}); only results that need it are refused"]
-    return [] if intact else [f"{where}: changed since the run was saved; only results that need it are refused"]
+        return [_("{path}: cannot be read ({reason}); only results that need it are refused", path=where, reason=error)]
+    if intact:
+        return []
+    return [_("{path}: changed since the run was saved; only results that need it are refused", path=where)]
 
 
 def _without_checkpoint(folder: RunFolder) -> SealedRun:
@@ -264,13 +290,15 @@ def _of_format_1(folder: RunFolder, newest: Checkpoint | None) -> SealedRun:
         sealed = {**sealed, "corpus": {**sealed.get("corpus", {}), "source": config.corpus.source}}
     saved = RunConfig.parse(sealed, f"{where}: state.json") if sealed else config
     changed = _changes(saved, config)
-    complaints = (
-        (f"{where}/{CONFIG}: changed since the run began ({'; '.join(changed)}); the saved configuration is used",)
-        if changed
-        else ()
-    )
+    complaints: tuple[str, ...] = ()
     if changed:
         config = saved
+        complaint = _(
+            "{path}/config.toml: changed since the run began ({changed}); the saved configuration is used",
+            path=where,
+            changed="; ".join(changed),
+        )
+        complaints = (complaint,)
     # In format 1, corpus.json was written again when the baselines were counted; they are not part of the text.
     text = {key: value for key, value in corpus.items() if key != "ngrams"}
     identity = Identity(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.core.machine import require_memory
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
@@ -107,7 +108,7 @@ def needed_shapes(config: ModelConfig, vocab_size: int, where: str) -> dict[str,
     Raises:
         UsageError: the model would not fit into this machine's memory.
     """
-    require_memory(BYTES_FLOAT32 * count_parameters(config, vocab_size), where, "the model")
+    require_memory(BYTES_FLOAT32 * count_parameters(config, vocab_size), where, _("the model"))
     return {row.name: row.shape for row in parameter_table(config, vocab_size)}
 
 
@@ -124,8 +125,13 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> 
         if name not in own:
             raise UsageError("{where}: {name} does not belong to this model", where=where, name=name)
         if own[name].shape != weights[name].shape:
-            shapes = f"{tuple(weights[name].shape)}, this model needs {tuple(own[name].shape)}"
-            raise UsageError("{where}: {name} has shape {shapes}", where=where, name=name, shapes=shapes)
+            raise UsageError(
+                "{where}: {name} has shape {found}, this model needs {needed}",
+                where=where,
+                name=name,
+                found=tuple(weights[name].shape),
+                needed=tuple(own[name].shape),
+            )
         if not torch.isfinite(weights[name]).all():
             raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)
     model.load_state_dict(weights)

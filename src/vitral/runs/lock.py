@@ -10,6 +10,7 @@ from pathlib import Path
 from vitral.core.errors import UsageError
 from vitral.core.files import storage
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 
 try:
     import fcntl
@@ -55,9 +56,9 @@ def _held(files: GuardedFolder, descriptor: int, folder: Path) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                "{folder}: {descriptor} is writing to it; wait for it, or stop it",
+                "{folder}: {holder} is writing to it; wait for it, or stop it",
                 folder=folder,
-                descriptor=_holder(descriptor),
+                holder=_holder(descriptor),
             ) from None
         except OSError:
             return True  # a file system without locks: continue unlocked
@@ -74,6 +75,6 @@ def _holder(descriptor: int) -> str:
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         held = json.loads(os.read(descriptor, MOST_HOLDER))
-        return f"process {int(held['pid'])} on {str(held['host'])[:60]!a}"
+        return _("process {process} on {host!a}", process=str(int(held["pid"])), host=str(held["host"])[:60])
     except (ValueError, KeyError, TypeError, OSError):
-        return "another process"
+        return _("another process")

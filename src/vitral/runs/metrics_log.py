@@ -5,8 +5,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.language import _
 
 NAME = "metrics.jsonl"
 MOST_LINE = 1 << 24
@@ -65,8 +66,9 @@ class MetricsLog:
         except NotOurs as error:
             return str(error).removeprefix(f"{self._folder.path / NAME}: ")
         if left:
-            return f"{left:,} bytes of its {seal['lines']:,} sealed lines are missing"
-        return None if digest.hexdigest() == seal["sha256"] else f"its first {seal['lines']:,} lines were changed"
+            return _("{bytes:,} bytes of its {lines:,} sealed lines are missing", bytes=left, lines=int(seal["lines"]))
+        changed = _("its first {lines:,} lines were changed", lines=int(seal["lines"]))
+        return None if digest.hexdigest() == seal["sha256"] else changed
 
     def events(self, kind: str | None = None, seal: Seal | None = None) -> Iterator[dict[str, Any]]:
         """The sealed events, all or of one kind; all lines that are complete if there is no seal yet.
@@ -84,9 +86,9 @@ class MetricsLog:
             )
         if seal is None and self.size() > MOST_UNSEALED:
             raise UsageError(
-                "{where}: more than {most_unsealed:,} bytes that no checkpoint seals",
+                "{where}: more than {most:,} bytes that no checkpoint seals",
                 where=where,
-                most_unsealed=MOST_UNSEALED,
+                most=MOST_UNSEALED,
             )
         for number, (line, whole) in enumerate(self._split(None if seal is None else int(seal["bytes"])), start=1):
             try:
@@ -96,7 +98,7 @@ class MetricsLog:
             except (ValueError, RecursionError):
                 if whole:
                     raise UsageError(
-                        "{where}: line {number} is not an event in JSON", where=where, number=number
+                        "{where}: line {number} is not an event in JSON", where=where, number=str(number)
                     ) from None
                 return
             if kind is None or found["event"] == kind:
@@ -140,7 +142,7 @@ class MetricsLog:
             raise
         except OSError as error:
             raise StorageError(
-                "{path}: cannot be read ({strerror})", path=self._folder.path / NAME, strerror=error.strerror
+                "{path}: cannot be read ({reason})", path=self._folder.path / NAME, reason=reason(error)
             ) from None
 
     def _split(self, most: int | None = None) -> Iterator[tuple[bytes, bool]]:
@@ -154,9 +156,9 @@ class MetricsLog:
                 yield line, True
             if len(rest) > MOST_LINE:
                 raise UsageError(
-                    "{path}: a line of more than {most_line:,} bytes",
+                    "{path}: a line of more than {most:,} bytes",
                     path=self._folder.path / NAME,
-                    most_line=MOST_LINE,
+                    most=MOST_LINE,
                 )
             if not left:
                 break

@@ -7,6 +7,7 @@ from typing import Any
 
 from vitral.core.checked import Count, Finite, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.process import only_training, using_threads
 from vitral.runs import Checkpoint, Parent, RunConfig, RunFolder, SealedRun, enter, refuse_existing
 from vitral.runs.config import AdamWConfig, OptimizerConfig
@@ -117,15 +118,21 @@ def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:
 
 
 def schedule_note(config: RunConfig, former: RunConfig) -> str:
-    """The steps and learning rates of a run that continues another, as a sentence."""
+    """The steps and learning rates of a run that continues another, as an English sentence."""
     training, schedule = config.training, config.training.schedule
-    steps = f"continue: steps {former.training.steps + 1:,} to {training.steps:,}"
+    told = {"first": former.training.steps + 1, "last": training.steps, "highest": training.optimizer.learning_rate}
     if schedule.name == "constant":
-        return f"{steps}; the learning rate stays {training.optimizer.learning_rate:g}"
-    highest, before = training.optimizer.learning_rate, former.training.optimizer.learning_rate
-    return (
-        f"{steps}; the learning rate rises to {highest:g} in {schedule.warmup_steps:,} steps (before: {before:g}), "
-        f"then goes down to {schedule.final_fraction * highest:g} ({schedule.name})"
+        return N_("continue: steps {first:,} to {last:,}; the learning rate stays {highest:g}").format(**told)
+    sentence = N_(
+        "continue: steps {first:,} to {last:,}; the learning rate rises to {highest:g} in {warmup:,} steps (before: "
+        "{before:g}), then goes down to {lowest:g} ({schedule})"
+    )
+    return sentence.format(
+        **told,
+        warmup=schedule.warmup_steps,
+        before=former.training.optimizer.learning_rate,
+        lowest=schedule.final_fraction * training.optimizer.learning_rate,
+        schedule=schedule.name,
     )
 
 

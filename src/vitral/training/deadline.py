@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vitral.core.language import N_
 from vitral.runs.config import RunConfig
 from vitral.training.plans import EVALUATING, EVALUATIONS, FORWARD, most_steps
 from vitral.training.trainer import Trainer
@@ -214,10 +215,12 @@ class Deadline:
             warmup = max(step - begin, (steps - begin) // 10)
             if step - begin < training.schedule.warmup_steps and warmup < training.schedule.warmup_steps:
                 changes["schedule"] = training.schedule.model_copy(update={"warmup_steps": warmup})
-            trainer.note(
-                f"plan: {steps:,} steps instead of {training.steps:,}: a step takes {1000 * self.a_step():.0f} ms, "
-                f"and {self.left():.0f} of {self.seconds:.0f} s are left for training"
+            sentence = N_(
+                "plan: {steps:,} steps instead of {planned:,}: a step takes {milliseconds:.0f} ms, and {left:.0f} of "
+                "{seconds:.0f} s are left for training"
             )
+            times = {"milliseconds": 1000 * self.a_step(), "left": self.left(), "seconds": self.seconds}
+            trainer.note(sentence.format(steps=steps, planned=training.steps, **times))
         if "threads" in changes:
             self._window.clear()
         self._decided_at = self.used() if changes else self._decided_at
@@ -232,11 +235,13 @@ class Deadline:
             return {}
         if self._threads is None and threads > 1 and took > SLOWER * self._expected:
             self._threads = (threads, took)
-            trainer.note(f"plan: 1 thread instead of {threads}: a step takes {took / self._expected:.1f} times as long")
+            sentence = N_("plan: 1 thread instead of {threads}: a step takes {times:.1f} times as long")
+            trainer.note(sentence.format(threads=threads, times=took / self._expected))
             return {"threads": 1}
         if self._threads is not None and threads == 1 and took > self._threads[1]:
             self._may_change_threads = False
-            trainer.note(f"plan: {self._threads[0]} threads again: with one a step takes {1000 * took:.0f} ms")
+            sentence = N_("plan: {threads} threads again: with one a step takes {milliseconds:.0f} ms")
+            trainer.note(sentence.format(threads=self._threads[0], milliseconds=1000 * took))
             return {"threads": self._threads[0]}
         return {}
 
@@ -250,7 +255,8 @@ class Deadline:
         steps = step + max(1, math.ceil(LAST_DECAY * (step - (training.schedule.begin or 0))))
         if steps >= training.steps:
             return None
-        trainer.note(f"plan: ends after {steps:,} steps, since the validation loss has not fallen since step {best:,}")
+        sentence = N_("plan: ends after {steps:,} steps, since the validation loss has not fallen since step {best:,}")
+        trainer.note(sentence.format(steps=steps, best=best))
         return {"steps": steps}
 
 

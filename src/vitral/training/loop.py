@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vitral.core.devices import precision
 from vitral.core.errors import TrainingStopped
+from vitral.core.language import N_
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
@@ -24,8 +25,6 @@ from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
 from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
 from vitral.training.views import look, write_sample
-
-ADVICE = "try a lower learning rate or training.clip_norm = 1.0"
 
 
 def run_steps(trainer: Trainer) -> bool:
@@ -61,7 +60,7 @@ def run_steps(trainer: Trainer) -> bool:
     except StopAsked:
         pass
     except TrainingStopped as stopped:
-        _save_last_good_step(trainer, str(stopped))
+        _save_last_good_step(trainer, stopped.line)
         raise
     finally:
         if trainer.counting is not None:
@@ -179,6 +178,18 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
         save(trainer)
 
 
+NOT_FINITE = {
+    "validation_loss": N_(
+        "stopped at step {step}: the validation loss is {loss}; the last checkpoint in {path} is intact; try a lower "
+        "learning rate or training.clip_norm = 1.0"
+    ),
+    "test_loss": N_(
+        "stopped at step {step}: the test loss is {loss}; the last checkpoint in {path} is intact; try a lower "
+        "learning rate or training.clip_norm = 1.0"
+    ),
+}
+
+
 def evaluate(trainer: Trainer) -> dict[str, float]:
     """Validation and test loss in the weights' precision.
 
@@ -200,14 +211,7 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     }
     for name, loss in losses.items():
         if not math.isfinite(loss):
-            raise TrainingStopped(
-                "stopped at step {step}: the {value} is {loss}; the last checkpoint in {path} is intact; {advice}",
-                step=state.step,
-                value=name.replace("_", " "),
-                loss=loss,
-                path=trainer.folder.path,
-                advice=ADVICE,
-            )
+            raise TrainingStopped(NOT_FINITE[name].format(step=state.step, loss=loss, path=trainer.folder.path))
     return losses
 
 
@@ -220,14 +224,11 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
     """
     step, culprit = trainer.state.step, not_finite_state(trainer)
     if culprit is not None:
-        raise TrainingStopped(
-            "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last "
-            "one in {path} is intact; {advice}",
-            step=step,
-            culprit=culprit,
-            path=trainer.folder.path,
-            advice=ADVICE,
+        sentence = N_(
+            "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in {path} is "
+            "intact; try a lower learning rate or training.clip_norm = 1.0"
         )
+        raise TrainingStopped(sentence.format(step=step, culprit=culprit, path=trainer.folder.path))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)
     checkpoint = Checkpoint(step, trainer.model.state_dict(), tensors, state, history=trainer.history())
@@ -261,6 +262,15 @@ def _emit_end(trainer: Trainer, clock: Clock, *, finished: bool) -> None:
     trainer.emit({**end, "stepped": round(clock.stepped, 3)})
 
 
+RECORDED = (
+    N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})"),
+    N_("stopped after step {step}: {culprit}"),
+    N_("stopped at step {step}: the validation loss is {loss}"),
+    N_("stopped at step {step}: the test loss is {loss}"),
+)
+"""What a run records of the messages, up to the first semicolon."""
+
+
 def _save_last_good_step(trainer: Trainer, reason: str) -> None:
     """Record why training stopped, and save the step before the failed one, if all its numbers are finite."""
     trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason.split(";")[0]})
@@ -271,7 +281,7 @@ def _save_last_good_step(trainer: Trainer, reason: str) -> None:
 
 
 def not_finite_state(trainer: Trainer) -> str | None:
-    """The first weight or optimizer tensor that is not finite, in words; None if all are."""
+    """The first weight or optimizer tensor that is not finite, in English; None if all are."""
     kept = [value for one in trainer.optimizer.members for state in one.state.values() for value in state.values()]
     with torch.no_grad():
         if math.isfinite(float(torch.nn.utils.get_total_norm([*trainer.model.parameters(), *kept]))):
@@ -279,20 +289,24 @@ def not_finite_state(trainer: Trainer) -> str | None:
         weights = dict(trainer.model.named_parameters())
         optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
         # The norm of large finite numbers can overflow.
-        bad = [f"the weight {name}" for name, weight in weights.items() if not weight.isfinite().all()]
-        bad += [f"the optimizer's {name}" for name, value in optimizer.items() if not value.isfinite().all()]
-    return f"{bad[0]} is not finite" if bad else None
+        of_weight, of_optimizer = N_("the weight {name} is not finite"), N_("the optimizer's {name} is not finite")
+        bad = [of_weight.format(name=name) for name, weight in weights.items() if not weight.isfinite().all()]
+        bad += [of_optimizer.format(name=name) for name, value in optimizer.items() if not value.isfinite().all()]
+    return bad[0] if bad else None
 
 
 def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:
     """One line: the step, its batch, what is not finite, and what to try."""
     step = trainer.state.step
     if culprit is None and not math.isfinite(loss):
-        culprit = f"the loss is {loss}"
+        culprit = N_("the loss is {loss}").format(loss=loss)
     elif culprit is None:
         names = [n for n, p in trainer.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
-        culprit = f"the gradient of {names[0]} is not finite" if names else f"the gradients' norm is {norm}"
-    return (
-        f"stopped before step {step + 1}: {culprit} (batch {step} of seed {trainer.config.seed}); the steps before it "
-        f"are saved in {trainer.folder.path}; {ADVICE}"
+        of_gradient, of_norm = N_("the gradient of {name} is not finite"), N_("the gradients' norm is {norm}")
+        culprit = of_gradient.format(name=names[0]) if names else of_norm.format(norm=norm)
+    sentence = N_(
+        "stopped before step {step}: {culprit} (batch {batch} of seed {seed}); the steps before it are saved "
+        "in {path}; try a lower learning rate or training.clip_norm = 1.0"
     )
+    places = {"step": step + 1, "batch": step, "seed": trainer.config.seed, "path": trainer.folder.path}
+    return sentence.format(culprit=culprit, **places)

@@ -6,6 +6,7 @@ import torch
 
 from vitral.attention.executions import PLAIN_UP_TO
 from vitral.core.devices import resolve_device
+from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
 from vitral.model.config import DropoutConfig
 from vitral.model.counts import (
@@ -23,7 +24,7 @@ COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
 COPIES_OF_MATRICES = 3
 """While Muon orthogonalises matrices of one shape: stacked, scaled, and the result."""
-THIS = "training this model"
+THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
 
 
 def training_bytes(config: RunConfig, vocab_size: int) -> int:
@@ -65,10 +66,10 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
     """
     device, needed = resolve_device(config.training.device), training_bytes(config, vocab_size)
     if device.type != "cuda":
-        require_memory(needed, where, THIS)
+        require_memory(needed, where, _(THIS))
         return
-    require_memory(BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, THIS)
-    require_memory(needed, where, f"{THIS} on the GPU", there=torch.cuda.get_device_properties(device).total_memory)
+    require_memory(BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
+    require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
 
 
 def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:

@@ -271,10 +271,10 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
         parameter = parameters[name]
         if quantity != "step" and value.shape != parameter.shape:
             raise UsageError(
-                "{where}: optimizer state {key} has shape {shape}, not {shape2}",
+                "{where}: optimizer state {key} has shape {shape}, not {needed}",
                 where=where,
                 key=key,
                 shape=tuple(value.shape),
-                shape2=tuple(parameter.shape),
+                needed=tuple(parameter.shape),
             )
         optimizer.member_of(parameter).state[parameter][quantity] = value.to(parameter.device)

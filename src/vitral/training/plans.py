@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
@@ -157,10 +158,10 @@ def given_threads(training: TrainingConfig) -> int | None:
     threads = torch.get_num_threads()
     if threads > MOST_THREADS:
         raise UsageError(
-            "{value}: {threads} threads; at most {most_threads} are possible",
-            value=named or "PyTorch",
+            "{name}: {threads} threads; at most {most} are possible",
+            name=named or "PyTorch",
             threads=threads,
-            most_threads=MOST_THREADS,
+            most=MOST_THREADS,
         )
     return threads
 
@@ -173,20 +174,24 @@ def _faster_threads(trials: _Trials) -> int:
     plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
     with using_threads(1):
         one = trials.time(plan, THREAD_SHARE)
-    threads, listed = 1, f"1 thread {1000 * one.steady:.1f} ms"
+    told = {"one": 1000 * one.steady, "threads": most}
     with using_threads(most):
         try:
             several = _given_up_early(trials, plan, THREAD_SHARE, one)
-            threads = most if several.steady < one.steady else 1
-            listed += f", {most} threads {1000 * several.steady:.1f} ms"
         except TooSlow:
-            listed += f", {most} threads more than {SLOW:g} times as long"
-    trials.notes.append(f"plan: {_counted(threads)} (a step: {listed})")
-    return threads
-
-
-def _counted(threads: int) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"
+            sentence = N_(
+                "plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads more than {times:g} times as long)"
+            )
+            trials.notes.append(sentence.format(**told, times=SLOW))
+            return 1
+    is_faster = several.steady < one.steady
+    sentence = (
+        N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
+        if is_faster
+        else N_("plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
+    )
+    trials.notes.append(sentence.format(**told, several=1000 * several.steady))
+    return most if is_faster else 1
 
 
 def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
@@ -214,7 +219,7 @@ def _written_plan(trials: _Trials) -> tuple[ExecutionPlan, float]:
 
 
 def _no_compiler(error: Exception) -> str:
-    return f"plan: cannot compile here ({type(error).__name__}); continuing without it"
+    return N_("plan: cannot compile here ({error}); continuing without it").format(error=type(error).__name__)
 
 
 def _judge(trials: _Trials) -> None:
@@ -226,9 +231,10 @@ def _judge(trials: _Trials) -> None:
     except TooSlow:
         times = SLOW
     if times >= SLOW:
-        trials.notes.append(
-            f"plan: training.dtype = bfloat16 takes at least {times:.1f} times as long as float32 here; use float32"
+        sentence = N_(
+            "plan: training.dtype = bfloat16 takes at least {times:.1f} times as long as float32 here; use float32"
         )
+        trials.notes.append(sentence.format(times=times))
 
 
 def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: StepTime) -> StepTime:
@@ -243,30 +249,40 @@ def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: S
     return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
 
 
+COMPILED = {
+    "float32": N_("{before}, float32, compiled {milliseconds:.1f} ms"),
+    "bfloat16": N_("{before}, bfloat16, compiled {milliseconds:.1f} ms"),
+    "float64": N_("{before}, float64, compiled {milliseconds:.1f} ms"),
+}
+
+
 def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
     """The fastest plan: float32 first; another precision is given up early where it is slow."""
     training, notes = trials.config.training, trials.notes
     first = ExecutionPlan("float64" if training.dtype == "float64" else "float32", compile=False)
     found = trials.time(first, PRECISION_SHARE)
-    timed, listed = {first: found.steady}, [f"{first} {1000 * found.steady:.1f} ms"]
+    timed = {first: found.steady}
+    told = N_("{dtype}, not compiled {milliseconds:.1f} ms").format(dtype=first.dtype, milliseconds=1000 * found.steady)
     if training.dtype != "float64":
         other = ExecutionPlan("bfloat16", compile=False)
         try:
             timed[other] = _given_up_early(trials, other, PRECISION_SHARE, found).steady
-            listed.append(f"{other} {1000 * timed[other]:.1f} ms")
+            sentence = N_("{before}, bfloat16, not compiled {milliseconds:.1f} ms")
+            told = sentence.format(before=told, milliseconds=1000 * timed[other])
         except TooSlow:
-            listed.append(f"{other} more than {SLOW:g} times as long")
+            sentence = N_("{before}, bfloat16, not compiled more than {times:g} times as long")
+            told = sentence.format(before=told, times=SLOW)
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING:
         compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
             timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady
-            listed.append(f"{compiled} {1000 * timed[compiled]:.1f} ms")
+            told = COMPILED[plan.dtype].format(before=told, milliseconds=1000 * timed[compiled])
         except Exception as error:  # the compiler and its backends raise many types
             notes.append(_no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
-    notes.append(f"plan: {plan} (a step: {', '.join(listed)})")
+    notes.append(N_("plan: {plan} (a step: {times})").format(plan=plan, times=told))
     return plan, timed[plan]
 
 
@@ -285,9 +301,13 @@ def _fitting_size(
         place, chosen = place - 1, seconds
     config = trials.config = sizes[place]
     model = config.model
+    sentence = N_(
+        "plan: {layers} layers of width {width} (a step: {milliseconds:.1f} ms, {steps:,.0f} steps in the time)"
+    )
     trials.notes.append(
-        f"plan: {model.num_layers} layers of width {model.d_model} (a step: {1000 * chosen:.1f} ms, "
-        f"{allowed / chosen:,.0f} steps in the time)"
+        sentence.format(
+            layers=model.num_layers, width=model.d_model, milliseconds=1000 * chosen, steps=allowed / chosen
+        )
     )
     return config, chosen
 
@@ -318,17 +338,19 @@ def steps_in(
     steps = math.floor((allowed - evaluations * an_evaluation) / seconds)
     if steps < 2 * EVALUATIONS:
         raise UsageError(
-            "training.minutes: {minutes:g} leave {value:.0f} s for training, only {value2} steps of "
+            "training.minutes: {minutes:g} leave {left:.0f} s for training, only {steps} steps of "
             "{seconds:.2f} s; allow more time or use a smaller model",
             minutes=minutes,
-            value=max(0.0, allowed),
-            value2=max(0, steps),
+            left=max(0.0, allowed),
+            steps=max(0, steps),
             seconds=seconds,
         )
-    notes.append(f"plan: {steps:,} steps of {1000 * seconds:.1f} ms in {in_minutes(minutes)}")
+    sentence = N_("plan: {steps:,} steps of {milliseconds:.1f} ms in {time}")
+    notes.append(sentence.format(steps=steps, milliseconds=1000 * seconds, time=in_minutes(minutes)))
     enough = most_steps(config, num_tokens)
     if enough < steps:
-        notes.append(f"plan: {enough:,} steps see each token of this text {most_epochs(config)} times, which is enough")
+        sentence = N_("plan: {steps:,} steps see each token of this text {times} times, which is enough")
+        notes.append(sentence.format(steps=enough, times=most_epochs(config)))
         steps = enough
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
@@ -342,12 +364,12 @@ def steps_in(
 
 
 def in_minutes(minutes: float) -> str:
-    """A time in words.
+    """A time in English words, for stored notes.
 
     >>> in_minutes(1.0), in_minutes(2.5)
     ('1 minute', '2.5 minutes')
     """
-    return f"{minutes:g} minute{'s' * (minutes != 1)}"
+    return N_("1 minute") if minutes == 1 else N_("{minutes:g} minutes").format(minutes=minutes)
 
 
 def most_steps(config: RunConfig, num_tokens: int) -> int:
@@ -372,7 +394,7 @@ def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tenso
         except Exception as error:  # the compiler and its backends raise many types
             if forward is model:
                 raise
-            warn(f"plan: cannot compile here ({type(error).__name__}); continuing without it")
+            warn(_no_compiler(error))
             forward = model
             return model(tokens)
 

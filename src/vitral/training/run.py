@@ -9,6 +9,7 @@ import torch
 from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.machine import cores
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import Dataset, prepare, prepare_recorded
@@ -225,7 +226,7 @@ def resume(
         _compare_machines(sealed, warn, strict=strict)
         checkpoint = None
         if sealed.newest is None:
-            warn("stopped before its first checkpoint: starting again at step 0, with the same random numbers")
+            warn(N_("stopped before its first checkpoint: starting again at step 0, with the same random numbers"))
         else:
             checkpoint = last_checkpoint(sealed, warn)
         with using_threads(identity_of(sealed, checkpoint).current_threads):
@@ -274,7 +275,7 @@ def _continue(
     with stop_on_signals() as trainer.request:
         torn = trainer.folder.rewind(checkpoint)
         if torn:
-            warn(f"metrics.jsonl: an incomplete last line of {torn:,} bytes was removed")
+            warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
         _adopt(trainer, sealed)
         return _start(trainer)
 
@@ -298,7 +299,8 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
             "{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found="; ".join(found)
         )
     if found:
-        warn(f"this machine differs from the one the run began on ({'; '.join(found)}): the bits may differ")
+        sentence = N_("this machine differs from the one the run began on ({found}): the bits may differ")
+        warn(sentence.format(found="; ".join(found)))
 
 
 def _refuse_changes(sealed: SealedRun) -> None:
@@ -324,9 +326,9 @@ def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpo
     missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
     if missing:
         raise UsageError(
-            "{where}: {missing} is missing in state.json of step {step}",
+            "{where}: {key} is missing in state.json of step {step}",
             where=where,
-            missing=missing[0],
+            key=missing[0],
             step=checkpoint.step,
         )
     seal = checkpoint.history.get("metrics")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.devices import precision
+from vitral.core.language import N_
 from vitral.model import Transformer, next_token_loss
 from vitral.runs.config import RunConfig
 from vitral.training.optimizers import build_optimizer
@@ -30,7 +31,7 @@ class ExecutionPlan:
 
     def __str__(self) -> str:
         """A short description for notes."""
-        return f"{self.dtype}, {'compiled' if self.compile else 'not compiled'}"
+        return (N_("{dtype}, compiled") if self.compile else N_("{dtype}, not compiled")).format(dtype=self.dtype)
 
 
 @dataclass(frozen=True)
