@@ -81,6 +81,7 @@ DOCUMENTS = {
     ),
 }
 SAMPLE_END = "---"
+PROGRESS = re.compile(r"(step|passo) \S+ · ")
 EXACT = ("vitral corpus", "vitral.survey")
 """Commands and calls whose numbers are those of the document, on every machine."""
 NOT_COMPARED = ("vitral doctor", "vitral --version", "vitral.doctor", ".generate(")
@@ -218,9 +219,18 @@ def today(step: Step, printed: Sequence[str], document: Document) -> list[str]:
 
 
 def _as_shown(found: Sequence[Unit], shown: Sequence[str], document: Document) -> list[str]:
-    """The lines of these units; lines that are not compared only if the document has such lines."""
-    progress = any(document.dropped.match(line) and "· " in line for line in shown)
-    return [line for unit in found if unit.key or progress or "· " not in unit.lines[0] for line in unit.lines]
+    """The lines of these units; progress and empty lines only if the document has such lines."""
+    lines = [unit.lines[0] for unit in units(shown, document, exact=False)]
+    left_out = [kind for kind in (_is_progress, _is_empty) if not any(map(kind, lines))]
+    return [line for unit in found if not any(kind(unit.lines[0]) for kind in left_out) for line in unit.lines]
+
+
+def _is_progress(line: str) -> bool:
+    return bool(PROGRESS.match(line))
+
+
+def _is_empty(line: str) -> bool:
+    return not line.strip()
 
 
 def _cut(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
