@@ -176,8 +176,9 @@ def test_the_words_of_a_line_without_code_are_found(english: set[str]) -> None:
     assert set(wrong(readable('<p title="the run">perda</p><code>the</code><pre>of</pre>'), english)) == {"the", "run"}
 
 
-def test_the_demonstration(said: Said, english: set[str]) -> None:
-    assert wrong(said("demo", "--out", "d", *SMALL), english) == {}
+def test_the_demonstration(said: Said, english: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITRAL_LANG", "en")
+    assert wrong(said("demo", "--lang", "pt", "--out", "d", *SMALL), english) == {}
     assert wrong(readable(Path("d/report.html").read_text(encoding="utf-8")), english) == {}
 
 
