@@ -44,6 +44,7 @@ METAVARS = (
     N_("CONFIG"),
     N_("EXAMPLE"),
     N_("FILE"),
+    N_("FOLDER"),
     N_("MY"),
     N_("KIND"),
     N_("KEY"),
