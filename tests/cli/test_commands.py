@@ -36,6 +36,7 @@ COMMANDS = [
     "list",
     "doctor",
 ]
+WITHOUT_PARTS = ("demo", "exercise", "check", "list")
 SETTINGS = [
     *("--set", "model.d_model=12", "--set", "model.num_layers=1", "--set", "model.num_heads=3"),
     *("--set", "model.context_length=11", "--set", "training.steps=4", "--set", "training.evaluate_every=2"),
@@ -73,7 +74,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
         "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
         "--seed --device --dtype --plan --minutes --threads --tensorboard",
-        "resume": "--corpus --strict",
+        "resume": "--corpus --strict --changed-parts",
         "continue": "--minutes --steps --out --corpus --threads",
         "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
         "evaluate": "--corpus --checkpoint --device --dtype --copying --format",
@@ -95,7 +96,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     for command, options in expected.items():
         told = vitral(command, "--help").out
         found = [word for line in told.splitlines() if line.startswith("  --") for word in line.split()[:1]]
-        assert [option.split("/")[0] for option in found] == [*options.split(), "--lang", "--help"], command
+        parts = [] if command in WITHOUT_PARTS else ["--parts"]
+        assert [option.split("/")[0] for option in found] == [*options.split(), *parts, "--lang", "--help"], command
 
 
 def test_a_run_folder_has_all_its_files(trained: Path) -> None:

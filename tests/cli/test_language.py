@@ -21,7 +21,7 @@ ENGLISH = set(
     re.findall(
         r"\w+",
         "the of and is are with from to for or not this that by it its an on at which where than each every only one "
-        "if without when what have has given default required show options arguments commands",
+        "if without when what have has given default env required show options arguments commands",
     )
 )
 """Words that no Portuguese sentence contains."""

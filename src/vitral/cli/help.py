@@ -4,7 +4,6 @@ Help texts stay English where they are declared; they are translated when they a
 here, in the spelling of the oldest and of the newest versions of its libraries.
 """
 
-import functools
 import inspect
 import os
 import re
@@ -16,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from vitral.cli.complaints import complain
+from vitral.cli.options import with_option
 from vitral.core.language import (
     LANGUAGES,
     N_,
@@ -59,6 +59,8 @@ TYPES = (N_("int"), N_("float"), N_("str"), N_("path"), N_("int range"), N_("flo
 HEADINGS = (N_("Arguments"), N_("Options"), N_("Commands"))
 HELPS = (
     N_("required"),
+    N_("default"),
+    N_("env var"),
     N_("Show this message and exit."),
     N_("Install completion for the current shell."),
     N_("Show completion for the current shell, to copy it or customize the installation."),
@@ -121,16 +123,7 @@ LanguageOption = Annotated[
 
 def with_language(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the option --lang, which `speaking` has read before the arguments are parsed."""
-
-    @functools.wraps(command)
-    def called(*given: Any, lang: str | None = None, **options: Any) -> None:
-        command(*given, **options)
-
-    signature = inspect.signature(command)
-    option = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=LanguageOption)
-    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # pyright: ignore
-    called.__annotations__ = {**command.__annotations__, "lang": LanguageOption}
-    return called
+    return with_option(command, "lang", LanguageOption)
 
 
 def asked_language(arguments: Sequence[str]) -> str | None:
@@ -226,8 +219,8 @@ def _row(text: str) -> str:
 
 
 def _told_extra(text: str) -> str:
-    mark = "default: "
-    return _("default: {value}", value=text.removeprefix(mark)) if text.startswith(mark) else _(text)
+    name, colon, value = text.partition(": ")
+    return f"{_(name)}: {value}" if colon else _(text)
 
 
 def refusal(message: str) -> str:

@@ -1,6 +1,9 @@
 """Options that several commands share, declared once."""
 
 import enum
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,6 +150,25 @@ ColumnOption = Annotated[int | None, typer.Option(help="Feature to work through.
 DigitsOption = Annotated[int, typer.Option(help="Digits after the decimal point.", min=0, max=12)]
 FormOption = Annotated[Form, typer.Option("--format", help="Form of the walkthrough.")]
 FileOption = Annotated[Path | None, typer.Option(help="File to write the walkthrough to.  [default: the screen]")]
+
+
+def with_option(
+    command: Callable[..., None], name: str, option: Any, use: Callable[[Any], None] | None = None
+) -> Callable[..., None]:
+    """The command with one more option, the last; `use` is called with its value before the command."""
+
+    @functools.wraps(command)
+    def called(*given: Any, **options: Any) -> None:
+        value = options.pop(name, None)
+        if use is not None:
+            use(value)
+        command(*given, **options)
+
+    signature = inspect.signature(command)
+    added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), added])  # pyright: ignore
+    called.__annotations__ = {**command.__annotations__, name: option}
+    return called
 
 
 def runtime(device: DeviceName | None, dtype: Precision | None) -> dict[str, Any]:

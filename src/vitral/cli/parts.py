@@ -1,12 +1,12 @@
 """The option --parts: files of the user's that register own parts, imported before the command begins."""
 
-import functools
-import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from vitral.cli.options import with_option
 
 PartsOption = Annotated[
     list[Path] | None,
@@ -21,18 +21,12 @@ PartsOption = Annotated[
 
 def with_parts(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the option --parts."""
+    return with_option(command, "parts", PartsOption, _imported)
 
-    @functools.wraps(command)
-    def called(*given: Any, parts: list[Path] | None = None, **options: Any) -> None:
-        if parts:
-            from vitral.core.parts import import_parts
 
-            for path in parts:
-                import_parts(path)
-        command(*given, **options)
+def _imported(parts: list[Path] | None) -> None:
+    if parts:
+        from vitral.core.parts import import_parts
 
-    signature = inspect.signature(command)
-    option = inspect.Parameter("parts", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PartsOption)
-    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # pyright: ignore
-    called.__annotations__ = {**command.__annotations__, "parts": PartsOption}
-    return called
+        for path in parts:
+            import_parts(path)
