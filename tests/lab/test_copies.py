@@ -12,7 +12,8 @@ import torch
 
 import vitral
 from tests.helpers.variants import VARIANTS, made
-from vitral import attention, data, decoding, evaluation, explain, inspection, runs, studies
+from vitral import attention, data, decoding, evaluation, inspection, runs, studies
+from vitral import explanation as explain
 from vitral.core.errors import StorageError, TrainingStopped, UsageError
 from vitral.data import UnseenCharacter
 from vitral.lab import Generation, plan_study

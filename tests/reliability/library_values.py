@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 import vitral
-from vitral import attention, data, decoding, evaluation, explain, inspection, model, runs, studies, training
+from vitral import attention, data, decoding, evaluation, inspection, model, runs, studies, training
+from vitral import explanation as explain
 from vitral.core import devices, names, streams
 from vitral.core.errors import VitralError
 from vitral.lab import free_folder, plan_study

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
+from vitral.core.language import N_, _, number
 from vitral.figures.sections import Table
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.runs import RunConfig
@@ -58,9 +59,20 @@ class ModelCount:
 
 
 _OPTIMIZERS = {
-    "adamw": "AdamW: two averages of 4 bytes each",
-    "muon": "Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter",
+    "adamw": N_("AdamW: two averages of 4 bytes each"),
+    "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
 }
+PARTS = (
+    N_("embedding"),
+    N_("positions"),
+    N_("norm"),
+    N_("attention"),
+    N_("scale"),
+    N_("feed-forward"),
+    N_("final norm"),
+    N_("head"),
+)
+"""The parts of a parameter table, as `_` translates them."""
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
@@ -68,40 +80,44 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
     costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
     return [
         (
-            "forward",
-            f"{costs.forward_flops:,} FLOPs per token",
-            "2 per matrix entry, 4 · context · d_model per attention layer",
+            _("forward"),
+            _("{flops:,} FLOPs per token", flops=costs.forward_flops),
+            _("2 per matrix entry, 4 · context · d_model per attention layer"),
         ),
-        ("backward", f"{costs.backward_flops:,} FLOPs per token", "twice the forward pass"),
+        (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
         (
-            "one training step",
-            f"{(costs.forward_flops + costs.backward_flops) * tokens:.3g} FLOPs",
-            f"{tokens:,} tokens",
+            _("one training step"),
+            f"{number((costs.forward_flops + costs.backward_flops) * tokens, '.3g')} FLOPs",
+            _("{tokens:,} tokens", tokens=tokens),
         ),
-        ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
-        ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
-        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS[counted.optimizer]),
-        ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
-        ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
+        (_("weights"), _bytes(costs.weight_bytes), _("4 bytes each")),
+        (_("gradients"), _bytes(costs.gradient_bytes), _("4 bytes each")),
+        (_("optimizer"), _bytes(costs.optimizer_bytes), _(_OPTIMIZERS[counted.optimizer])),
+        (
+            _("activations"),
+            _bytes(costs.activation_bytes),
+            _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
+        ),
+        (_("cache"), _bytes(costs.cache_bytes), _("keys and values of one full context")),
     ]
 
 
 def _bytes(count: int) -> str:
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
-            return f"{count / size:.2f} {unit}"
+            return f"{number(count / size, '.2f')} {unit}"
     return f"{count} bytes"
 
 
 def parameter_section(rows: list[ParameterRow]) -> Table:
     """The parameter table with its total."""
     cells = [
-        (row.name, row.part, " × ".join(str(size) for size in row.shape), row.formula, f"{row.count:,}") for row in rows
+        (row.name, _(row.part), " × ".join(map(str, row.shape)), row.formula, number(row.count, ",")) for row in rows
     ]
     total = sum(row.count for row in rows)
     return Table(
-        "Every learned tensor",
-        ("name", "part", "shape", "formula", "parameters"),
-        (*cells, ("total", "", "", "", f"{total:,}")),
+        _("Every learned tensor"),
+        (_("name"), _("part"), _("shape"), _("formula"), _("parameters")),
+        (*cells, (_("total"), "", "", "", number(total, ","))),
         prose=(1, 2, 3),
     )
