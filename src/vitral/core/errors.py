@@ -1,6 +1,5 @@
 """Errors for users: one clear line each, with the exit code of the command line."""
 
-import copyreg
 from typing import Any
 
 from vitral.core.language import N_, _, retold
@@ -27,7 +26,13 @@ class VitralError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the same message and attributes, whatever the constructor takes."""
-        return copyreg.__newobj__, (type(self), *self.args), vars(self) or None  # pyright: ignore
+        return _remade, (type(self), self.args), vars(self) or None
+
+
+def _remade(kind: type[VitralError], args: tuple[Any, ...]) -> VitralError:
+    error = kind.__new__(kind)
+    error.args = args  # those of an OSError are set where it is initialised
+    return error
 
 
 def reason(error: BaseException) -> str:
