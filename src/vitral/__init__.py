@@ -2,7 +2,8 @@
 
 >>> import vitral
 >>> run = vitral.train("my.txt")                    # doctest: +SKIP
->>> run.generate("ROMEO:")                          # doctest: +SKIP
+>>> print(vitral.generate(run, "ROMEO:"))           # doctest: +SKIP
+>>> vitral.evaluate("runs/my").to_pandas()          # doctest: +SKIP
 >>> run.trace("To be")["blocks.0.attn.weights"]     # doctest: +SKIP
 """
 
@@ -11,47 +12,82 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitral.attention import attend, attend_traced
+    from vitral.core.errors import Interrupted, StorageError, TrainingStopped, UsageError, VitralError
     from vitral.lab import (
         Run,
         check,
         configure,
+        continue_,
         continue_run,
         count,
+        demo,
+        doctor,
+        evaluate,
         exercise,
+        explain,
+        generate,
+        inspect,
+        list_examples,
+        list_presets,
+        list_studies,
+        list_texts,
         load,
         presets,
         resume,
+        set_language,
         study,
         survey,
         train,
     )
 
 __all__ = [
+    "Interrupted",
     "Run",
+    "StorageError",
+    "TrainingStopped",
+    "UsageError",
+    "VitralError",
     "attend",
     "attend_traced",
     "check",
     "configure",
+    "continue_",
     "continue_run",
     "count",
+    "demo",
+    "doctor",
+    "evaluate",
     "exercise",
+    "explain",
+    "generate",
+    "inspect",
+    "list_examples",
+    "list_presets",
+    "list_studies",
+    "list_texts",
     "load",
     "presets",
     "resume",
+    "set_language",
     "study",
     "survey",
     "train",
 ]
 __version__ = "0.1.0"
 
-_ATTENTION = ("attend", "attend_traced")
+_ELSEWHERE = {
+    **dict.fromkeys(("attend", "attend_traced"), "vitral.attention"),
+    **dict.fromkeys(
+        ("Interrupted", "StorageError", "TrainingStopped", "UsageError", "VitralError"), "vitral.core.errors"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `import vitral` costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'vitral' has no attribute {name!r}")
-    return getattr(import_module("vitral.attention" if name in _ATTENTION else "vitral.lab"), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "vitral.lab")), name)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from vitral.cli import progress
 from vitral.cli.chart import MARGIN, Chart, drawn
 from vitral.cli.panel import TrainingPanel, sample_text
-from vitral.cli.training_state import TrainingState
+from vitral.lab.training_state import TrainingState
 
 START = {
     "event": "start",

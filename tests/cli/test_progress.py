@@ -2,8 +2,8 @@
 
 import pytest
 
-from vitral.cli import training_state
-from vitral.cli.training_state import TrainingState
+from vitral.lab import training_state
+from vitral.lab.training_state import TrainingState
 
 START = {"event": "start", "steps": 20, "step": 0, "parameters": 7, "vocab_size": 5, "tokens": {"train": 99}}
 

@@ -7,6 +7,7 @@ import ast
 import re
 import string
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -96,8 +97,32 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: help texts of the command line, the studies' files."""
-    yield from ()
+    """Sentences that are declared as data: the studies' files, the labels of the lists of words."""
+    yield from _of_studies()
+    yield from _of_word_lists()
+    yield from _of_presets()
+
+
+def _of_presets() -> Iterator[Sentence]:
+    for file in sorted((SOURCE / "lab" / "_presets").glob("*.toml")):
+        description = tomllib.loads(file.read_text(encoding="utf-8"))["description"]
+        yield Sentence(description, None, str(file.relative_to(SOURCE)), "lab")
+
+
+def _of_studies() -> Iterator[Sentence]:
+    for file in sorted((SOURCE / "studies" / "catalogue").glob("*.toml")):
+        study = tomllib.loads(file.read_text(encoding="utf-8"))
+        texts = [study[key] for key in ("title", "question", "claim", "design", "source") if key in study]
+        for text in (*texts, *(arm["title"] for arm in study["arms"])):
+            yield Sentence(text, None, str(file.relative_to(SOURCE)), "studies")
+
+
+def _of_word_lists() -> Iterator[Sentence]:
+    file = SOURCE / "inspection" / "word_lists.toml"
+    lists = tomllib.loads(file.read_text(encoding="utf-8"))
+    labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
+    for text in (*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])):
+        yield Sentence(text, None, str(file.relative_to(SOURCE)), "inspection")
 
 
 def catalogue(language: str, room: str) -> Catalog:

@@ -59,7 +59,7 @@ def test_evaluate_repeats_what_training_measured(run: vitral.Run, monkeypatch: p
 
 def test_a_run_shows_itself(run: vitral.Run) -> None:
     assert "parameters" in repr(run)
-    assert "<table>" in run._repr_html_()
+    assert "<iframe" in run._repr_html_()
     assert sum(row.count for row in run.parameters()) == sum(p.numel() for p in run.model.parameters())
 
 

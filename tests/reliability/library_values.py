@@ -26,8 +26,7 @@ import numpy as np
 import torch
 
 import vitral
-from vitral import attention, data, decoding, evaluation, inspection, model, runs, studies, training
-from vitral import explanation as explain
+from vitral import attention, data, decoding, evaluation, explanation, inspection, model, runs, studies, training
 from vitral.core import devices, names, streams
 from vitral.core.errors import VitralError
 from vitral.lab import free_folder, plan_study
@@ -118,7 +117,7 @@ def world(folder: Path) -> list[Case]:
     logits, rows = torch.randn(2, 5), np.array([[0, 20], [20, 50]])
     scored = inspection.window_targets(transformer, splits["test"], 3)
     example = vitral.exercise()
-    toml = explain.exercise_text(explain.Exercise(), blanks=False)
+    toml = explanation.exercise_text(explanation.Exercise(), blanks=False)
     base, causal = config.model, attention.Causal()
     of_model: dict[str, Any] = {"model": transformer, "tokenizer": tokenizer}
     study = studies.study_named("no-attention")
@@ -152,7 +151,7 @@ def world(folder: Path) -> list[Case]:
     events = run.metrics("step")
     by_position = {"model": transformer, "split": splits["test"], "most_tokens": 99, "multiple": 3}
     side = {"positions": 2, "d_model": 2, "num_heads": 1, "mask": "causal", "scale": "none"}
-    choice = explain.Choice(query=1)
+    choice = explanation.Choice(query=1)
     return [
         Case("Run", vitral.Run, {"path": run.path, "which": "best", "device": "cpu", "dtype": "float32"}),
         Case("Run.generate", run.generate, {"prompt": "the", "max_tokens": 3, "seed": 1, "stop": ["x"], "top_k": 2}),
@@ -163,7 +162,7 @@ def world(folder: Path) -> list[Case]:
         Case("Run.measure", run.measure, {"copying": False}),
         Case("Run.encode", run.encode, {"text": "the"}),
         Case("Run.trace", run.trace, {"text": "the", "names": ["embed"]}),
-        Case("Run.explain", run.explain, {"text": "the", "view": explain.RunView()}),
+        Case("Run.explain", run.explain, {"text": "the", "view": explanation.RunView()}),
         Case("Run.inspect", run.inspect, {"text": "the", "windows": 2, "top": 2}),
         Case("Run.metrics", run.metrics, {"event": "step"}),
         *(Case(f"Run.{method.__name__}", method, {}) for method in (run.dataset, run.ngram_baselines, run.parameters)),
@@ -341,25 +340,25 @@ def world(folder: Path) -> list[Case]:
         Case("untrained", inspection.untrained, {"model": transformer, "seed": 1}),
         Case("window_targets", inspection.window_targets, {"model": transformer, "part": splits["test"], "count": 2}),
         Case("word_measures", inspection.word_measures, {**of_model, "splits": splits, "most_words": 9}),
-        Case("explain.check", explain.check, {"example": example}),
-        Case("corrected", explain.corrected, {"report": explain.check(example)}),
-        Case("exercise_text", explain.exercise_text, {"exercise": explain.Exercise(), "blanks": True}),
-        Case("Exercise", explain.Exercise, {**side, "seed": 3, "decimals": 2}),
-        Case("load_example", explain.load_example, {"path": folder / "file.txt", "find_model": preset_model}),
-        Case("parse_example", explain.parse_example, {"text": toml, "find_model": preset_model, "path": None}),
-        Case("phrases", explain.phrases, {"language": "en"}),
+        Case("explanation.check", explanation.check, {"example": example}),
+        Case("corrected", explanation.corrected, {"report": explanation.check(example)}),
+        Case("exercise_text", explanation.exercise_text, {"exercise": explanation.Exercise(), "blanks": True}),
+        Case("Exercise", explanation.Exercise, {**side, "seed": 3, "decimals": 2}),
+        Case("load_example", explanation.load_example, {"path": folder / "file.txt", "find_model": preset_model}),
+        Case("parse_example", explanation.parse_example, {"text": toml, "find_model": preset_model, "path": None}),
+        Case("phrases", explanation.phrases, {"language": "en"}),
         *(
-            Case(writer, getattr(explain, writer), {"walkthrough": explain.walk_example(example), "digits": 3})
+            Case(writer, getattr(explanation, writer), {"walkthrough": explanation.walk_example(example), "digits": 3})
             for writer in ("to_latex", "to_markdown", "to_page", "to_plain", "to_sections", "to_text")
         ),
-        Case("Choice", explain.Choice, {"heads": (0,), "query": 1, "key": 1, "column": 0}),
+        Case("Choice", explanation.Choice, {"heads": (0,), "query": 1, "key": 1, "column": 0}),
         Case(
             "RunView",
-            lambda **given: run.explain("the", explain.RunView(**given)),
+            lambda **given: run.explain("the", explanation.RunView(**given)),
             {"layers": (0,), "choice": choice, "block": True, "ending": True, "language": "en"},
         ),
-        Case("walk_example", explain.walk_example, {"example": example, "choice": choice, "language": "pt"}),
-        Case("walk_run", explain.walk_run, {**of_model, "text": "the", "view": explain.RunView(), "name": "x"}),
+        Case("walk_example", explanation.walk_example, {"example": example, "choice": choice, "language": "pt"}),
+        Case("walk_run", explanation.walk_run, {**of_model, "text": "the", "view": explanation.RunView(), "name": "x"}),
         Case("Study.at", study.at, {"budget": "quick"}),
         Case("read_study", studies.read_study, {"path": folder / "file.txt"}),
         Case("study_named", studies.study_named, {"name": "no-attention"}),

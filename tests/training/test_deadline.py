@@ -187,17 +187,20 @@ def test_costly_evaluations_become_fewer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert world.pauses <= 3 * 6.0
 
 
-def test_steps_beside_the_counting_of_n_grams_decide_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step takes ten times as long until the counting is done; then it takes the planned time, with all threads."""
+@pytest.mark.parametrize(("slower", "until"), [(10.0, 12.0), (40.0, 20.0)])
+def test_steps_beside_the_counting_of_n_grams_decide_nothing_later(
+    monkeypatch: pytest.MonkeyPatch, slower: float, until: float
+) -> None:
+    """A step takes many times as long until the counting is done; then it takes the planned time, with all threads."""
     config = RunConfig.parse({"training": {"steps": 550, "evaluate_every": 110, "threads": 2}}, "x")
-    world = World(config, lambda now: 10.0 if now < 12 else 1.0, 0.1, 0.5)
-    world.counting = SimpleNamespace(done=lambda: world.now >= 12)  # pyright: ignore[reportAttributeAccessIssue]
+    world = World(config, lambda now: slower if now < until else 1.0, 0.1, 0.5)
+    world.counting = SimpleNamespace(done=lambda: world.now >= until)  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
     planner = Deadline(1.0, TimeFrame(0.0))
     planner.begin(world, 0.1, may_change_threads=True)  # pyright: ignore[reportArgumentType]
     steps = world.run(planner)
     assert world.now <= SECONDS
-    assert steps >= 400
+    assert steps >= 0.8 * (SECONDS - until) / 0.1
     assert world.config.training.threads == 2
 
 

@@ -105,7 +105,7 @@ class _Lines:
 
     def __init__(self, study: "Study") -> None:
         """Lines about a study, its arms by their titles."""
-        from vitral.cli.training_state import TrainingState
+        from vitral.lab.training_state import TrainingState
 
         self.view, self.titles = TrainingState(), {arm.name: arm.title for arm in study.arms}
 

@@ -8,8 +8,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from vitral.cli.chart import Chart, drawn
-from vitral.cli.training_state import TrainingState, copied_note
 from vitral.figures.text import visible
+from vitral.lab.training_state import TrainingState, copied_note
 
 FRAME_LINES, FRAME_COLUMNS = 2, 4
 CHART_LINES, LEAST_CHART = 7, 4

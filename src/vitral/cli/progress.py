@@ -13,10 +13,10 @@ from vitral.cli.complaints import complain, show_traceback
 from vitral.cli.panel import TrainingPanel
 from vitral.cli.screen import console, prints_unicode, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
-from vitral.cli.training_state import TrainingState, copied_note
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.figures.text import visible
+from vitral.lab.training_state import TrainingState, copied_note
 from vitral.training import Callback, Event
 
 TENSORBOARD = "tensorboard"

@@ -1,11 +1,20 @@
 """Errors for users: one clear line each, with the exit code of the command line."""
 
+import os
+import sysconfig
+import traceback
+from pathlib import Path
 from typing import Any
 
 from vitral.core.language import N_, _, retold
 
 LONGEST = 900
 """Characters of a message; the middle of a longer one is left out, since it quotes what a user gave."""
+TRACEBACK = "VITRAL_TRACEBACK"
+"""A variable of the environment: with 1, an error also shows where it comes from."""
+_NOT_THE_CALLERS = tuple(
+    os.path.join(path, "") for path in {str(Path(__file__).parents[1]), *sysconfig.get_paths().values()}
+)
 
 
 class VitralError(Exception):
@@ -23,6 +32,10 @@ class VitralError(Exception):
         if not text.isprintable():
             text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
         return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback through our files: the caller's own lines, and the message."""
+        return told_in_notebook(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the same message and attributes, whatever the constructor takes."""
@@ -87,3 +100,20 @@ class StorageError(VitralError, OSError):
     """A file could not be written or read."""
 
     exit_code = 4
+
+
+class Interrupted(KeyboardInterrupt):
+    """A person stopped a training; the message says what is saved and how to go on."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows."""
+        return told_in_notebook(self)
+
+
+def told_in_notebook(error: BaseException) -> list[str]:
+    """An error in lines: the caller's own code, and the message; with VITRAL_TRACEBACK=1 the whole traceback."""
+    if os.environ.get(TRACEBACK) == "1":
+        return traceback.format_exception(error)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(_NOT_THE_CALLERS)]
+    where = [_("line {number}: {code}", number=one.lineno or 0, code=one.line or one.name) for one in frames]
+    return [*where, f"{type(error).__name__}: {error}"]

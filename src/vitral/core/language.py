@@ -15,7 +15,7 @@ import locale
 import os
 import re
 import string
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
@@ -139,6 +139,16 @@ def number(value: float, spec: str = "") -> str:
 def localised(text: str) -> str:
     """A number that is already written in English form, as the current language writes it."""
     return text.translate(_SWAPPED) if language() in COMMA else text
+
+
+def listed(numbers: Iterable[str]) -> str:
+    """Numbers as a list, which has semicolons where a comma is the decimal separator.
+
+    >>> with in_language("pt"):
+    ...     listed(["1,5", "2,5"])
+    '1,5; 2,5'
+    """
+    return ("; " if language() in COMMA else ", ").join(numbers)
 
 
 def retold(stored: str) -> str:

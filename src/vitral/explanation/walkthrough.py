@@ -1,6 +1,5 @@
 """A walkthrough: a computation in chapters of numbered steps, and its form as plain text."""
 
-import html
 import textwrap
 import unicodedata
 from dataclasses import dataclass
@@ -10,14 +9,15 @@ from vitral.explanation.formulas import sides, text
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
+from vitral.figures.notebook import Shown
 from vitral.figures.text import visible
 
 TEXT_WIDTH = 100
 INDENT = "   "
 
 
-@dataclass(frozen=True)
-class Walkthrough:
+@dataclass(frozen=True, repr=False)
+class Walkthrough(Shown):
     """Chapters in order; steps are numbered across chapters.
 
     Attributes:
@@ -40,10 +40,6 @@ class Walkthrough:
     def __str__(self) -> str:
         """The walkthrough as plain text."""
         return to_text(self)
-
-    def _repr_html_(self) -> str:
-        """The same for notebooks."""
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:

@@ -61,7 +61,7 @@ def page(
     body = Markup("\n").join(render(section) for section in sections)
     entries = [anchor for anchor in anchors if anchor.text]
     script = _script() if _has_cells(sections) else None
-    shell = _templates().get_template("page.html")
+    shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer}
     words |= {"contents": contents or _("Contents"), "language": language or languages.language()}
     return shell.render(**words, body=body, entries=entries, script=script)
@@ -124,7 +124,7 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["workings"] = _workings(section)
         return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
 
-    macros = _templates().get_template("sections.html").make_module({"render": render})
+    macros = templates().get_template("sections.html").make_module({"render": render})
     return render
 
 
@@ -162,7 +162,8 @@ def inline_svg(svg: str, prefix: str) -> str:
 
 
 @cache
-def _templates() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
+    """The templates of pages; every value is escaped, and `visible` writes hidden characters out."""
     loader = jinja2.PackageLoader("vitral.figures", "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

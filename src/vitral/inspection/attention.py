@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vitral.core.checked import Natural, checked
+from vitral.core.language import N_
 from vitral.core.taps import Recorder
 from vitral.data import Tokenizer
 from vitral.inspection.numbers import RunningMean, number, numbers
@@ -24,17 +25,17 @@ from vitral.inspection.targets import MOST_BYTES, text_tokens
 from vitral.model import Transformer
 
 KINDS = {
-    "itself": "its own position",
-    "previous": "the position before",
-    "near": "two to four positions back",
-    "first": "the window's first position",
-    "same": "earlier positions with the same token",
-    "after same": "positions right after an earlier one with the same token",
-    "word": "the last beginning of a word (space or line break) before it",
-    "line": "the last line break before it",
+    N_("itself"): N_("its own position"),
+    N_("previous"): N_("the position before"),
+    N_("near"): N_("two to four positions back"),
+    N_("first"): N_("the window's first position"),
+    N_("same"): N_("earlier positions with the same token"),
+    N_("after same"): N_("positions right after an earlier one with the same token"),
+    N_("word"): N_("the last beginning of a word (space or line break) before it"),
+    N_("line"): N_("the last line break before it"),
 }
-"""Kinds of keys, each relative to a query."""
-BROAD = "broad"
+"""Kinds of keys, each relative to a query; `_` translates names and meanings."""
+BROAD = N_("broad")
 """Name of a head without any kind on which it has much more weight than uniform attention."""
 NAMED_FROM = 0.10
 """A head is named after a kind if its share of weight on it exceeds that of uniform attention by at least this."""

@@ -30,24 +30,25 @@ import torch
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.model import ModelConfig, Transformer, cost, next_token_loss
 
 Plain = dict[str, Any]
 WAYS = {
-    "cached": "one more token, cached",
-    "recomputed": "one more token, recomputed",
-    "bidirectional": "one more token, bidirectional",
-    "at-once": "window read at once",
-    "one-by-one": "window read token by token",
-    "training": "training on a window",
+    "cached": N_("one more token, cached"),
+    "recomputed": N_("one more token, recomputed"),
+    "bidirectional": N_("one more token, bidirectional"),
+    "at-once": N_("window read at once"),
+    "one-by-one": N_("window read token by token"),
+    "training": N_("training on a window"),
 }
 """Titles of the ways that are timed."""
 BYTES = {
-    "cache": "keys and values of one text, measured",
-    "cache_counted": "keys and values of one text, counted",
-    "kept": "kept for a backward pass, measured",
-    "kept_counted": "kept for a backward pass, counted",
-    "recomputed_counted": "peak of a step without a cache, counted",
+    "cache": N_("keys and values of one text, measured"),
+    "cache_counted": N_("keys and values of one text, counted"),
+    "kept": N_("kept for a backward pass, measured"),
+    "kept_counted": N_("kept for a backward pass, counted"),
+    "recomputed_counted": N_("peak of a step without a cache, counted"),
 }
 """Titles of the bytes that `memory` returns."""
 D_MODEL, HEADS, LAYERS, VOCAB = 64, 8, 1, 16

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.language import N_
 from vitral.data import Dataset, Tokenizer, split_text
 from vitral.data.texts import pieces
 
@@ -83,7 +84,8 @@ def works_of(text: str) -> list[Work]:
 def equal_segments(text: str) -> list[Work]:
     """The text in `MOST_CLASSES` equal segments."""
     borders = np.linspace(0, len(text), MOST_CLASSES + 1).astype(int).tolist()
-    return [Work(f"stretch {number}", *pair) for number, pair in enumerate(pairwise(borders), start=1)]
+    title = N_("stretch {number}")
+    return [Work(title.format(number=number), *pair) for number, pair in enumerate(pairwise(borders), start=1)]
 
 
 def passages_by_work(

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.data import Split
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, first_target
@@ -79,13 +80,14 @@ def loss_beyond(model: Transformer, split: Split, multiple: int, *, most_tokens:
     length = multiple * context_length
     nothing = {"length": length, "nats": None, "targets": 0}
     if context_length % QUARTERS:
-        return nothing | {"why": f"a context length of {context_length} has no whole quarters"}
+        return nothing | {"why": N_("a context length of {length} has no whole quarters").format(length=context_length)}
     width, places = context_length // QUARTERS, multiple * QUARTERS
     longest = int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
     windows = min(RUN * places, (longest - 1 - length) // width + 1)
     if windows < places:
         needed = length + 1 + width * (places - 1)
-        return nothing | {"why": f"it takes {needed} test tokens in a row, and there are {longest}"}
+        why = N_("it takes {needed} test tokens in a row, and there are {longest}")
+        return nothing | {"why": why.format(needed=needed, longest=longest)}
     why = _refusal(model, length)
     read = context_length if why else length
     stride = length + width * (windows - 1)

@@ -57,12 +57,15 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
     """
     tokens = torch.from_numpy(tokenizer.encode(text))[None]
     if not 1 <= tokens.shape[1] <= model.config.context_length:
-        has, limit = f"the text has {tokens.shape[1]} tokens", f"the model reads 1 to {model.config.context_length}"
+        if not tokens.shape[1]:
+            raise UsageError(
+                "inspect: the text has 0 tokens; the model reads 1 to {most}; give at least one character",
+                most=model.config.context_length,
+            )
         raise UsageError(
-            "inspect: {has}; {limit}; {value}",
-            has=has,
-            limit=limit,
-            value="shorten it" if tokens.shape[1] else "give at least one character",
+            "inspect: the text has {n} tokens; the model reads 1 to {most}; shorten it",
+            n=tokens.shape[1],
+            most=model.config.context_length,
         )
     return tokens.to(model.token_embedding.weight.device)
 

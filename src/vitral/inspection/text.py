@@ -4,6 +4,7 @@ from typing import Any
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.ablation import ablations
@@ -86,25 +87,34 @@ def notes(model: Transformer, masking: Masking | None, *, has_targets: bool) -> 
     found = []
     if masking is not None:
         found.append(
-            "Masked language model: no next token is predicted. For loss and lens each position is masked in turn, and "
-            "its target is the token of the text there. Attention maps and norms are of the text with nothing masked."
+            N_(
+                "Masked language model: no next token is predicted. For loss and lens each position is masked in "
+                "turn, and its target is the token of the text there. Attention maps and norms are of the text with "
+                "nothing masked."
+            )
         )
     elif mask is not None and mask.first_target() is None:
-        found.append("Every position sees its next token: loss, rank and ablation measure copying, not prediction.")
+        found.append(N_("Every position sees its next token: loss, rank and ablation measure copying, not prediction."))
     elif mask is not None and mask.first_target():
-        found.append(f"The first {mask.first_target()} positions, inside the prefix, see their next token: not scored.")
+        sentence = N_("The first {n} positions, inside the prefix, see their next token: not scored.")
+        found.append(sentence.format(n=mask.first_target()))
     if not has_targets:
-        found.append("The text has no token to predict: no loss and no ablation. Give a longer text, or windows.")
+        found.append(N_("The text has no token to predict: no loss and no ablation. Give a longer text, or windows."))
     if config.norm == "post":
         found.append(
-            "Post-norm: each sublayer ends with its own norm and there is no final norm, so the lens applies the head "
-            "alone, the norms of the stream follow from the norm's gain, and an ablated sublayer keeps its norm."
+            N_(
+                "Post-norm: each sublayer ends with its own norm and there is no final norm, so the lens applies the "
+                "head alone, the norms of the stream follow from the norm's gain, and an ablated sublayer keeps its "
+                "norm."
+            )
         )
     if not config.residual:
         found.append(
-            "No residual: each sublayer's output replaces the stream. The lens reads vectors that later blocks "
-            "transform, and ablation by zeros cuts the path from the input to the output."
+            N_(
+                "No residual: each sublayer's output replaces the stream. The lens reads vectors that later blocks "
+                "transform, and ablation by zeros cuts the path from the input to the output."
+            )
         )
     if config.attention == "none":
-        found.append("No attention: no maps and no heads; each position predicts from its own token.")
+        found.append(N_("No attention: no maps and no heads; each position predicts from its own token."))
     return found

@@ -26,6 +26,7 @@ from jaxtyping import Float, Int, UInt64
 
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 from vitral.data import Dataset, Split, Tokenizer
 from vitral.data.batches import thinned
@@ -34,7 +35,7 @@ from vitral.evaluation import WittenBell, longest_copy, training_text
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
-TRUTH = "the text itself"
+TRUTH = N_("the text itself")
 """Name of the test text's own continuations among the strategies."""
 PROMPT_TOKENS = 32
 PROMPT_SEED = 0
@@ -55,18 +56,18 @@ LEAST_COPY = 6
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 SAMPLINGS: Mapping[str, Sampling] = {
-    "greedy": GREEDY,
-    "greedy, repetition penalty 1.2": Sampling(temperature=0.0, repetition_penalty=1.2),
-    "temperature 0.5": Sampling(temperature=0.5),
-    "temperature 0.8": Sampling(temperature=0.8),
-    "temperature 1": Sampling(),
-    "temperature 1.2": Sampling(temperature=1.2),
-    "top-k 5": Sampling(top_k=5),
-    "top-k 40": Sampling(top_k=40),
-    "top-p 0.9": Sampling(top_p=0.9),
-    "min-p 0.1": Sampling(min_p=0.1),
+    N_("greedy"): GREEDY,
+    N_("greedy, repetition penalty 1.2"): Sampling(temperature=0.0, repetition_penalty=1.2),
+    N_("temperature 0.5"): Sampling(temperature=0.5),
+    N_("temperature 0.8"): Sampling(temperature=0.8),
+    N_("temperature 1"): Sampling(),
+    N_("temperature 1.2"): Sampling(temperature=1.2),
+    N_("top-k 5"): Sampling(top_k=5),
+    N_("top-k 40"): Sampling(top_k=40),
+    N_("top-p 0.9"): Sampling(top_p=0.9),
+    N_("min-p 0.1"): Sampling(min_p=0.1),
 }
-BEAM = f"beam search, width {BEAMS}"
+BEAM = N_("beam search, width {width}").format(width=BEAMS)
 
 
 @checked(first=True)

@@ -11,12 +11,16 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
+from vitral.core.tables import Tabular
 from vitral.core.versions import versions
+from vitral.figures.notebook import Shown
+from vitral.figures.text import visible
 from vitral.lab.machine_speed import ComparedSpeed, compare_speeds
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
 
 Mark = Literal["ok", "wrong", "unknown", "same", "slower"]
+MARKS: dict[Mark, str] = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
 DIFFERENCE = 0.05
 """A choice that changes the time of a training step by less than this share makes no difference."""
@@ -38,20 +42,37 @@ class HealthCheck:
     found: str
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """The results of all checks."""
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown, Tabular):
+    """The results of all checks.
+
+    Attributes:
+        findings: one for each check.
+        repaired: what was repaired before, one line each.
+    """
 
     findings: tuple[HealthCheck, ...]
+    repaired: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> bool:
         """Whether no check found something wrong."""
         return all(finding.mark != "wrong" for finding in self.findings)
 
+    def __str__(self) -> str:
+        """One line for each check, as the command prints them."""
+        width = max((len(check.what) for check in self.findings), default=0)
+        lines = [f"{MARKS[check.mark]} {check.what:{width}}  {check.found}" for check in self.findings]
+        return visible("\n".join([*self.repaired, *lines]))
+
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        return {"healthy": self.healthy, "findings": [asdict(finding) for finding in self.findings]}
+        repaired = {"repaired": list(self.repaired)} if self.repaired else {}
+        return {"healthy": self.healthy, "findings": self.records(), **repaired}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each check."""
+        return [asdict(finding) for finding in self.findings]
 
 
 def examine_machine() -> Diagnosis:

@@ -1,11 +1,10 @@
 """A loaded run: model, tokenizer, folder, and the operations on them."""
 
-import html
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -17,6 +16,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _, in_language, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
+from vitral.core.tables import Tabular, data_frame
 from vitral.data import Dataset, prepare_recorded
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
 from vitral.decoding.text import check_stop
@@ -33,13 +33,23 @@ from vitral.evaluation import (
     training_text,
 )
 from vitral.explanation import RunView, Walkthrough, walk_run
+from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
+from vitral.figures.sections import Paragraph, Section, Table
 from vitral.inspection import inspect_text
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
-from vitral.runs import load_run
+from vitral.reports.run import run_page, write_run_report
+from vitral.reports.text import ngram_rows
+from vitral.reports.unwritten import Unwritten
+from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
+
+if TYPE_CHECKING:
+    import pandas
 
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
@@ -91,8 +101,8 @@ class Copying:
 
 
 @checked
-@dataclass(frozen=True)
-class Measures:
+@dataclass(frozen=True, repr=False)
+class Measures(Shown, Tabular):
     """The measurements of a run.
 
     Attributes:
@@ -131,9 +141,54 @@ class Measures:
             "copying": None if self.copying is None else asdict(self.copying),
         }
 
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each split."""
+        return [{"split": name, **part.plain()} for name, part in self.splits.items()]
+
+    def sections(self) -> list[Section]:
+        """The losses on whole splits, the n-gram baselines, and how much a sample copies."""
+        rows = tuple(
+            (
+                name,
+                number(split.num_targets, ","),
+                number(split.loss, ".4f"),
+                number(split.perplexity, ".3f"),
+                number(split.bits_per_character, ".4f"),
+                number(split.bits_per_byte, ".4f"),
+            )
+            for name, split in self.splits.items()
+        )
+        heads = ("split", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
+        baselines = Table(
+            "N-gram baselines on the test split", ("", "nats per token"), tuple(ngram_rows(self.baselines))
+        )
+        sections: list[Section] = [Table("", heads, rows), baselines, Paragraph(f"The test loss is {self.standing}.")]
+        if self.copying is not None:
+            copied = self.copying
+            told = (
+                f"The longest piece of a sample ({copied.characters:,} characters) that is copied from the training "
+                f"text has {copied.longest.length} characters: {copied.longest.text!r}. "
+                f"{copied.novel_share:.0%} of its pieces of {NOVEL_LENGTH} characters are not in the training text."
+            )
+            sections.append(Paragraph(told))
+        return sections
+
+    def title(self) -> str:
+        """The run and its step."""
+        return f"{self.run} at step {self.step:,}"
+
+    def __str__(self) -> str:
+        """The measurements as the command prints them."""
+        return plain_text(self.title(), self.sections())
+
+
+@page_of.register
+def _measures_page(measures: Measures) -> str:
+    return page(measures.title(), measures.sections())
+
 
 @checked(first=True)
-class Run:
+class Run(Shown):
     """A trained model, loaded.
 
     Attributes:
@@ -433,8 +488,7 @@ class Run:
         return self.folder.metrics(event)
 
     def _facts(self) -> list[tuple[str, str]]:
-        measured = [event for event in self.metrics("evaluation") if event["step"] <= self.step]
-        config = self.model.config
+        measured, config = self._measured(), self.model.config
         shape = {"layers": config.num_layers, "heads": config.num_heads, "d_model": config.d_model}
         read = {"tokens": config.context_length, "vocab_size": self.model.vocab_size, "tokenizer": self.tokenizer.name}
         facts = [
@@ -443,15 +497,51 @@ class Run:
             (_("context"), _("{tokens} tokens of {vocab_size} ({tokenizer})", **read)),
             (_("step"), number(self.step, ",")),
         ]
-        if measured:
-            facts.append((_("test loss"), _("{loss:.3f} nats per token", loss=measured[-1]["test_loss"])))
+        if measured is not None:
+            facts.append((_("test loss"), _("{loss:.3f} nats per token", loss=measured["test_loss"])))
         return facts
 
-    def __repr__(self) -> str:
+    def _measured(self) -> dict[str, Any] | None:
+        """The last evaluation up to the loaded checkpoint."""
+        return next((event for event in reversed(self.metrics("evaluation")) if event["step"] <= self.step), None)
+
+    def __str__(self) -> str:
         """One line."""
         return f"Run({str(self.path)!r}: " + "; ".join(f"{name} {value}" for name, value in self._facts()) + ")"
 
-    def _repr_html_(self) -> str:
-        """A small table for notebooks."""
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
-        return f"<table><caption>{html.escape(str(self.path))}</caption>{rows}</table>"
+    def plain(self) -> dict[str, Any]:
+        """What the run is, as plain data: folder, step, configuration, parameters and the last evaluation."""
+        measured = self._measured()
+        return {
+            "run": str(self.path),
+            "step": self.step,
+            "id": self.sealed.identity.run,
+            "parameters": sum(row.count for row in self.parameters()),
+            "evaluation": None if measured is None else dict(measured),
+            "config": self.config,
+        }
+
+    def records(self, event: str = "evaluation") -> list[dict[str, Any]]:
+        """The events of one kind that training recorded, one row for each."""
+        return [{name: value for name, value in one.items() if name != "event"} for one in self.metrics(event)]
+
+    def to_pandas(self, event: str = "evaluation") -> "pandas.DataFrame":
+        """The events of one kind as a data frame: "evaluation" (losses on all splits), "step", "sample" and others.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return data_frame(self.records(event))
+
+    def write_report(self) -> Path:
+        """Write the page of the run, as `vitral train` does at its end, and return its path.
+
+        Raises:
+            StorageError: writing to disk failed.
+        """
+        return write_run_report(self.path)
+
+
+@page_of.register
+def _run_page(run: Run) -> str:
+    return run_page(enter(run.path, warn_on_stderr), Unwritten())

@@ -87,7 +87,7 @@ def plan_study(
     numbers = tuple(study.seeds if seeds is None else seeds)
     listed = None if seeds is None else ",".join(map(str, seeds))
     options = [("--base", start), ("--budget", budget), ("--corpus", corpus), ("--seeds", listed)]
-    options += [("--set", setting) for setting in _settings(merge(*overrides))]
+    options += [("--set", setting) for setting in settings_of(merge(*overrides))]
     words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
     folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
     return StudyPlan(study, base, numbers, folder, shlex.join(map(str, words)), chosen)
@@ -104,15 +104,15 @@ def _budget(study: Study, name: str | None) -> BudgetName | None:
     return chosen
 
 
-def _settings(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def settings_of(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """A nested table as the `KEY=VALUE` that `--set` reads.
 
-    >>> list(_settings({"model": {"norm": "post", "d_model": 64}}))
+    >>> list(settings_of({"model": {"norm": "post", "d_model": 64}}))
     ['model.norm=post', 'model.d_model=64']
     """
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _settings(value, f"{path}{key}.")
+            yield from settings_of(value, f"{path}{key}.")
         else:
             bare = f"x={value}"
             is_bare = isinstance(value, str) and assignment(bare) == {"x": value}

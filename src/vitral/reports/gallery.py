@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from vitral.core.language import in_language
 from vitral.explanation import CheckReport, Example, Verdict, check, phrases, to_sections, walk_example
-from vitral.explanation.checks.report import first_wrong, rows, summary
+from vitral.explanation.checks.report import first_wrong
 from vitral.figures.markdown import markdown
-from vitral.figures.sections import Callout, Heading, Preformatted, Section, Table
+from vitral.figures.sections import Heading, Preformatted
+from vitral.reports.checked_example import check_sections
 
 SAY = phrases("en")
 INDEX = "README.md"
@@ -42,23 +43,7 @@ def _verdict(report: CheckReport) -> str:
 
 def _page(name: str, report: CheckReport) -> str:
     example = report.example
-    sections: list[Section] = [Callout(summary(report, SAY))]
-    problems = list(rows(report, SAY))
-    if problems:
-        columns = tuple(SAY(f"check.{key}") for key in ("step", "place", "claimed", "expected", "verdict", "guess"))
-        lines = tuple(
-            (
-                row.step,
-                row.where,
-                "  ".join(row.claimed),
-                "  ".join(row.expected),
-                SAY(f"check.{row.verdict}"),
-                row.guess,
-            )
-            for row in problems
-        )
-        sections.append(Table(first_wrong(report, SAY), columns, lines, prose=tuple(range(1, 6))))
-        sections += [Preformatted("\n".join(row.working for row in problems if row.working))]
+    sections = check_sections(report, SAY)
     sections += [Heading("The file"), Preformatted(example.text), Heading("Every step")]
     sections += to_sections(walk_example(example))
     lead = " ".join(part for part in (example.note, SAY("explain.source", source=example.source)) if part)

@@ -4,15 +4,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, number
-from vitral.figures.sections import Table
+from vitral.core.language import N_, _, number, retold
+from vitral.core.tables import Tabular
+from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
+from vitral.figures.sections import Listing, Section, Table
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.runs import RunConfig
 
 
 @checked(first=True)
-@dataclass(frozen=True)
-class ModelCount:
+@dataclass(frozen=True, repr=False)
+class ModelCount(Shown, Tabular):
     """A model's size and costs.
 
     Attributes:
@@ -57,6 +61,27 @@ class ModelCount:
             "advice": list(self.advice),
         }
 
+    def __str__(self) -> str:
+        """The parameters, operations and bytes as the command prints them."""
+        return plain_text(self._title(), count_sections(self))
+
+    def _title(self) -> str:
+        return _(
+            "Parameters of {name} with {tokens} tokens: {parameters:,}",
+            name=self.name,
+            tokens=self.vocab_size,
+            parameters=self.cost.parameters,
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each learned tensor."""
+        return [asdict(row) for row in self.rows]
+
+
+@page_of.register
+def _count_page(counted: ModelCount) -> str:
+    return page(counted._title(), count_sections(counted))
+
 
 _OPTIMIZERS = {
     "adamw": N_("AdamW: two averages of 4 bytes each"),
@@ -100,6 +125,14 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         (_("cache"), _bytes(costs.cache_bytes), _("keys and values of one full context")),
     ]
+
+
+def count_sections(counted: ModelCount) -> list[Section]:
+    """The whole count as sections of a page."""
+    caption, columns = _("Operations and bytes (float32)"), ("", "", _("how counted"))
+    costs = Table(caption, columns, tuple(cost_rows(counted)), prose=(1, 2))
+    advice = [Listing(tuple(map(retold, counted.advice)))] if counted.advice else []
+    return [parameter_section(counted.rows), costs, *advice]
 
 
 def _bytes(count: int) -> str:

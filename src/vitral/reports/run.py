@@ -43,9 +43,16 @@ def write_run_report(path: Path) -> Path:
         StorageError: writing to disk failed.
     """
     run = enter(path, warn_on_stderr)
-    folder, counted = run.folder, run.ngrams()  # there are none before the first evaluation
+    report = ReportFolder(run.folder.files.within("report"))
+    report.add(PAGE, run_page(run, report))
+    report.write()
+    return path / "report" / PAGE
+
+
+def run_page(run: SealedRun, report: ReportFolder) -> str:
+    """The page of a run as an HTML document; its figures are added to `report`."""
+    counted = run.ngrams()  # there are none before the first evaluation
     baselines = None if counted is None else NgramBaselines.from_plain(counted)
-    report = ReportFolder(folder.files.within("report"))
     sections: list[Section] = [*sample_sections(run), *loss_sections(run, baselines, report)]
     sections += [
         Heading(_("Parameters")),
@@ -53,9 +60,7 @@ def write_run_report(path: Path) -> Path:
     ]
     configuration = tomli_w.dumps(run.config.plain())
     sections.append(Details(_("The whole configuration"), (Preformatted(configuration),)))
-    report.add(PAGE, page(_("Run {name}", name=path.name), sections, footer=_(MADE_BY)))
-    report.write()
-    return path / "report" / PAGE
+    return page(_("Run {name}", name=run.folder.path.name), sections, footer=_(MADE_BY))
 
 
 @checked(first=True)
@@ -117,10 +122,9 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     """The losses of a run as a sentence, a figure (added to the report) and a table."""
     evaluations, logged = run.folder.metrics("evaluation"), run.folder.metrics("step")
     is_causal_lm = run.config.training.objective == "next-token"
-    orders = [order for order in ORDERS_SHOWN if baselines is not None and order in baselines.orders]
-    references = [Reference(baseline_name(order), baselines.orders[order]) for order in orders if baselines is not None]
     unit = _("nats per token") if is_causal_lm else _("nats per masked token")
-    drawn = _figure(run, references if is_causal_lm else [], unit)
+    events = {kind: run.folder.metrics(kind) for kind in ("step", "evaluation", "early")}
+    drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
     if not evaluations or baselines is None:
         caption = _("Training loss of single steps, with dropout.")
         told = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
@@ -158,11 +162,24 @@ def _place(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     return {"steps": evaluation["step"], "loss": evaluation["test_loss"]}
 
 
-def _figure(run: SealedRun, references: Sequence[Reference], unit: str) -> "matplotlib.figure.Figure | None":
-    """The curve: logged losses as a thin line, evaluations as dots, early ones as hollow dots; None without a loss."""
-    evaluations, early = run.folder.metrics("evaluation"), run.folder.metrics("early")
+def loss_curve(
+    events: Mapping[str, Sequence[Mapping[str, Any]]], baselines: NgramBaselines | None, unit: str
+) -> "matplotlib.figure.Figure | None":
+    """The curve of a training: logged losses as a thin line, evaluations as dots, early ones as hollow dots.
+
+    Args:
+        events: of the kinds "step", "evaluation" and "early", each in order.
+        baselines: drawn as lines across; None for none.
+        unit: of the losses.
+
+    Returns:
+        The figure; None without a loss.
+    """
+    known = {} if baselines is None else baselines.orders
+    references = [Reference(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
+    evaluations, early = events["evaluation"], events["early"]
     steps = [event["step"] for event in evaluations]
-    lines = [_logged(run.folder.metrics("step")) or Line(_("training"), steps, [e["train_loss"] for e in evaluations])]
+    lines = [_logged(events["step"]) or Line(_("training"), steps, [e["train_loss"] for e in evaluations])]
     lines += [
         Line(label, steps, [event[f"{split}_loss"] for event in evaluations], look="dots")
         for split, label in (("validation", _("validation")), ("test", _("test")))

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,12 @@ import tomli_w
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import N_, _, language, ngettext, number, retold
+from vitral.core.tables import Tabular
 from vitral.decoding import Sampling, generate
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
+from vitral.figures.notebook import Shown, page_of, written_page
 from vitral.figures.sections import (
     Callout,
     Columns,
@@ -26,7 +30,7 @@ from vitral.figures.sections import (
     Section,
     Table,
 )
-from vitral.figures.text import NONE, SPACE, big, nats, p_text
+from vitral.figures.text import NONE, big, nats, p_text, unbroken
 from vitral.reports.folder import ReportFolder
 from vitral.reports.study_figures import added, references, study_figures
 from vitral.runs import RunFolder
@@ -37,21 +41,26 @@ from vitral.studies.probes import probe_named
 from vitral.studies.record import REPORT
 from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last
 
-METHOD = (
-    "Every arm was trained once from each seed. {batches} and began from the same initial numbers wherever their "
-    "shapes agree, so arms are compared seed by seed. Losses are of the test split at the last step; no result was "
-    "selected. All arms use the hyperparameters of the base; an arm that changes one says so. "
-    "Contrasts of losses are one family: paired two-sided t tests with Bonferroni's correction of both the p value and "
-    "the interval, so that an interval excludes zero exactly where p < 0.05. Each probe is a further family, corrected "
-    "in the same way and exploratory. Intervals of single means are 95% Student t intervals. A contrast that is "
-    "undecided is compatible with every difference in its interval."
+PAIRED = N_(
+    "Every arm was trained once from each seed. Arms of one seed saw the same batches in the same order, and began "
+    "from the same initial numbers wherever their shapes agree, so arms are compared seed by seed."
+)
+PAIRED_TEXTS = N_(
+    "Every arm was trained once from each seed. Arms of one seed saw the same batches in the same order where their "
+    "texts and tokens are the same, and began from the same initial numbers wherever their shapes agree, so arms are "
+    "compared seed by seed."
+)
+METHOD = N_(
+    "Losses are of the test split at the last step; no result was selected. All arms use the hyperparameters of the "
+    "base; an arm that changes one says so. Contrasts of losses are one family: paired two-sided t tests with "
+    "Bonferroni's correction of both the p value and the interval, so that an interval excludes zero exactly where p "
+    "< 0.05. Each probe is a further family, corrected in the same way and exploratory. Intervals of single means "
+    "are 95% Student t intervals. A contrast that is undecided is compatible with every difference in its interval."
 )
 HTML, MARKDOWN, TABLE = "study.html", "study.md", "study.csv"
 MOST_NAMED = 6
 MOST_SENTENCES = 8
-SAME_BATCHES = "Arms of one seed saw the same batches in the same order,"
-OTHER_BATCHES = "Arms of one seed saw the same batches in the same order where their texts and tokens are the same,"
-BASELINES = (
+BASELINES = N_(
     "The n-gram baselines are Witten-Bell smoothed counts of the training split, scored on the test split. A model at "
     "the bigram baseline knows which token follows which; one between the trigram and the 4-gram baseline has learned "
     "what two to three preceding tokens predict."
@@ -86,12 +95,13 @@ class JudgedView:
         decided = [claim for claim in self.claims if claim.shown]
         first = sorted(decided, key=lambda claim: claim.p or 0.0)[:MOST_SENTENCES]
         rest = len(decided) - len(first)
-        more = [Note(f"{rest} more decided comparisons of the same family are in its table.")] if rest else []
+        more = [Note(_("{n} more decided comparisons of the same family are in its table.", n=rest))] if rest else []
         return (*self.view.checks, *(claim for claim in self.claims if claim in first), *more, *self.view.notes)
 
 
-@dataclass(frozen=True)
-class StudyPage:
+@checked(first=True)
+@dataclass(frozen=True, repr=False)
+class StudyPage(Shown, Tabular):
     """The files of a study's report.
 
     Attributes:
@@ -108,14 +118,46 @@ class StudyPage:
     claims: tuple[Judged, ...]
     listed: tuple[Judged, ...]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """The verdict in sentences, and the page."""
-        return "\n".join([*(claim.text for claim in self.listed), f"report: {self.html}"])
+        return "\n".join([*(claim.text for claim in self.listed), _("report: {path}", path=self.html)])
+
+    def plain(self) -> dict[str, Any]:
+        """The files, every comparison with its interval, and the verdict in sentences."""
+        files = {"html": str(self.html), "markdown": str(self.markdown), "table": str(self.table)}
+        return {**files, "comparisons": self.records(), "verdict": [claim.text for claim in self.listed]}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each comparison, losses first; `table` is a file with one row for each run."""
+        return [
+            {
+                "subject": claim.comparison.subject,
+                "against": claim.comparison.against,
+                "quantity": claim.comparison.quantity.label,
+                "seeds": claim.seeds,
+                "difference": claim.difference if math.isfinite(claim.difference) else None,
+                "low": claim.low,
+                "high": claim.high,
+                "p": claim.p,
+                "family": claim.family,
+                "verdict": claim.verdict if not claim.why else None,
+                "why": claim.why or None,
+            }
+            for claim in self.claims
+            if isinstance(claim, Claim)
+        ]
+
+
+@page_of.register
+def _study_page(shown: StudyPage) -> str:
+    return written_page(shown.html, shown)
 
 
 @checked(first=True)
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.
+
+    The page is in the current language, the table for programs in none.
 
     Args:
         result: the measured study.
@@ -125,12 +167,15 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
         StorageError: the disk did not take them.
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
+    result = result.told
     losses, views = loss_claims(result), probe_views(result)
     report = study_report(result)
     sections = study_sections(result, losses, report, command=command, views=views)
     title, lead = result.study.title, result.study.question
-    footer = f"Made by Vitral {result.environment.get('vitral') or ''}".strip() + f", study {result.study.name}."
-    report.add(HTML, page(title, sections, lead=lead, footer=footer))
+    version = f"Vitral {result.environment.get('vitral') or ''}".strip()
+    footer = _("Made by {vitral}, study {study}.", vitral=version, study=result.study.name)
+    told = {"language": language(), "contents": _("Contents")}
+    report.add(HTML, page(title, sections, lead=lead, footer=footer, **told))
     report.add(MARKDOWN, markdown(title, sections, lead=lead, footer=footer))
     report.add(TABLE, _csv(result))
     report.write()
@@ -147,7 +192,7 @@ def study_report(result: StudyResult) -> ReportFolder:
 
 def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
     """One judged view for each probe of the study, in the design's order, from the measured data alone."""
-    views = []
+    views, result = [], result.told
     for name in result.study.probes:
         probe, found = probe_named(name), result.measured.get(name)
         if isinstance(probe, RunProbe):
@@ -171,13 +216,15 @@ def claims_table(claims: Sequence[Claim]) -> Table:
             claim.comparison.quantity.label,
             difference_text(claim, percent=False),
             p_text(claim.p),
-            claim.verdict if not claim.why else f"no verdict: {claim.why}",
+            _(claim.verdict) if not claim.why else _("no verdict: {why}", why=claim.why),
         )
         for claim in claims
     )
     family = max((claim.family for claim in claims), default=0)
-    caption = f"Paired t tests, p values and 95% intervals corrected together for {family} comparisons (Bonferroni)."
-    columns = ("subject", "against", "quantity", "difference (95% CI)", "p", "verdict")
+    caption = _(
+        "Paired t tests, p values and 95% intervals corrected together for {n} comparisons (Bonferroni).", n=family
+    )
+    columns = (_("subject"), _("against"), _("quantity"), _("difference (95% CI)"), "p", _("verdict"))
     return Table(caption, columns, rows, prose=(1, 2, 5))
 
 
@@ -201,10 +248,11 @@ def study_sections(
     Raises:
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
+    result = result.told
     return [
         *_question(result),
         *_verdict(losses, views),
-        Heading("Arms"),
+        Heading(_("Arms")),
         _arms_table(result, losses),
         *study_figures(result, report),
         *(section for view in views for section in _probe_sections(view, report)),
@@ -217,16 +265,16 @@ def study_sections(
 
 def _question(result: StudyResult) -> list[Section]:
     study = result.study
-    told = (("Sources", study.source), ("Theory", study.claim), ("Design", study.design))
+    told = ((_("Sources"), study.source), (_("Theory"), study.claim), (_("Design"), study.design))
     paragraphs = [Paragraph(f"{who}: {text}") for who, text in told if text]
-    return [Heading("The question"), *paragraphs] if paragraphs else []
+    return [Heading(_("The question")), *paragraphs] if paragraphs else []
 
 
 def _verdict(losses: LossClaims, views: Sequence[JudgedView]) -> list[Section]:
     exploratory = [one for view in views for one in view.listed]
     top = headline(losses, exploratory)
-    sections: list[Section] = [Heading("Verdict"), Callout(" ".join(one.text for one in top))]
-    for title, claims in (("", losses.all), ("Exploratory: results of the probes", exploratory)):
+    sections: list[Section] = [Heading(_("Verdict")), Callout(" ".join(one.text for one in top))]
+    for title, claims in (("", losses.all), (_("Exploratory: results of the probes"), exploratory)):
         rest = tuple(one.text for one in claims if one not in top)
         if rest:
             sections += [Heading(title, 3)] if title else []
@@ -238,13 +286,17 @@ def _probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
     sections = [added(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
     if judged.claims:
         table = claims_table(judged.claims)
-        sections.append(Details(f"Every comparison of this probe ({len(table.rows)})", (table,)))
+        sections.append(Details(_("Every comparison of this probe ({n})", n=len(table.rows)), (table,)))
     return sections
 
 
 def _not_measured(result: StudyResult) -> list[Section]:
-    reasons = tuple(f"{name}: {why}." for name in result.study.probes for why in result.unmeasured.get(name, ()))
-    return [Heading("Not measured"), Listing(reasons)] if reasons else []
+    reasons = tuple(
+        f"{name}: {f'{result.arm(arm).arm.title}: ' if arm else ''}{retold(why)}."
+        for name in result.study.probes
+        for arm, why in result.unmeasured.get(name, ())
+    )
+    return [Heading(_("Not measured")), Listing(reasons)] if reasons else []
 
 
 def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
@@ -254,9 +306,9 @@ def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
         rows.append(
             (
                 arm.arm.title,
-                f"{arm.num_parameters:,}",
+                number(arm.num_parameters, ","),
                 big(arm.flops_per_token * arm.num_tokens),
-                f"{sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)):.0f}",
+                number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f"),
                 NONE if mean is None else nats(mean.mean),
                 _interval(mean),
                 difference_text(claim),
@@ -265,33 +317,41 @@ def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
             )
         )
     columns = (
-        "arm",
-        "parameters",
-        "training FLOPs",
-        "seconds",
-        "test loss",
-        "95% interval",
+        _("arm"),
+        _("parameters"),
+        _("training FLOPs"),
+        _("seconds"),
+        _("test loss"),
+        _("95% interval"),
         *(
-            ("difference (simultaneous 95% CI)", "from")
+            (_("difference (simultaneous 95% CI)"), _("from"))
             if others
-            else ("difference from the base (simultaneous 95% CI)",)
+            else (_("difference from the base (simultaneous 95% CI)"),)
         ),
-        "corrected p",
+        _("corrected p"),
     )
-    num = len(result.seeds)
+    return Table(_arms_caption(result), columns, tuple(rows))
+
+
+def _arms_caption(result: StudyResult) -> str:
+    caption = ngettext(
+        "Means over {n} seed; losses in {unit}, seconds of training for each run.",
+        "Means over {n} seeds; losses in {unit}, seconds of training for each run.",
+        len(result.seeds),
+        n=len(result.seeds),
+        unit=_(result.study.unit),
+    )
     names = [arm.arm.title for arm in result.arms if not arm.arm.compared]
-    apart = ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} arms"
-    caption = (
-        f"Means over {num} seed{'s' * (num > 1)}; losses in {result.study.unit}, seconds of training for each run."
-        f"{f' Not compared here, because of another task or judged below: {apart}.' if apart else ''}"
-    )
-    return Table(caption, columns, tuple(rows))
+    if not names:
+        return caption
+    apart = ", ".join(names) if len(names) <= MOST_NAMED else _("{n} arms", n=len(names))
+    return f"{caption} {_('Not compared here, because of another task or judged below: {arms}.', arms=apart)}"
 
 
 def _interval(mean: Interval | None) -> str:
     if mean is None or mean.low is None or mean.high is None:
         return NONE
-    return f"{nats(mean.low)} to {nats(mean.high)}".replace(" ", SPACE)
+    return unbroken(_("{low} to {high}", low=nats(mean.low), high=nats(mean.high)))
 
 
 def arm_samples(result: StudyResult) -> dict[str, str]:
@@ -318,11 +378,12 @@ def _sample(arm: ArmResult) -> str | None:
 def _baselines(result: StudyResult) -> list[Section]:
     rows = [(reference.label, nats(reference.value)) for reference in references(result, result.baselines)]
     floor = result.baselines.test_bigram_entropy * result.arms[0].factor
-    rows.append(("bigram entropy of the test text", nats(floor)))
+    rows.append((_("bigram entropy of the test text"), nats(floor)))
+    caption = _("On the test split, in {unit}.", unit=_(result.study.unit))
     return [
-        Heading("N-gram baselines"),
-        Paragraph(BASELINES),
-        Table(f"On the test split, in {result.study.unit}.", ("baseline", "loss"), tuple(rows)),
+        Heading(_("N-gram baselines")),
+        Paragraph(_(BASELINES)),
+        Table(caption, (_("baseline"), _("loss")), tuple(rows)),
     ]
 
 
@@ -331,35 +392,42 @@ def _samples(result: StudyResult) -> list[Section]:
     if not texts:
         return []
     titles = {arm.arm.name: arm.arm.title for arm in result.arms}
-    how = (
-        f"{CHARACTERS} characters from each arm's first finished seed after its last step, from an empty prompt at "
-        f"temperature {TEMPERATURE}, sampling seed {SAMPLE_SEED}; the first sample, not cherry-picked."
+    how = _(
+        "{characters} characters from each arm's first finished seed after its last step, from an empty prompt at "
+        "temperature {temperature:g}, sampling seed {seed}; the first sample, not cherry-picked.",
+        characters=CHARACTERS,
+        temperature=TEMPERATURE,
+        seed=SAMPLE_SEED,
     )
     columns = Columns(tuple(Preformatted(text, titles[name]) for name, text in texts.items()))
-    return [Heading("Samples"), Paragraph(how), columns]
+    return [Heading(_("Samples")), Paragraph(how), columns]
 
 
 def _how(result: StudyResult, command: str) -> list[Section]:
     seeds = ", ".join(map(str, result.seeds))
-    budget = f" Budget: {result.budget}." if result.budget else ""
+    given = {"seeds": seeds, "text": _text(result)}
+    ran = _("Seeds: {seeds}. Text: {text}.", **given)
+    if result.budget:
+        ran = _("Seeds: {seeds}. Budget: {budget}. Text: {text}.", **given, budget=result.budget)
     changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
     corpus = {key: value for key, value in result.corpus.items() if key != "ngrams"}
-    sections: list[Section] = [Heading("How it was run"), Paragraph(_method(result))]
-    sections += [Preformatted(command, "Command")] if command else []
+    sections: list[Section] = [Heading(_("How it was run")), Paragraph(_method(result))]
+    sections += [Preformatted(command, _("Command"))] if command else []
     return [
         *sections,
-        Paragraph(f"Seeds: {seeds}.{budget} Text: {_text(result)}."),
+        Paragraph(ran),
         *_other_texts(result),
-        Table("What each arm changes in the configuration.", ("arm", "changes"), changes, prose=(1,)),
-        Details("Every run", (_runs_table(result),)),
-        Details("Configuration of the base", (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
-        Details("Text", (Preformatted(_json(corpus), "corpus.json"),)),
-        Details("Machine and versions", (Preformatted(_json(result.environment), "environment.json"),)),
+        Table(_("What each arm changes in the configuration."), (_("arm"), _("changes")), changes, prose=(1,)),
+        Details(_("Every run"), (_runs_table(result),)),
+        Details(_("Configuration of the base"), (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
+        Details(_("Text"), (Preformatted(_json(corpus), "corpus.json"),)),
+        Details(_("Machine and versions"), (Preformatted(_json(result.environment), "environment.json"),)),
     ]
 
 
 def _method(result: StudyResult) -> str:
-    return METHOD.format(batches=OTHER_BATCHES if result.study.varies_text else SAME_BATCHES)
+    paired = PAIRED_TEXTS if result.study.varies_text else PAIRED
+    return f"{_(paired)} {_(METHOD)}"
 
 
 def _other_texts(result: StudyResult) -> list[Section]:
@@ -370,11 +438,12 @@ def _other_texts(result: StudyResult) -> list[Section]:
             continue
         text = RunFolder.open(arm.runs[0].path).document("corpus")
         trained_on = json.dumps(text["trained_on"], ensure_ascii=False) if "trained_on" in text else NONE
-        sizes = f"{text['split']['tokens']['train']:,}", f"{text['vocab_size']:,}"
+        sizes = number(text["split"]["tokens"]["train"], ","), number(text["vocab_size"], ",")
         rows.append((arm.arm.title, text["tokenizer"], *sizes, trained_on, text["sha256"]))
-    columns = ("arm", "tokenizer", "training tokens", "vocabulary", "trained on", "SHA-256 of the text")
-    told = Table("Arms that have another text than the base, or other tokens.", columns, tuple(rows), prose=(1, 4, 5))
-    return [Details("Texts of the arms", (told,))] if rows else []
+    columns = (_("arm"), _("tokenizer"), _("training tokens"), _("vocabulary"), _("trained on"))
+    caption = _("Arms that have another text than the base, or other tokens.")
+    told = Table(caption, (*columns, _("SHA-256 of the text")), tuple(rows), prose=(1, 4, 5))
+    return [Details(_("Texts of the arms"), (told,))] if rows else []
 
 
 def _json(document: Mapping[str, Any]) -> str:
@@ -391,10 +460,12 @@ def _changes(arm: ArmResult) -> str:
     """An arm's changes as assignments: `model.attention = "none"`."""
     parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
     if arm.arm.match == "parameters":
-        parts.append(f"model.d_ff = {arm.config['model']['d_ff']} (chosen for as many parameters as the base)")
+        width = arm.config["model"]["d_ff"]
+        parts.append(_("model.d_ff = {width} (chosen for as many parameters as the base)", width=width))
     elif arm.arm.match == "flops":
-        parts.append(f"training.steps = {arm.config['training']['steps']} (chosen for as many FLOPs as the base)")
-    return "; ".join(parts) or "nothing: the base"
+        steps = arm.config["training"]["steps"]
+        parts.append(_("training.steps = {steps} (chosen for as many FLOPs as the base)", steps=steps))
+    return "; ".join(parts) or _("nothing: the base")
 
 
 def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
@@ -405,13 +476,21 @@ def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
 
 
 def _runs_table(result: StudyResult) -> Table:
-    columns = ("arm", "seed", "train loss", "validation loss", "test loss", "seconds", "stopped")
+    columns = (_("arm"), _("seed"), _("train loss"), _("validation loss"), _("test loss"), _("seconds"), _("stopped"))
     rows = [
-        (arm.arm.title, str(run.seed), *map(_loss, _losses(run)), f"{run.seconds:.1f}", run.stopped or NONE)
+        (
+            arm.arm.title,
+            str(run.seed),
+            *map(_loss, _losses(run)),
+            number(run.seconds, ".1f"),
+            retold(run.stopped) if run.stopped else NONE,
+        )
         for arm in result.arms
         for run in arm.runs
     ]
-    caption = "Losses in nats per token; train loss is the mean over the last batches, with dropout where there is any."
+    caption = _(
+        "Losses in nats per token; train loss is the mean over the last batches, with dropout where there is any."
+    )
     return Table(caption, columns, tuple(rows), prose=(6,))
 
 
@@ -420,7 +499,7 @@ def _losses(run: RunResult) -> tuple[float | None, float | None, float | None]:
 
 
 def _loss(value: float | None) -> str:
-    return NONE if value is None else f"{value:.4f}"
+    return NONE if value is None else number(value, ".4f")
 
 
 def _csv(result: StudyResult) -> str:

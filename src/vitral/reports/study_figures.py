@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from vitral.core.language import N_, _
 from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.figures.intervals import IntervalRow, interval_dots
 from vitral.figures.lines import Line, band, loss_plot
@@ -17,11 +18,14 @@ MOST_CURVES = 8
 """More cannot be told apart."""
 OFTEN = 4
 """Evaluations that make a curve; where there are fewer, the batches' own losses do."""
-TESTED = (
-    "on the part of the test split that is measured while training. Dotted: n-gram baselines counted on the training "
-    "split and scored on the same text."
+TESTED = N_(
+    "Test loss by optimizer step, {over}, on the part of the test split that is measured while training. Dotted: "
+    "n-gram baselines counted on the training split and scored on the same text."
 )
-TRAINED = "Each point is the mean of the batches logged since the previous one, with dropout where there is any."
+TRAINED = N_(
+    "Training loss by optimizer step, {over}. Each point is the mean of the batches logged since the previous one, "
+    "with dropout where there is any."
+)
 NEAR, NEAR_AT_LEAST = 0.5, 0.25
 
 
@@ -66,13 +70,16 @@ def _curves(result: StudyResult, arms: Sequence[ArmResult], number: int, report:
     if not any(len(curve.x) > 1 for curve in curves):
         return None
     lines = _near(references(result, result.curve_baselines), curves) if often else []
-    kind = "Test" if often else "Training"
-    label = f"{kind.lower()} loss ({result.study.unit})"
-    figure = loss_plot(curves, references=lines, title=f"{kind} loss while training", y_label=label)
-    caption = f"{kind} loss by optimizer step, {_over(result)}{f', {TESTED}' if often else f'. {TRAINED}'}"
-    ends = "; ".join(f"{curve.label} ends at {nats(curve.y[-1] or 0.0)}" for curve in curves if curve.x)
+    unit = _(result.study.unit)
+    label = _("test loss ({unit})", unit=unit) if often else _("training loss ({unit})", unit=unit)
+    title = _("Test loss while training") if often else _("Training loss while training")
+    figure = loss_plot(curves, references=lines, title=title, y_label=label)
+    caption = _(TESTED if often else TRAINED, over=_over(result))
+    ends = "; ".join(
+        _("{arm} ends at {loss}", arm=curve.label, loss=nats(curve.y[-1] or 0.0)) for curve in curves if curve.x
+    )
     name = "curves" if number == 1 else f"curves-{number}"
-    return added(Plot(figure, name, caption, f"Loss curves of the arms. {ends}."), report)
+    return added(Plot(figure, name, caption, _("Loss curves of the arms. {ends}.", ends=ends)), report)
 
 
 def _curve(arm: ArmResult, *, tested: bool) -> Line:
@@ -82,7 +89,7 @@ def _curve(arm: ArmResult, *, tested: bool) -> Line:
         for run in arm.runs
     }
     finished = [curve for seed, curve in curves.items() if seed in arm.losses]
-    label = arm.arm.title if finished else f"{arm.arm.title} (stopped early)"
+    label = arm.arm.title if finished else _("{arm} (stopped early)", arm=arm.arm.title)
     return band(label, finished or list(curves.values()))
 
 
@@ -105,15 +112,20 @@ def _intervals(result: StudyResult, report: ReportFolder) -> Section | None:
         return None
     ends = [Line(row.label, (0,), (row.mean,)) for row in rows]
     lines = _near(references(result, result.baselines), ends)
-    figure = interval_dots(
-        rows, references=lines, title="Test loss at the last step", x_label=f"test loss ({result.study.unit})"
-    )
+    title, label = _("Test loss at the last step"), _("test loss ({unit})", unit=_(result.study.unit))
+    figure = interval_dots(rows, references=lines, title=title, x_label=label)
     caption = (
-        "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean with "
-        "its 95% t interval"
-        f"{'' if len(result.seeds) > 1 else ' (none from a single seed)'}. Dotted: n-gram baselines."
+        _(
+            "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean "
+            "with its 95% t interval. Dotted: n-gram baselines."
+        )
+        if len(result.seeds) > 1
+        else _(
+            "Test loss at the last step, on the whole test split: small dots are seeds, the large mark is their mean "
+            "with its 95% t interval (none from a single seed). Dotted: n-gram baselines."
+        )
     )
-    return added(Plot(figure, "intervals", caption, f"Mean test losses: {'; '.join(told)}."), report)
+    return added(Plot(figure, "intervals", caption, _("Mean test losses: {losses}.", losses="; ".join(told))), report)
 
 
 def added(plot: Plot, report: ReportFolder) -> Section:
@@ -123,4 +135,6 @@ def added(plot: Plot, report: ReportFolder) -> Section:
 
 def _over(result: StudyResult) -> str:
     num = len(result.seeds)
-    return f"mean of {num} seeds with their range" if num > 1 else f"one seed ({result.seeds[0]})"
+    if num > 1:
+        return _("mean of {n} seeds with their range", n=num)
+    return _("one seed ({seed})", seed=result.seeds[0])

@@ -1,27 +1,31 @@
 """A text before training: the report of `data` and the n-gram baselines of `evaluation`, to print or as a page."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, number, retold
+from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.figures.bars import alphabet_bars
 from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
 from vitral.figures.sections import Heading, Listing, Paragraph, Section, Table
 from vitral.figures.text import nats
 from vitral.reports.folder import ReportFolder
+from vitral.reports.unwritten import Unwritten
 
 PAGE = "corpus.html"
 
 
 @checked(first=True)
-@dataclass(frozen=True)
-class Survey:
+@dataclass(frozen=True, repr=False)
+class Survey(Shown, Tabular):
     """A text before training.
 
     Attributes:
@@ -40,6 +44,23 @@ class Survey:
         """Everything as plain data."""
         return {**self.report.plain(), "ngrams": self.baselines.plain(), "plan": [dict(one) for one in self.plan]}
 
+    def __str__(self) -> str:
+        """The text in numbers, its n-gram baselines, its problems, and how to train on it."""
+        report = self.report
+        tables = [Table("", ("", ""), tuple(text_facts(report)), prose=(1,))]
+        tables += [Table(_("N-gram baselines"), ("", _("nats per token")), tuple(ngram_rows(self.baselines)))]
+        lines = tuple(map(retold, (*report.notes, *report.problems, *self.advice)))
+        return plain_text(_("The text: {name}", name=report.name), [*tables, Listing(lines)])
+
+    def records(self) -> list[dict[str, Any]]:
+        """The alphabet, one row for each character, the most frequent first."""
+        ordered = sorted(self.report.alphabet, key=lambda entry: -entry.count)
+        return [asdict(entry) for entry in ordered]
+
+    def page(self, report: ReportFolder) -> str:
+        """The report as an HTML document; its figure is added to `report`."""
+        return page(_("The text: {name}", name=self.report.name), survey_sections(self, report))
+
     def write(self, out: Path) -> Path:
         """Write the report as a page with figures into the folder `out`, and return the path of the page.
 
@@ -47,9 +68,14 @@ class Survey:
             StorageError: writing to disk failed.
         """
         report = ReportFolder(GuardedFolder(out))
-        report.add(PAGE, page(_("The text: {name}", name=self.report.name), survey_sections(self, report)))
+        report.add(PAGE, self.page(report))
         report.write(manifest=False)  # the folder is the user's own
         return out / PAGE
+
+
+@page_of.register
+def _survey_page(survey: Survey) -> str:
+    return survey.page(Unwritten())
 
 
 @checked(first=True)

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _, number, retold
 from vitral.figures.text import capital, minus, p_clause, signed
 
 LEVEL = 0.05
@@ -29,6 +30,35 @@ Plain = dict[str, Any]
 Read = Callable[[Mapping[str, Any]], float | None]
 Direction = Literal["lower", "higher", "neither"]
 Verdict = Literal["better", "worse", "higher", "lower", "undecided"]
+VERDICTS = (
+    N_("better"),
+    N_("worse"),
+    N_("higher"),
+    N_("lower"),
+    N_("undecided"),
+    N_("as expected"),
+    N_("not as expected"),
+)
+"""Of claims and checks, as `_` translates them."""
+UNITS = (N_("nats"), N_("nats per token"), N_("bits per character"))
+"""Of losses, as `_` translates them."""
+SAMPLES = {
+    "seeds": {
+        "apart": N_("{subject} against {against}, {quantity}: no comparison, since both share no seeds."),
+        "none": N_("both series share no seeds"),
+        "one": N_("a test needs {least} seeds and there is {n}"),
+        "few": N_("a test needs {least} seeds and there are {n}"),
+        "same": N_("all seeds have the same difference, so its spread is unknown"),
+    },
+    "prompts": {
+        "apart": N_("{subject} against {against}, {quantity}: no comparison, since both share no prompts."),
+        "none": N_("both series share no prompts"),
+        "one": N_("a test needs {least} prompts and there is {n}"),
+        "few": N_("a test needs {least} prompts and there are {n}"),
+        "same": N_("all prompts have the same difference, so its spread is unknown"),
+    },
+}
+"""By paired units: why there is no comparison, and why there is no test."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +89,7 @@ class Quantity:
     """A number of every run: how to read it, name it and judge it.
 
     Attributes:
-        name: as a column of a table and in a sentence, without a capital letter.
+        name: as a column of a table and in a sentence, without a capital letter; a marked sentence or an own name.
         read: takes the number from a run's measured data; None where the run has none.
         unit: of differences; empty for a pure number.
         better: which direction is better; "neither" where the question has no better answer.
@@ -83,13 +113,18 @@ class Quantity:
     @property
     def label(self) -> str:
         """The name with its unit, as a column and an axis show it."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
+        return f"{self.told} ({_(self.unit)})" if self.unit else self.told
+
+    @property
+    def told(self) -> str:
+        """The name in the current language."""
+        return retold(self.name)
 
     def show(self, value: float | None) -> str:
         """The number as a table shows it; a dash for None."""
         if value is None or not math.isfinite(value):
             return "\N{EN DASH}"
-        return minus(f"{value:,.{self.digits}f}")
+        return minus(number(value, f",.{self.digits}f"))
 
 
 def at(*path: str | int) -> Read:
@@ -128,7 +163,7 @@ class Comparison:
         others: of what it is compared with, by seed; only shared seeds count.
         arm: name of the arm, for programs; empty where it concerns the whole study.
         excluded: reason why it must not be tested; empty where it may.
-        sample: the paired units, in the plural.
+        sample: the paired units.
     """
 
     subject: str
@@ -138,7 +173,7 @@ class Comparison:
     others: Mapping[int, float]
     arm: str = ""
     excluded: str = ""
-    sample: str = "seeds"
+    sample: Literal["seeds", "prompts"] = "seeds"
 
     @property
     def differences(self) -> list[float]:
@@ -209,22 +244,31 @@ class Claim:
         if self.low is None or self.high is None:
             return ""
         digits = digits_for((self.low, self.high), self.comparison.quantity.digits)
-        return f"{signed(self.low, digits)} to {signed(self.high, digits)}"
+        return _("{low} to {high}", low=signed(self.low, digits), high=signed(self.high, digits))
 
     @property
     def text(self) -> str:
         """The claim as one sentence with the numbers it rests on."""
         one = self.comparison
-        about = f"{capital(one.subject)} against {one.against}, {one.quantity.name}"
+        about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
         if not self.seeds:
-            return f"{about}: no comparison, since both share no {one.sample}."
+            return _(SAMPLES[one.sample]["apart"], **about)
         digits = digits_for((self.difference,), one.quantity.digits)
-        unit = f" {one.quantity.unit}" if one.quantity.unit else ""
-        size = f"{signed(self.difference, digits)}{unit}"
+        unit = f" {_(one.quantity.unit)}" if one.quantity.unit else ""
+        about["difference"] = f"{signed(self.difference, digits)}{unit}"
         if self.p is None:
-            return f"{about}: {size}; no verdict: {self.why}."
-        corrected = f", corrected for {self.family} comparisons" if self.family > 1 else ""
-        return f"{about}: {size} (95% CI {self.span}, {p_clause(self.p)}{corrected}): {self.verdict}."
+            return _("{subject} against {against}, {quantity}: {difference}; no verdict: {why}.", **about, why=self.why)
+        about |= {"interval": self.span, "p": p_clause(self.p), "verdict": _(self.verdict)}
+        if self.family == 1:
+            return _(
+                "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}): {verdict}.", **about
+            )
+        return _(
+            "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}, corrected for {n} "
+            "comparisons): {verdict}.",
+            **about,
+            n=self.family,
+        )
 
 
 def digits_for(values: Iterable[float], least: int) -> int:
@@ -285,14 +329,14 @@ def _why_untested(one: Comparison) -> str:
     """The reason why there is no test; empty where there is one."""
     differences, num = one.differences, len(one.differences)
     if not num:
-        return f"both series share no {one.sample}"
+        return _(SAMPLES[one.sample]["none"])
     if one.excluded:
         return one.excluded
     if num < ENOUGH_SEEDS:
-        return f"a test needs {ENOUGH_SEEDS} {one.sample} and there {'is' if num == 1 else 'are'} {num}"
+        return _(SAMPLES[one.sample]["one" if num == 1 else "few"], least=ENOUGH_SEEDS, n=num)
     # Shares of counts, such as 0.9 - 0.5 and 0.85 - 0.45, differ by rounding alone.
     if math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12):
-        return f"all {one.sample} have the same difference, so its spread is unknown"
+        return _(SAMPLES[one.sample]["same"])
     return ""
 
 
@@ -356,14 +400,14 @@ class Check:
     def text(self) -> str:
         """The check as one sentence."""
         digits = digits_for((self.value, *(self.interval or ())), self.digits)
-        value = minus(f"{self.value:.{digits}f}")
-        unit = f" {self.unit}" if self.unit else ""
-        span = ""
+        value = minus(number(self.value, f".{digits}f")) + (f" {_(self.unit)}" if self.unit else "")
         if self.interval is not None:
-            low, high = (minus(f"{end:.{digits}f}") for end in self.interval)
-            span = f" (95% CI {low} to {high})"
-        expected = f"; expected {self.expected}" if self.expected else ""
-        return f"{capital(self.subject)}, {self.what}: {value}{unit}{span}{expected}: {self.verdict}."
+            low, high = (minus(number(end, f".{digits}f")) for end in self.interval)
+            value = _("{value} (95% CI {low} to {high})", value=value, low=low, high=high)
+        about = {"subject": capital(self.subject), "what": self.what, "value": value, "verdict": _(self.verdict)}
+        if not self.expected:
+            return "{subject}, {what}: {value}: {verdict}.".format(**about)
+        return _("{subject}, {what}: {value}; expected {expected}: {verdict}.", **about, expected=self.expected)
 
 
 @dataclass(frozen=True)

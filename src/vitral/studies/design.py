@@ -176,7 +176,7 @@ class Study(Config):
             UsageError: the study has no such budget.
         """
         if budget not in self.budgets:
-            known = ", ".join(self.budgets) or "it has one size only"
+            known = ", ".join(self.budgets) or _("it has one size only")
             raise UsageError(
                 "study {name}: no budget is called {budget!r}; known: {known}",
                 name=self.name,
@@ -256,27 +256,28 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
     target = count_parameters(base.model, vocab_of(base.corpus))
     resolved: list[ResolvedArm] = []
     for arm in study.arms:
-        config = RunConfig.parse(merge(base.plain(), arm.changes), f"study {study.name}, arm {arm.name}")
+        where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
+        config = RunConfig.parse(merge(base.plain(), arm.changes), where)
         _require_same_test(study, arm, base, config)
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
-                "study {name}, arm {name2}: training.plan and minutes are the base's, for all arms",
-                name=study.name,
-                name2=arm.name,
+                "study {study}, arm {arm}: training.plan and minutes are the base's, for all arms",
+                study=study.name,
+                arm=arm.name,
             )
         if arm.match == "parameters":
             width = matched_width(config.model, target, vocab)
-            config = RunConfig.parse(merge(config.plain(), {"model": {"d_ff": width}}), f"arm {arm.name}")
+            config = RunConfig.parse(merge(config.plain(), {"model": {"d_ff": width}}), where)
         elif arm.match == "flops":
             config = matched_steps(config, resolved[0].flops, vocab)
         for other in resolved:
             if config == other.config:
                 raise UsageError(
-                    "study {name}: arms {name2!r} and {name3!r} have the same configuration",
-                    name=study.name,
-                    name2=other.arm.name,
-                    name3=arm.name,
+                    "study {study}: arms {one!r} and {other!r} have the same configuration",
+                    study=study.name,
+                    one=other.arm.name,
+                    other=arm.name,
                 )
         resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
     return tuple(resolved)
@@ -295,12 +296,12 @@ def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfi
         if one.get(key) != other.get(key):
             advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
             raise UsageError(
-                "study {name}, arm {name2}: corpus.{key} is not the base's, so losses cannot be compared "
+                "study {study}, arm {arm}: corpus.{key} is not the base's, so losses cannot be compared "
                 "in {unit}; set {advice}",
-                name=study.name,
-                name2=arm.name,
+                study=study.name,
+                arm=arm.name,
                 key=key,
-                unit=study.unit,
+                unit=_(study.unit),
                 advice=advice,
             )
 
@@ -319,7 +320,7 @@ def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
     steps = max(1, round(flops / (_flops(config, vocab_size) * config.tokens_per_step)))
     every = max(1, round(config.training.evaluate_every * steps / before))
     return RunConfig.parse(
-        merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), "matched steps"
+        merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), _("matched steps")
     )
 
 
@@ -355,12 +356,12 @@ def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path
     'model.d_ff is 5 there and 7 here'
     """
     for where, one, other in differences(recorded, given, path):
-        return f"{where} is {_shown(one)} there and {_shown(other)} here"
+        return _("{key} is {one} there and {other} here", key=where, one=_shown(one), other=_shown(other))
     return ""
 
 
 def _shown(value: Any) -> str:
-    text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
+    text = _("not set") if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
@@ -150,7 +151,7 @@ def run_study(
     found = read_record(folder, note)
     texts = Texts(dataset)
     dataset = texts.of(base.corpus)
-    require_training_memory(base, texts.vocab_size(base.corpus), f"study {study.name}")
+    require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
     _require_memory(study, arms, texts)
@@ -217,7 +218,7 @@ def _left(job: Job) -> int:
 def _require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
     """Refuse, before anything is trained, an arm that does not fit into memory."""
     for arm in arms:
-        where = f"study {study.name}, arm {arm.arm.name}"
+        where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
         require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
 
 
@@ -237,18 +238,18 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
             masking_of(config.training.objective, data.tokenizer)
         except UsageError as error:
             raise UsageError(
-                "study {name}, arm {name2}: the text is too short for this budget: {error}",
-                name=study.name,
-                name2=arm.arm.name,
+                "study {study}, arm {arm}: the text is too short for this budget: {error}",
+                study=study.name,
+                arm=arm.arm.name,
                 error=error,
             ) from None
         same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
-                "study {name}, arm {name2}: its text makes other tokens than the base's, so losses per "
+                "study {study}, arm {arm}: its text makes other tokens than the base's, so losses per "
                 'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"',
-                name=study.name,
-                name2=arm.arm.name,
+                study=study.name,
+                arm=arm.arm.name,
             )
 
 
@@ -293,7 +294,9 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             train(config, path, callback=callback, dataset=dataset, baselines=baselines)
     result = read_run(path, job.seed, job.arm)
     if not result.ended:
-        raise KeyboardInterrupt(f"{path}: stopped before its last step; the same command goes on from there")
+        raise KeyboardInterrupt(
+            _("{path}: stopped before its last step; the same command goes on from there", path=path)
+        )
     return result
 
 

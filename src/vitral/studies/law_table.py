@@ -2,12 +2,28 @@
 
 import math
 
+from vitral.core.language import N_, _, number
 from vitral.figures.text import NONE, minus
 from vitral.studies.scaling import Estimate, Fit
 
 WIDEST = 30.0
 """An interval wider than this, in the number's unit or in decades, is written as not bounded."""
-LAW_COLUMNS = ("law", "exponent", "value", "95% interval", "determined", "constant (interval)", "floor E", "misfit")
+LAW_COLUMNS = (
+    N_("law"),
+    N_("exponent"),
+    N_("value"),
+    N_("95% interval"),
+    N_("determined"),
+    N_("constant (interval)"),
+    N_("floor E"),
+    N_("misfit"),
+)
+"""Headings, as `_` translates them."""
+
+
+def law_columns() -> tuple[str, ...]:
+    """The headings in the current language."""
+    return tuple(map(_, LAW_COLUMNS))
 
 
 def law_row(law: str, symbol: str, fit: Fit, name: str, constant: Estimate | None) -> tuple[str, ...]:
@@ -24,12 +40,12 @@ def law_row(law: str, symbol: str, fit: Fit, name: str, constant: Estimate | Non
     return (
         law,
         symbol,
-        f"{exponent.value:.3f}",
+        number(exponent.value, ".3f"),
         interval(exponent),
-        "yes" if exponent.determined else "no",
+        _("yes") if exponent.determined else _("no"),
         NONE if constant is None else powers(constant),
         NONE if floor is None else with_interval(floor),
-        f"{100 * fit.spread:.2f}%",
+        number(100 * fit.spread, ".2f") + "%",
     )
 
 
@@ -40,13 +56,13 @@ def interval(estimate: Estimate) -> str:
     ('0.250 to 0.750', 'not bounded')
     """
     if not estimate.high - estimate.low < WIDEST:
-        return "not bounded"
-    return minus(f"{estimate.low:.3f} to {estimate.high:.3f}")
+        return _("not bounded")
+    return minus(_("{low:.3f} to {high:.3f}", low=estimate.low, high=estimate.high))
 
 
 def with_interval(estimate: Estimate) -> str:
     """A number with its interval in parentheses."""
-    return minus(f"{estimate.value:.3f} ({interval(estimate)})")
+    return minus(f"{number(estimate.value, '.3f')} ({interval(estimate)})")
 
 
 def powers(constant: Estimate) -> str:
@@ -57,5 +73,5 @@ def powers(constant: Estimate) -> str:
     """
     value, low, high = (math.log10(max(end, 1e-300)) for end in (constant.value, constant.low, constant.high))
     if high - low > WIDEST:
-        return "not bounded"
-    return minus(f"10^{value:.2f} (10^{low:.2f} to 10^{high:.2f})")
+        return _("not bounded")
+    return minus(_("10^{value:.2f} (10^{low:.2f} to 10^{high:.2f})", value=value, low=low, high=high))

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.checked import Count, checked
-from vitral.evaluation import baseline_name, rank_among_baselines
-from vitral.figures.text import capital, nats, signed
+from vitral.core.language import N_, _, ngettext, retold
+from vitral.evaluation import rank_among_baselines
+from vitral.figures.text import capital, nats, signed, unbroken
 from vitral.studies.claims import (
     ENOUGH_SEEDS,
     Check,
@@ -28,6 +29,7 @@ from vitral.studies.results import ArmResult, StudyResult
 BELOW_THE_FLOOR = 0.005
 """Nats below the floor that rounding and a last short window can explain."""
 BIGRAM, TRIGRAM = 2, 3
+_NGRAMS = {1: N_("unigrams"), 2: N_("bigrams"), 3: N_("trigrams")}
 
 
 @dataclass(frozen=True)
@@ -88,22 +90,44 @@ class AgainstCounts:
     @property
     def text(self) -> str:
         """One or two sentences; the second says why the counts are not beaten."""
-        counts = f"counting {baseline_name(self.order)}s"
+        ngrams = _(_NGRAMS[self.order]) if self.order in _NGRAMS else _("{n}-grams", n=self.order)
         if self.loss is None:
-            return f"The model does not beat {counts}: it finished from no seed."
-        numbers = (
-            f"its test loss is {nats(self.loss)} nats per token (mean of {self.seeds} seed{'s' * (self.seeds > 1)}), "
-            f"theirs {nats(self.counted)}"
-        )
+            return _("The model does not beat counting {ngrams}: it finished from no seed.", ngrams=ngrams)
+        given = {"ngrams": ngrams, "loss": nats(self.loss), "counted": nats(self.counted), "n": self.seeds}
         if self.beats:
-            return f"The model beats {counts}: {numbers}. It is {self.rank}."
-        seen = f"{self.last:,} steps, {self.passes:.1f} passes over the text"
-        why = (
-            f"Its loss was still falling after {seen}: it needs more steps."
-            if self.lowest == self.last
-            else f"Its loss was lowest after step {self.lowest:,} of {seen}: it needs more text, not more steps."
+            return ngettext(
+                "The model beats counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seed), theirs "
+                "{counted}. It is {rank}.",
+                "The model beats counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seeds), theirs "
+                "{counted}. It is {rank}.",
+                self.seeds,
+                **given,
+                rank=self.rank,
+            )
+        told = ngettext(
+            "The model does not beat counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seed), "
+            "theirs {counted}.",
+            "The model does not beat counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seeds), "
+            "theirs {counted}.",
+            self.seeds,
+            **given,
         )
-        return f"The model does not beat {counts}: {numbers}. {why}"
+        return f"{told} {self._why()}"
+
+    def _why(self) -> str:
+        seen = {"last": self.last, "passes": self.passes}
+        if self.lowest == self.last:
+            return _(
+                "Its loss was still falling after {last:,} steps, {passes:.1f} passes over the text: it needs more "
+                "steps.",
+                **seen,
+            )
+        return _(
+            "Its loss was lowest after step {lowest:,} of {last:,} steps, {passes:.1f} passes over the text: it needs "
+            "more text, not more steps.",
+            **seen,
+            lowest=self.lowest,
+        )
 
 
 @checked(first=True)
@@ -129,7 +153,8 @@ def against_counts(result: StudyResult, order: Count) -> AgainstCounts:
 
 @checked(first=True)
 def loss_claims(result: StudyResult) -> LossClaims:
-    """Judge the losses of a study."""
+    """Judge the losses of a study; its arms have the titles of the current language."""
+    result = result.told
     return LossClaims(_rank(result), _floors(result), judge(loss_comparisons(result)), tuple(_notes(result)))
 
 
@@ -146,7 +171,7 @@ def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged,
 def loss_quantity(result: StudyResult) -> Quantity:
     """The test loss in the study's unit."""
     unit = "nats" if result.study.unit == "nats per token" else result.study.unit
-    return Quantity("test loss", lambda _: None, unit, "lower")
+    return Quantity(N_("test loss"), lambda run: None, unit, "lower")
 
 
 def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
@@ -172,8 +197,11 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     """The reason why nothing is compared with this arm: it has not passed the trigram baseline; empty otherwise."""
     if not base.losses or base.sees_one_token or fmean(base.losses.values()) <= result.baseline(TRIGRAM):
         return ""
-    line = nats(result.baseline(TRIGRAM))
-    return f"the loss of {base.arm.title} is not below the trigram baseline ({line}); train for longer"
+    return _(
+        "the loss of {arm} is not below the trigram baseline ({loss}); train for longer",
+        arm=base.arm.title,
+        loss=nats(result.baseline(TRIGRAM)),
+    )
 
 
 def mean_loss(arm: ArmResult) -> Interval | None:
@@ -185,13 +213,12 @@ def _rank(result: StudyResult) -> Note:
     base = result.arms[0]
     mean, title = mean_loss(base), capital(base.arm.title)
     if mean is None:
-        return Note(f"{title} finished from no seed, so nothing is compared with it.", base.arm.name)
-    place = (
-        "of another task"
-        if not is_causal_lm(base.config)
-        else rank_among_baselines(mean.mean / base.factor, result.baselines)
-    )
-    return Note(f"{title}: test loss {nats(mean.mean)} {result.study.unit}, {place}.", base.arm.name)
+        return Note(_("{arm} finished from no seed, so nothing is compared with it.", arm=title), base.arm.name)
+    given = {"arm": title, "loss": nats(mean.mean), "unit": _(result.study.unit)}
+    if not is_causal_lm(base.config):
+        return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
+    rank = rank_among_baselines(mean.mean / base.factor, result.baselines)
+    return Note(_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=rank), base.arm.name)
 
 
 def _floors(result: StudyResult) -> tuple[Check, ...]:
@@ -204,12 +231,15 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
     return tuple(
         Check(
             subject=arm.arm.title,
-            what="lowest test loss",
+            what=_("lowest test loss"),
             value=min(arm.losses.values()),
             low=floor - BELOW_THE_FLOOR,
-            expected=(
-                f"at least {nats(floor)}, the bigram entropy of the test text, since each position sees one token "
-                f"(mean {nats(fmean(arm.losses.values()))}, bigram baseline {nats(result.baseline(BIGRAM))})"
+            expected=_(
+                "at least {floor}, the bigram entropy of the test text, since each position sees one token "
+                "(mean {mean}, bigram baseline {baseline})",
+                floor=nats(floor),
+                mean=nats(fmean(arm.losses.values())),
+                baseline=nats(result.baseline(BIGRAM)),
             ),
             unit=result.study.unit,
             arm=arm.arm.name,
@@ -230,18 +260,19 @@ def _notes(result: StudyResult) -> list[Note]:
         stopped = [run for run in arm.runs if run.stopped]
         if stopped:
             seeds = ", ".join(str(run.seed) for run in stopped)
-            text = f"{capital(arm.arm.title)} did not finish from seed {seeds}: {stopped[0].stopped}."
+            title, why = capital(arm.arm.title), retold(stopped[0].stopped or "")
+            text = _("{arm} did not finish from seed {seeds}: {why}.", arm=title, seeds=seeds, why=why)
             notes.append(Note(text, arm.arm.name))
     if len(result.seeds) < ENOUGH_SEEDS:
-        notes.append(Note(f"{len(result.seeds)} of the {ENOUGH_SEEDS} seeds that a verdict needs."))
+        notes.append(Note(_("{n} of the {least} seeds that a verdict needs.", n=len(result.seeds), least=ENOUGH_SEEDS)))
     added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
     if added:
-        notes.append(
-            Note(
-                f"Seed {', '.join(added)} was added to a study that already had results. Intervals and p values ignore "
-                "that choice; if it was made because of the results, they are too narrow and too small."
-            )
+        text = _(
+            "Seed {seeds} was added to a study that already had results. Intervals and p values ignore that choice; if "
+            "it was made because of the results, they are too narrow and too small.",
+            seeds=", ".join(added),
         )
+        notes.append(Note(text))
     return notes
 
 
@@ -250,6 +281,6 @@ def difference_text(claim: Claim | None, *, percent: bool = True) -> str:
     if claim is None or not claim.seeds:
         return "\N{EN DASH}"
     digits = claim.comparison.quantity.digits
-    span = f" ({claim.span})" if claim.span else ""
+    span = f" ({unbroken(claim.span)})" if claim.span else ""
     share = f", {signed(claim.percent, 1)}%" if percent and claim.percent is not None else ""
-    return f"{signed(claim.difference, digits)}{span}{share}".replace(" to ", "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}")
+    return f"{signed(claim.difference, digits)}{span}{share}"

@@ -17,7 +17,7 @@ from typing import TypeVar
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
 from vitral.core.guarded import GuardedFolder, NotOurs
-from vitral.core.language import _
+from vitral.core.language import N_, _, in_language
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
@@ -66,8 +66,8 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
             continue
         setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
         kept = Kept(GuardedFolder(result.folder), f"{MEASURES}/{name}.json", None, callback)
-        found = kept.once(name, "the study", lambda setting=setting: setting, probe.measure)
-        measured[name], unmeasured[name] = (None, (found[WHY],)) if WHY in found else (found, ())
+        found = kept.once(name, _("the study"), lambda setting=setting: setting, probe.measure)
+        measured[name], unmeasured[name] = (None, (("", found[WHY]),)) if WHY in found else (found, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
 
 
@@ -99,7 +99,8 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
     kept = Kept(GuardedFolder(folder), f"{MEASURES}/test-loss/{name}.json", _of(run, arm), callback)
     found = kept.once("test-loss", name, lambda: load_last(run, arm), look)
     if WHY in found:
-        return replace(run, test_loss=None, stopped=f"its loss on the whole test split: {found[WHY]}")
+        reason = N_("its loss on the whole test split: {reason}").format(reason=found[WHY])
+        return replace(run, test_loss=None, stopped=reason)
     return replace(run, test_loss=found["loss"])
 
 
@@ -110,10 +111,10 @@ def final_split(dataset: Dataset) -> Split:
 
 def _of_runs(
     probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback
-) -> tuple[dict[str, dict[int, Plain]], tuple[str, ...]]:
-    """The measurements of finished runs by arm and seed, and the reasons why others have none."""
+) -> tuple[dict[str, dict[int, Plain]], tuple[tuple[str, str], ...]]:
+    """The measurements of finished runs by arm and seed, and the reasons, with the arm, why others have none."""
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
-    why: dict[str, None] = {}
+    why: dict[tuple[str, str], None] = {}
     for arm in result.arms:
         for run in arm.runs:
             if run.seed not in arm.losses:
@@ -126,9 +127,9 @@ def _of_runs(
 
             file = f"{MEASURES}/{probe.name}/{name}-seed-{run.seed}.json"
             kept = Kept(GuardedFolder(result.folder), file, _of(run, arm), callback)
-            one = kept.once(probe.name, f"{name}, seed {run.seed}", trained, probe.measure)
+            one = kept.once(probe.name, _("{arm}, seed {seed}", arm=name, seed=run.seed), trained, probe.measure)
             if WHY in one:
-                why[f"{arm.arm.title}: {one[WHY]}"] = None
+                why[name, one[WHY]] = None
             else:
                 found[name][run.seed] = one
     return found, tuple(why)
@@ -158,7 +159,7 @@ class Kept:
     def once(self, probe: str, subject: str, load: Callable[[], Loaded], look: Callable[[Loaded], Plain]) -> Plain:
         """What is kept, or a measurement made now and kept; read back, so that both are the same numbers.
 
-        A failure is kept too, as {"why": the reason}, so that it is not tried again.
+        A failure is kept too, as {"why": the reason in English}, so that it is not tried again.
 
         Args:
             probe: name of the measurement.
@@ -175,13 +176,8 @@ class Kept:
             return kept
         self.callback({"event": "probe", "name": probe, "subject": subject})
         loaded = load()
-        try:
-            data = look(loaded)
-            as_json(data)
-        except UsageError as error:
-            data = {WHY: str(error)}
-        except ValueError as error:  # JSON has no word for infinity
-            data = {WHY: f"it is not finite ({error})"}
+        with in_language("en"):
+            data = _looked(look, loaded)
         self.folder.make(self.name.rpartition("/")[0])
         content = sealed_json({"format": FORMAT, "of": self.of, "data": data})
         self.folder.write(self.name, content)
@@ -197,9 +193,21 @@ class Kept:
             raise
         except (ValueError, OSError) as error:
             why = getattr(error, "strerror", None) or error
-            text = f"{self.folder.path / self.name}: measured again, because {why}"
+            text = _("{path}: measured again, because {why}", path=self.folder.path / self.name, why=why)
             self.callback({"event": "note", "text": text})
             return None
+
+
+def _looked(look: Callable[[Loaded], Plain], loaded: Loaded) -> Plain:
+    """A measurement; the reason where there is none."""
+    try:
+        data = look(loaded)
+        as_json(data)
+    except UsageError as error:
+        return {WHY: str(error)}
+    except ValueError as error:  # JSON has no word for infinity
+        return {WHY: N_("it is not finite ({error})").format(error=error)}
+    return data
 
 
 class Unsealed(ValueError):

@@ -9,9 +9,10 @@ So an interrupted study measures nothing twice, and a report is drawn again with
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.data import Dataset
 from vitral.figures.sections import Section, Table
 from vitral.runs import LoadedRun
@@ -222,7 +223,7 @@ def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
     points = sorted(
         (place, list(arm.values(y).values())) for arm in arms if (place := arm.mean(x)) is not None and arm.values(y)
     )
-    places, values = [place for place, _ in points], [each for _, each in points]
+    places, values = [point[0] for point in points], [point[1] for point in points]
     return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
 
 
@@ -262,7 +263,9 @@ def by_layer(arms: Arms, *states: str) -> Arms:
 
     return [
         replace(
-            arm, title=f"{arm.title}, layer {layer}", runs={seed: cut(run, layer) for seed, run in arm.runs.items()}
+            arm,
+            title=_("{arm}, layer {layer}", arm=arm.title, layer=layer),
+            runs={seed: cut(run, layer) for seed, run in arm.runs.items()},
         )
         for arm in arms
         for layer in range(len((arm.first[states[0]] if states else arm.first)["layers"]))
@@ -283,29 +286,29 @@ def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
 def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
     """Two quantities of the same runs, in each arm that has both; unit, direction and digits are those of the first."""
     return tuple(
-        Comparison(arm.title, other.name, one, arm.values(one), arm.values(other), arm.name)
+        Comparison(arm.title, other.told, one, arm.values(one), arm.values(other), arm.name)
         for arm in arms
         if arm.values(one) and arm.values(other)
     )
 
 
-def mean_table(caption: str, arms: Arms, *quantities: Quantity, rows: str = "arm") -> Table:
+def mean_table(caption: str, arms: Arms, *quantities: Quantity, rows: str = "") -> Table:
     """A row for each arm, a column for each quantity that some arm has: means over seeds, or a dash.
 
     Args:
         caption: of the table.
         arms: or other things measured several times, such as strategies on several prompts.
         quantities: of the columns.
-        rows: heading of the first column.
+        rows: heading of the first column; "arm" where it is empty.
     """
     used = [quantity for quantity in quantities if any(arm.values(quantity) for arm in arms)]
     columns = [quantity.label for quantity in used]
     cells = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
-    return Table(caption, (rows, *columns), cells)
+    return Table(caption, (rows or _("arm"), *columns), cells)
 
 
 def interval_plot(
-    name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: str = "seeds"
+    name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: Literal["seeds", "prompts"] = "seeds"
 ) -> tuple[Plot, ...]:
     """A row for each arm that has the quantity: seeds (or other repetitions) as dots, the mean with its interval."""
     from vitral.figures.intervals import IntervalRow, interval_dots
@@ -320,8 +323,12 @@ def interval_plot(
         return ()
     figure = interval_dots(rows, title=title, x_label=quantity.label)
     ends = "; ".join(f"{row.label} {quantity.show(row.mean)}" for row in rows)
-    caption = f"{caption} Small dots are {dots}; the large mark is their mean with its 95% t interval."
-    return (Plot(figure, name, caption, f"{title}: {ends}."),)
+    marks = (
+        _("Small dots are seeds; the large mark is their mean with its 95% t interval.")
+        if dots == "seeds"
+        else _("Small dots are prompts; the large mark is their mean with its 95% t interval.")
+    )
+    return (Plot(figure, name, f"{caption} {marks}", f"{title}: {ends}."),)
 
 
 def difference(name: str, one: Quantity, other: Quantity) -> Quantity:
@@ -343,7 +350,7 @@ def in_range(
     for arm in tested:
         found = mean_interval(list(arm.values(quantity).values()), 1 - LEVEL / len(tested))
         span = None if found.low is None or found.high is None else (found.low, found.high)
-        what, unit, digits = quantity.name, quantity.unit, quantity.digits
+        what, unit, digits = quantity.told, quantity.unit, quantity.digits
         checks.append(Check(arm.title, what, found.mean, low, high, expected, unit, digits, span, arm.name))
     return tuple(checks)
 
@@ -371,5 +378,8 @@ def mean_lines(
     one = next(iter(points.values()))
     figure = line_plot(lines[:MOST_LINES], x, Axis(one.label), title=title)
     names = [line.label for line in lines]
-    ends = "; ".join(f"{label} {one.show(known[label][0])} to {one.show(known[label][-1])}" for label in names)
+    ends = "; ".join(
+        _("{label} {low} to {high}", label=label, low=one.show(known[label][0]), high=one.show(known[label][-1]))
+        for label in names
+    )
     return (Plot(figure, name, f"{caption}{left_out(names)}", f"{title}: {ends}."),)

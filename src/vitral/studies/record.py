@@ -31,7 +31,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     Raises:
         UsageError: the folder contains something else, or the record is damaged; the line says how to go on.
     """
-    where = folder.path
+    where, path = folder.path, folder.path / RECORD
     try:
         names = set(folder.names())
     except NotADirectoryError:
@@ -48,7 +48,9 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
                 others=others[0],
             )
         if ARMS in names:
-            note(f"{where}/{RECORD} is missing; it is written again, and every run there is compared with this study")
+            note(
+                _("{path} is missing; it is written again, and every run there is compared with this study", path=path)
+            )
         return None
     try:
         raw = folder.read(RECORD, MOST_RECORD)
@@ -56,7 +58,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
         if SEAL in found:
             found = unsealed_json(raw)
         elif set(found) <= KEYS:
-            note(f"{where}/{RECORD} is of an earlier Vitral and has no hash, so that damage to it cannot be noticed")
+            note(_("{path} is of an earlier Vitral and has no hash, so that damage to it cannot be noticed", path=path))
         else:
             raise ValueError(_("it has a key that no study has"))
         _check(found)
@@ -65,11 +67,10 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            "{where}/{record} is damaged ({reason}); take it from a copy, or remove it: the same "
+            "{path} is damaged ({reason}); take it from a copy, or remove it: the same "
             "command writes it again and compares every run with this study; or choose another --out",
-            where=where,
-            record=RECORD,
-            reason=ascii(reason)[1:-1][:120],
+            path=path,
+            reason=reason[:120],
         ) from None
     return found
 

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.evaluation import NgramBaselines
 from vitral.runs import LoadedRun, enter, load_run
 from vitral.runs.config import RunConfig, comparable
+from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
 from vitral.studies.record import ARMS
 
@@ -32,7 +34,7 @@ class RunResult:
         test_loss: of the last step's weights, on the whole test split; None if the run did not finish, or it is not
             finite.
         seconds: spent in training steps, evaluations not counted.
-        stopped: reason why there is no result, or None.
+        stopped: reason why there is no result, in English, or None.
         training_curve: (step, mean loss of the batches logged since the previous point).
         identity: of the run, the hash of its configuration, text and tokenizer.
     """
@@ -108,7 +110,8 @@ class StudyResult:
         folder: of the study.
         budget: of the study; None for a study of one size.
         measured: by probe: of a run probe arm -> seed -> data, of a study probe the data or None.
-        unmeasured: by probe, the reasons why measurements are missing.
+        unmeasured: by probe, the reasons, in English, why measurements are missing, each with its arm ("" for the
+            study itself).
     """
 
     study: Study
@@ -123,11 +126,22 @@ class StudyResult:
     folder: Path
     budget: BudgetName | None = None
     measured: Mapping[str, Any] = field(default_factory=dict)
-    unmeasured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unmeasured: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:
         """The arm of this name."""
         return next(arm for arm in self.arms if arm.arm.name == name)
+
+    @property
+    def told(self) -> "StudyResult":
+        """The same result with the catalogue's texts in the current language; see `catalogue.told`."""
+        study = told(self.study)
+        if study is self.study:
+            return self
+        titles = {one.title: other.title for one, other in zip(self.study.arms, study.arms, strict=True)}
+        arms = [each.arm.model_copy(update={"title": titles.get(each.arm.title, each.arm.title)}) for each in self.arms]
+        told_arms = (replace(each, arm=arm) for each, arm in zip(self.arms, arms, strict=True))
+        return replace(self, study=study, arms=tuple(told_arms))
 
     def baseline(self, order: int) -> float:
         """The loss of an n-gram baseline in the study's unit."""
@@ -204,7 +218,7 @@ def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
     test_loss = last.get("test_loss") if finished else None
     stopped = next((event["reason"] for event in metrics if event["event"] == "stopped"), None)
     if test_loss is not None and not math.isfinite(test_loss):
-        test_loss, stopped = None, f"the test loss at the last step is {test_loss}"
+        test_loss, stopped = None, N_("the test loss at the last step is {loss}").format(loss=test_loss)
     return RunResult(
         seed=seed,
         path=path,

@@ -248,9 +248,9 @@ def _checked(quantities: Runs, losses: Sequence[float], floor: bool, product: bo
     needed = 1 + int(floor) + table.shape[1] + (1 if product else table.shape[1])
     if len(losses) < needed:
         raise UsageError(
-            "a law of {needed} numbers needs {needed2} runs at least, not {losses}",
-            needed=needed - 1,
-            needed2=needed,
+            "a law of {numbers} numbers needs {needed} runs at least, not {losses}",
+            numbers=needed - 1,
+            needed=needed,
             losses=len(losses),
         )
     for name, values in quantities.items():

@@ -12,9 +12,12 @@ from statistics import fmean
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _, number
 from vitral.studies.claims import LEVEL
 from vitral.studies.scaling import Fit, Uncertain, fit_law
 
+KINDS_OF_TOKENS = {"char": N_("characters"), "byte": N_("bytes"), "bpe": N_("byte pairs")}
+"""By name of the tokenizer, as `_` translates them."""
 SUM, PRODUCT = "E + A/N^α + B/D^β", "E + A/(N^α D^β)"
 
 
@@ -190,25 +193,28 @@ def constants(own: Sequence[Point], other: Sequence[Point]) -> list[Constant]:
         return found
     for name, fixed in (("N", "D"), ("D", "N")):
         fits = [_fit((name,), at_most(points, fixed), floor=False) for points in (own, other)]
-        add(fits, name, f"α_{name} of L({name})", f"{name}_c of L({name})", single=True)
+        exponent, level = (
+            _("{constant} of {law}", constant=one, law=f"L({name})") for one in (f"α_{name}", f"{name}_c")
+        )
+        add(fits, name, exponent, level, single=True)
     sums = [joint_fit(points, product=False) for points in (own, other)]
-    add(sums, "N", "α of the sum", "A of the sum")
-    add(sums, "D", "β of the sum", "B of the sum")
+    add(sums, "N", _("α of the sum"), _("A of the sum"))
+    add(sums, "D", _("β of the sum"), _("B of the sum"))
     products = [_fit(("N", "D"), points, floor=False, product=True) for points in (own, other)]
-    add(products, "N", "α of the product without a floor")
-    add(products, "D", "β of the product without a floor")
+    add(products, "N", _("α of the product without a floor"))
+    add(products, "D", _("β of the product without a floor"))
     return found
 
 
 def token_name(table: Mapping[str, Any]) -> str:
-    """The name of a tokenizer's tokens; other settings have other names.
+    """The name of a tokenizer's tokens in the current language; other settings have other names.
 
     >>> token_name({"name": "bpe", "vocab_size": 512})
     'byte pairs (512)'
     """
-    details = [f"{table['vocab_size']:,}"] if "vocab_size" in table else []
+    details = [number(table["vocab_size"], ",")] if "vocab_size" in table else []
     details += [
         f"{key} {json.dumps(value)}" for key, value in sorted(table.items()) if key not in ("name", "vocab_size")
     ]
-    name = {"char": "characters", "byte": "bytes", "bpe": "byte pairs"}.get(table["name"]) or str(table["name"])
+    name = _(KINDS_OF_TOKENS.get(table["name"], str(table["name"])))
     return f"{name} ({', '.join(details)})" if details else name

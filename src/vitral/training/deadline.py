@@ -32,7 +32,7 @@ WINDOW_STEPS, WINDOW_SHARE = 8, 0.04
 """The time of a step is the mean of this many steps, and of this share of the time, whichever is longer."""
 MOST_STRETCH = 1.6
 """The steps between evaluations change where their number would differ by this factor from the planned one."""
-COUNTING = 0.15
+COUNTING = 0.4
 """Share of the time, from the first step on, in which no step is judged while n-grams are counted beside it."""
 SLOWER = 1.5
 """One thread is tried where a step takes this many times the planned time."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from vitral.core.language import language
+from vitral.core.tables import Tabular
 from vitral.explanation.checks.diagnosis import WORDS, Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
@@ -16,6 +18,7 @@ from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Arithmetic
+from vitral.figures.notebook import Shown
 
 
 class Verdict(enum.StrEnum):
@@ -76,8 +79,8 @@ class CheckedQuantity:
         return ORDER[int(self.verdicts.max())]
 
 
-@dataclass(frozen=True)
-class CheckReport:
+@dataclass(frozen=True, repr=False)
+class CheckReport(Shown, Tabular):
     """A checked example.
 
     Attributes:
@@ -100,8 +103,16 @@ class CheckReport:
         return next((finding for finding in findings if finding.verdict is Verdict.wrong), None)
 
     def __str__(self) -> str:
-        """The report as plain text in English."""
-        return report_text(self, phrases("en"))
+        """The report as plain text."""
+        return report_text(self, phrases(language()))
+
+    def plain(self) -> dict[str, Any]:
+        """The whole report as plain data for JSON; rows, columns and heads are counted from 1."""
+        return plain(self, phrases(language()))
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each number that is not right."""
+        return self.plain()["findings"]
 
     def counts(self) -> dict[str, int]:
         """The number of cells with each verdict."""

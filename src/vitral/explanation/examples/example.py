@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from vitral.explanation.operations import Index
 from vitral.explanation.recipe import Architecture
 from vitral.explanation.sheet import Sheet
+from vitral.figures.notebook import Shown
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class AuthorClaim:
         return (*self.key, self.rows[index[0]]) if self.rows else (*self.key, *index[self.axes_left_out :])
 
 
-@dataclass(frozen=True)
-class Example:
+@dataclass(frozen=True, repr=False)
+class Example(Shown):
     """A worked example, read and computed.
 
     Attributes:
@@ -63,6 +65,15 @@ class Example:
     sheet: Sheet
     claims: tuple[AuthorClaim, ...]
     architecture: Architecture
+
+    def __str__(self) -> str:
+        """The file: given numbers and claims, without the solution."""
+        return self.text
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data: where it is from, and the file as text."""
+        path = None if self.path is None else str(self.path)
+        return {"file": path, "title": self.title, "source": self.source, "note": self.note, "text": self.text}
 
     @property
     def unit(self) -> float:

@@ -8,6 +8,7 @@ from vitral.explanation.truncation import Gap, truncate
 from vitral.explanation.walkthrough import Walkthrough, opening, stacked
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
+from vitral.figures.notebook import page_of
 from vitral.figures.sections import Beside, CellTable, Details, Formula, Heading, Paragraph, Section
 
 LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
@@ -22,6 +23,11 @@ def to_page(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
     language = LANGUAGE_CODES[walkthrough.language]
     words = {"lead": lead, "footer": say("page.footer"), "contents": say("page.contents")}
     return page(walkthrough.title, sections, language=language, **words)
+
+
+@page_of.register
+def _walkthrough_page(walkthrough: Walkthrough) -> str:
+    return to_page(walkthrough)
 
 
 @checked(first=True)

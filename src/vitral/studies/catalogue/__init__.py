@@ -6,6 +6,7 @@ from importlib.resources import files
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import language, retold
 from vitral.studies.design import Study
 from vitral.studies.study_file import parse_study
 
@@ -24,12 +25,14 @@ FIRST = (
     "meaning",
 )
 """The order of lists; further files of this folder follow by name."""
+TEXTS = ("title", "question", "source", "claim", "design")
+"""Of a study, for its page; a catalogue of sentences has them as they are in the files."""
 
 
 @checked(first=True)
 def study_names() -> dict[str, str]:
-    """Every named study with its question."""
-    return {name: study_named(name).question for name in _names()}
+    """Every named study with its question, in the current language."""
+    return {name: told(study_named(name)).question for name in _names()}
 
 
 @checked(first=True)
@@ -42,12 +45,30 @@ def study_named(name: str) -> Study:
     """
     if name not in _names():
         raise UsageError(
-            "no study is called {name!r}; {name2} (all studies: vitral study list)",
+            "no study is called {name!r}; {suggestion} (all studies: vitral study list)",
             name=name,
-            name2=nearest(name, _names()),
+            suggestion=nearest(name, _names()),
         )
     file = f"{name}.toml"
     return parse_study(files(__name__).joinpath(file).read_text(encoding="utf-8"), file)
+
+
+@checked(first=True)
+def told(study: Study) -> Study:
+    """The study with its texts and its arms' titles in the current language, where they are the catalogue's.
+
+    A text that is not the catalogue's, such as that of a user's own study, stays as it is.
+    """
+    if language() == "en" or study.name not in _names():
+        return study
+    named = study_named(study.name)
+    titles = {arm.name: arm.title for arm in named.arms}
+    texts = {key: retold(getattr(named, key)) for key in TEXTS if getattr(study, key) == getattr(named, key)}
+    arms = [
+        arm.model_copy(update={"title": retold(arm.title)}) if arm.title == titles.get(arm.name) else arm
+        for arm in study.arms
+    ]
+    return study.model_copy(update={**texts, "arms": tuple(arms)})
 
 
 @cache

@@ -32,5 +32,5 @@ def probe_named(name: str) -> Probe:
         UsageError: there is none; the nearest name is offered.
     """
     if name not in PROBES:
-        raise UsageError("probes: none is called {name!r}, {name2}", name=name, name2=nearest(name, PROBES))
+        raise UsageError("probes: none is called {name!r}, {suggestion}", name=name, suggestion=nearest(name, PROBES))
     return getattr(import_module(f"{__name__}.{PROBES[name]}"), name.upper().replace("-", "_"))

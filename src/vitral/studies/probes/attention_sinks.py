@@ -1,5 +1,6 @@
 """The probe `attention-sinks`: weight on the first position by layer and head, and the loss without it."""
 
+from vitral.core.language import N_, _
 from vitral.figures.grid import MOST_COLUMNS, MOST_ROWS, value_grid
 from vitral.figures.sections import Details, Heading, Paragraph, Section
 from vitral.inspection import attention_sinks, window_targets
@@ -11,13 +12,13 @@ from vitral.studies.results import StudyResult
 WINDOWS = {"quick": 32, "standard": 64, "full": 256}
 """Test windows, the same for every arm and seed."""
 HEADS = ("layers", "*", "heads", "*")
-WEIGHT = Quantity("weight on the first position", mean_of(*HEADS, "weight"))
-MOST = Quantity("largest weight of a head", lambda run: max(every(run, *HEADS, "weight"), default=None))
-UNIFORM = Quantity("uniform attention", at("uniform"))
-ONE = Quantity("loss increase if hidden from one head", mean_of(*HEADS, "without", "increase"), "nats per token")
-LAYER = Quantity("if hidden from one layer", mean_of("layers", "*", "without", "increase"), "nats per token")
+WEIGHT = Quantity(N_("weight on the first position"), mean_of(*HEADS, "weight"))
+MOST = Quantity(N_("largest weight of a head"), lambda run: max(every(run, *HEADS, "weight"), default=None))
+UNIFORM = Quantity(N_("uniform attention"), at("uniform"))
+ONE = Quantity(N_("loss increase if hidden from one head"), mean_of(*HEADS, "without", "increase"), "nats per token")
+LAYER = Quantity(N_("if hidden from one layer"), mean_of("layers", "*", "without", "increase"), "nats per token")
 ALL = Quantity(
-    "loss increase if the first position is hidden from all heads", at("without", "increase"), "nats per token"
+    N_("loss increase if the first position is hidden from all heads"), at("without", "increase"), "nats per token"
 )
 
 
@@ -33,17 +34,18 @@ def view(result: StudyResult, arms: Arms) -> View:
     arms = [arm for arm in arms if arm.values(WEIGHT)]
     if not arms:
         return View()
-    how = (
+    how = _(
         "Mean weight of a head on the first position of its window, over queries that see several keys. The loss "
         "increase is that of the trained model when the first position is hidden from a head, from a layer or from all "
         "heads, wherever a query sees another key."
     )
-    sections: list[Section | Plot] = [Heading("Attention sinks"), Paragraph(how), *_map(arms)]
-    sections.append(probe.mean_table("Means over heads and seeds.", arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL))
-    sections += probe.interval_plot("sink-weights", "Weight on the first position", arms, WEIGHT, "Mean over heads.")
-    layers = probe.mean_table("Means over heads and seeds.", probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
-    sections.append(Details("Layer by layer", (layers,)))
-    zero = [to_fixed(arm.title, 0.0, "zero", ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
+    sections: list[Section | Plot] = [Heading(_("Attention sinks")), Paragraph(how), *_map(arms)]
+    caption, title = _("Means over heads and seeds."), _("Weight on the first position")
+    sections.append(probe.mean_table(caption, arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL))
+    sections += probe.interval_plot("sink-weights", title, arms, WEIGHT, _("Mean over heads."))
+    layers = probe.mean_table(caption, probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
+    sections.append(Details(_("Layer by layer"), (layers,)))
+    zero = [to_fixed(arm.title, 0.0, _("zero"), ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
     return View(tuple(sections), (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
 
 
@@ -52,15 +54,16 @@ def _map(arms: Arms) -> tuple[Plot, ...]:
     weights = [every(layer, "heads", "*", "weight") for layer in arms[0].first["layers"]]
     if len(weights) > MOST_ROWS or len(weights[0]) > MOST_COLUMNS:
         return ()
-    rows, columns = (
-        [f"{word} {index}" for index in range(n)] for word, n in (("block", len(weights)), ("head", len(weights[0])))
+    rows = [_("block {n}", n=index) for index in range(len(weights))]
+    columns = [_("head {n}", n=index) for index in range(len(weights[0]))]
+    title = _("{arm}, seed {seed}", arm=arms[0].title, seed=next(iter(arms[0].runs)))
+    figure = value_grid(weights, rows, columns, _("weight"), title=title)
+    caption = _(
+        "Weight on the first position by block and head; uniform attention: {weight}.",
+        weight=UNIFORM.show(arms[0].mean(UNIFORM)),
     )
-    title = f"{arms[0].title}, seed {next(iter(arms[0].runs))}"
-    figure = value_grid(weights, rows, columns, "weight", title=title)
-    caption = (
-        f"Weight on the first position by block and head; uniform attention: {UNIFORM.show(arms[0].mean(UNIFORM))}."
-    )
-    return (Plot(figure, "sink-map", caption, f"{title}: largest weight {max(map(max, weights)):.2f}."),)
+    alt = _("{title}: largest weight {weight:.2f}.", title=title, weight=max(map(max, weights)))
+    return (Plot(figure, "sink-map", caption, alt),)
 
 
 ATTENTION_SINKS = RunProbe("attention-sinks", measure, view, {"quick": 2, "standard": 5, "full": 20})

@@ -5,6 +5,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from vitral.core.language import N_, _, retold
 from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading
 from vitral.figures.text import capital
@@ -17,8 +18,10 @@ TOKENS = {"quick": 60_000, "standard": 160_000, "full": 400_000}
 LONGER = {"quick": 2, "standard": 4, "full": 4}  # context lengths in the longest window
 KEEPS = 0.05
 """Nats by which the loss may be higher beyond the trained length and still count as kept."""
-INSIDE = "Mean over seeds of the loss at groups of positions, two to each doubling."
-BEYOND = "Mean over seeds of the loss on the same targets at every quarter of a context length; trained up to 1."
+REFUSAL = N_("position {position} asked for, but learned positions end at context_length = {context_length}")
+"""A measurement keeps it in English; `retold` translates it."""
+INSIDE = N_("Mean over seeds of the loss at groups of positions, two to each doubling.")
+BEYOND = N_("Mean over seeds of the loss on the same targets at every quarter of a context length; trained up to 1.")
 
 
 def measure(trained: probe.Trained) -> Plain:
@@ -36,10 +39,15 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
     halves = sorted({0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)})
     groups = (*pairwise(fourfold), (0, length // 4), (3 * length // 4, length))
     columns = [_loss(f"{begin + 1}\N{EN DASH}{end}", "inside", range(begin, end)) for begin, end in groups]
-    middles = {(begin + 1 + end) / 2: _loss("loss", "inside", range(begin, end)) for begin, end in pairwise(halves)}
-    quarters = {(place + 0.5) / 4: _loss("loss", "beyond", [place]) for place in range(4 * multiple)}
+    middles = {(begin + 1 + end) / 2: _loss(_("loss"), "inside", range(begin, end)) for begin, end in pairwise(halves)}
+    quarters = {(place + 0.5) / 4: _loss(_("loss"), "beyond", [place]) for place in range(4 * multiple)}
     last, near, far, past = (
-        _loss(f"loss at {begin / 4:g}\N{EN DASH}{end // 4} trained lengths", "beyond", range(begin, end), whole=True)
+        _loss(
+            _("loss at {begin:g}\N{EN DASH}{end} trained lengths", begin=begin / 4, end=end // 4),
+            "beyond",
+            range(begin, end),
+            whole=True,
+        )
         for begin, end in ((3, 4), (4, 8), (8, 4 * multiple), (4, 4 * multiple))
     )
     contrasts = [*probe.within(arms, near, last), *probe.within(arms, far, last)]
@@ -47,23 +55,24 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
         curves = [run["inside"]["nats"] for one in (base, arm) for run in one.runs.values()]
         shared = [place for place, losses in enumerate(zip(*curves, strict=False)) if None not in losses]
         quarter = shared[3 * len(shared) // 4 :], shared[: max(1, len(shared) // 4)]
-        change = probe.difference("loss in the last less the first quarter", *(_loss("", "inside", q) for q in quarter))
+        name = _("loss in the last less the first quarter")
+        change = probe.difference(name, *(_loss("", "inside", q) for q in quarter))
         contrasts += probe.against_base((base, arm), change)
-    rise = probe.difference(f"rise of the loss from 1 to {multiple} trained lengths", past, last)
-    x = Axis("position in the window", log=True, ticks=[1 << n for n in range(length.bit_length())])
-    lengths = Axis("position in a longer window, in trained lengths", ticks=range(multiple + 1))
-    title = "Beyond the trained length"
+    rise = probe.difference(_("rise of the loss from 1 to {n} trained lengths", n=multiple), past, last)
+    x = Axis(_("position in the window"), log=True, ticks=[1 << n for n in range(length.bit_length())])
+    lengths = Axis(_("position in a longer window, in trained lengths"), ticks=range(multiple + 1))
+    title, about = _("Beyond the trained length"), _("Test loss by positions in the window, means over seeds")
     return probe.View(
         (
-            Heading("Loss by position in the window"),
-            *probe.mean_lines("loss-by-position", "Loss by position", arms, middles, x, INSIDE),
-            probe.mean_table("Test loss by positions in the window, means over seeds", arms, *columns),
+            Heading(_("Loss by position in the window")),
+            *probe.mean_lines("loss-by-position", _("Loss by position"), arms, middles, x, _(INSIDE)),
+            probe.mean_table(about, arms, *columns),
             Heading(title),
-            *probe.mean_lines("loss-beyond-the-trained-length", title, arms, quarters, lengths, BEYOND),
-            probe.mean_table("Test loss on the same targets, means over seeds", arms, last, near, far),
+            *probe.mean_lines("loss-beyond-the-trained-length", title, arms, quarters, lengths, _(BEYOND)),
+            probe.mean_table(_("Test loss on the same targets, means over seeds"), arms, last, near, far),
         ),
         tuple(contrasts),
-        probe.in_range(arms, rise, high=KEEPS, expected=f"at most {KEEPS}"),
+        probe.in_range(arms, rise, high=KEEPS, expected=_("at most {most:g}", most=KEEPS)),
         tuple(_unread(arm) for arm in arms if not arm.values(rise)),
     )
 
@@ -79,8 +88,14 @@ def _loss(name: str, key: str, places: Sequence[int], *, whole: bool = False) ->
 
 
 def _unread(arm: probe.ArmMeasures) -> Note:
-    why = next((run["beyond"]["why"] for run in arm.runs.values() if "why" in run["beyond"]), "not all of it is scored")
-    return Note(f"{capital(arm.title)}: no loss beyond {arm.first['context_length']} tokens ({why}).", arm.name)
+    why = next((run["beyond"]["why"] for run in arm.runs.values() if "why" in run["beyond"]), None)
+    text = _(
+        "{arm}: no loss beyond {n} tokens ({why}).",
+        arm=capital(arm.title),
+        n=arm.first["context_length"],
+        why=_("not all of it is scored") if why is None else retold(why),
+    )
+    return Note(text, arm.name)
 
 
 BY_POSITION = probe.RunProbe("by-position", measure, view, seconds={"quick": 3, "standard": 8, "full": 10})

@@ -2,6 +2,7 @@
 
 from statistics import NormalDist
 
+from vitral.core.language import N_, _, number, retold
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
@@ -21,10 +22,10 @@ BUDGETS = {
 COPIES = 0.9
 """A model copies where its accuracy is at least this."""
 TITLES = {
-    "causal": "causal",
-    "bidirectional": "bidirectional (predicts masked positions)",
-    "prefix": "prefix",
-    "window": f"causal, window of {WINDOW}",
+    "causal": N_("causal"),
+    "bidirectional": N_("bidirectional (predicts masked positions)"),
+    "prefix": N_("prefix"),
+    "window": N_("causal, window of {n}").format(n=WINDOW),
 }
 
 
@@ -37,54 +38,68 @@ def measure(setting: Setting) -> Plain:
 def view(result: StudyResult, measured: Plain) -> View:
     """Accuracy against distance, a table, and for each mask a check within its reach and beyond it."""
     distances, answers, reach = measured["distances"], measured["answers"], measured["reach"]
-    lines, rows, checks = [], [], []
+    lines, rows, points, checks = [], [], [], []
     for mask, values in measured["accuracy"].items():
-        title, shares = TITLES[mask], dict(zip(distances, values, strict=True))
+        title, shares = retold(TITLES[mask]), dict(zip(distances, values, strict=True))
         ends = [wilson(value, answers) for value in values]
         lines.append(Line(title, distances, values, [low for low, _ in ends], [high for _, high in ends]))
-        rows.append(
-            (title, *(f"{v:.3f} ({low:.3f} to {high:.3f})" for v, (low, high) in zip(values, ends, strict=True)))
-        )
+        rows.append((title, *(_in_interval(value, *both) for value, both in zip(values, ends, strict=True))))
+        points.append(f"{title} {', '.join(number(value, '.3f') for value in values)}")
         near = {at: value for at, value in shares.items() if mask != "window" or at <= reach}
         far = {at: value for at, value in shares.items() if at not in near}
         if near:
             at = min(near, key=lambda one: near[one])
-            what = f"lowest accuracy at the {len(near)} distances that the mask can see, {at} tokens back"
-            checks.append(Check(title, what, near[at], low=COPIES, expected=f"at least {COPIES}"))
+            what = _("lowest accuracy at the {n} distances that the mask can see, {at} tokens back", n=len(near), at=at)
+            checks.append(Check(title, what, near[at], low=COPIES, expected=_("at least {least:g}", least=COPIES)))
         if far:
             at = max(far, key=lambda one: far[one])
             z = NormalDist().inv_cdf(1 - LEVEL / 2 / len(far))
             most = CHANCE + z * (CHANCE * (1 - CHANCE) / answers) ** 0.5
-            what = f"highest accuracy beyond its reach of {reach} tokens, {at} tokens back"
-            checks.append(Check(title, what, far[at], high=most, expected=f"chance, so at most {most:.3f}"))
-    axis = Axis("distance of the answer (tokens back)", log=True, ticks=distances)
+            what = _("highest accuracy beyond its reach of {reach} tokens, {at} tokens back", reach=reach, at=at)
+            expected = _("chance, so at most {most:.3f}", most=most)
+            checks.append(Check(title, what, far[at], high=most, expected=expected))
+    heading = _("Copying by distance")
+    axis = Axis(_("distance of the answer (tokens back)"), log=True, ticks=distances)
     figure = line_plot(
         lines,
         axis,
-        Axis("correct answers (share)"),
-        references=[Reference("chance", CHANCE)],
-        title="Copying by distance",
+        Axis(_("correct answers (share)")),
+        references=[Reference(_("chance"), CHANCE)],
+        title=heading,
     )
-    about = (
-        f"A random string of {LENGTH} of {SYMBOLS} symbols, random filler, and the same string to be predicted. For "
-        f"each mask and distance one model of {LAYERS} layers (d_model 32, rotary positions) is trained once, from "
-        f"seed {measured['seed']}, for {measured['steps']} steps of {BATCH} sequences, and measured on {answers:,} "
-        f"answers in new sequences. The window of {WINDOW} reaches {reach} tokens back through {LAYERS} layers: it is "
-        "the control. Low accuracy within reach means too little training; high accuracy beyond it means a leak."
+    about = _(
+        "A random string of {length} of {symbols} symbols, random filler, and the same string to be predicted. For "
+        "each mask and distance one model of {layers} layers (d_model 32, rotary positions) is trained once, from "
+        "seed {seed}, for {steps} steps of {batch} sequences, and measured on {answers:,} answers in new sequences. "
+        "The window of {window} reaches {reach} tokens back through {layers} layers: it is the control. Low accuracy "
+        "within reach means too little training; high accuracy beyond it means a leak.",
+        length=LENGTH,
+        symbols=SYMBOLS,
+        layers=LAYERS,
+        seed=measured["seed"],
+        steps=measured["steps"],
+        batch=BATCH,
+        answers=answers,
+        window=WINDOW,
+        reach=reach,
     )
-    caption = (
+    caption = _(
         "Share of correct answers against the distance of the answer, for a small model trained at each distance. "
         "Bands are 95% Wilson intervals over answers; there is one training each, and another might end elsewhere."
     )
-    alt = "; ".join(f"{row[0]} {', '.join(cell.split(' ')[0] for cell in row[1:])}" for row in rows)
-    heads = ("mask", *(f"{distance} back" for distance in distances))
+    alt = _("Share of correct answers at {distances} tokens: {shares}.", distances=distances, shares="; ".join(points))
+    heads = (_("mask"), *(_("{n} back", n=distance) for distance in distances))
     sections = (
-        Heading("Copying by distance", 3),
+        Heading(heading, 3),
         Paragraph(about),
-        Plot(figure, "copying-by-distance", caption, f"Share of correct answers at {distances} tokens: {alt}."),
-        Table("Share of correct answers by distance, with 95% Wilson intervals", heads, tuple(rows)),
+        Plot(figure, "copying-by-distance", caption, alt),
+        Table(_("Share of correct answers by distance, with 95% Wilson intervals"), heads, tuple(rows)),
     )
     return View(sections, checks=tuple(checks))
+
+
+def _in_interval(value: float, low: float, high: float) -> str:
+    return _("{value:.3f} ({low:.3f} to {high:.3f})", value=value, low=low, high=high)
 
 
 COPYING = StudyProbe("copying", measure, view, seconds={"quick": 22, "standard": 120, "full": 400})

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
@@ -21,7 +22,7 @@ from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies import probe
 from vitral.studies.claims import Plain, Quantity, at
 from vitral.studies.design import BudgetName
-from vitral.studies.law_table import LAW_COLUMNS, law_row
+from vitral.studies.law_table import law_columns, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
 from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
@@ -29,12 +30,12 @@ from vitral.studies.scaling import Fit, fit_law
 
 _MEASURED: dict[BudgetName, int] = {"quick": 150_000, "standard": 300_000, "full": 1_000_000}
 _contents = lru_cache(maxsize=2)(text_contents)
-AMOUNT = Quantity("training text", at("tokens"), "tokens", digits=0)
+AMOUNT = Quantity(N_("training text"), at("tokens"), "tokens", digits=0)
 LAW = "E + (D_c/D)^α"
 CONTENTS = (
-    Quantity("bytes", at("bytes"), digits=0),
-    Quantity("passes", at("passes"), digits=2),
-    Quantity("words of the test text seen", lambda run: 100 * run["words_seen"], "%", digits=1),
+    Quantity(N_("bytes"), at("bytes"), digits=0),
+    Quantity(N_("passes"), at("passes"), digits=2),
+    Quantity(N_("words of the test text seen"), lambda run: 100 * run["words_seen"], "%", digits=1),
 )
 
 
@@ -60,21 +61,36 @@ def view(result: StudyResult, arms: Arms) -> View:
     arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
     if not arms:
         return View()
-    known = replace(loss, name="loss on known text", read=lambda run: run["train_loss"] * run["factor"])
-    gap = replace(probe.difference("test loss above known text", loss, known), better=loss.better)
+    known = replace(loss, name=_("loss on known text"), read=lambda run: run["train_loss"] * run["factor"])
+    gap = replace(probe.difference(_("test loss above known text"), loss, known), better=loss.better)
     own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
+    unit = _(result.study.unit)
     caption = (
-        f"Losses in {result.study.unit}, means over seeds. Known text is text the run was trained on, read without "
-        f"dropout: the same thirty-second of the text{f'; its own for {own}' if own else ''}."
+        _(
+            "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
+            "same thirty-second of the text; its own for {arms}.",
+            unit=unit,
+            arms=own,
+        )
+        if own
+        else _(
+            "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
+            "same thirty-second of the text.",
+            unit=unit,
+        )
     )
-    sections: list[Section | Plot] = [Heading("Amount and variety of the text")]
+    sections: list[Section | Plot] = [Heading(_("Amount and variety of the text"))]
     sections.append(probe.mean_table(caption, arms, *CONTENTS, known, loss, gap))
     shares = sorted((arm for arm in arms if _same_but_share(arm, result.base)), key=lambda arm: arm.first["tokens"])
     if len(shares) > 1:
         law = _law(shares, loss)
         rows = (law_row(LAW, "α", law, "D", law.constant("D")),) if law is not None else ()
-        about = f"The law of the amount D, in tokens{'' if rows else ': too few runs to fit it'}."
-        sections.append(Table(about, LAW_COLUMNS, rows, prose=(0, 1)))
+        about = (
+            _("The law of the amount D, in tokens.")
+            if rows
+            else _("The law of the amount D, in tokens: too few runs to fit it.")
+        )
+        sections.append(Table(about, law_columns(), rows, prose=(0, 1)))
         sections.append(_plot(shares, loss, known, law))
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
     compared = probe.against_base((common[-1], common[0]), gap) if len(common) > 1 else ()
@@ -108,17 +124,19 @@ def _law(shares: Arms, loss: Quantity) -> Fit | None:
 
 def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plot:
     """Test loss and loss on known text against the amount, with the law where it is determined."""
-    lines = [probe.line_over("test split", shares, AMOUNT, loss)]
+    lines = [probe.line_over(_("test split"), shares, AMOUNT, loss)]
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
-    lines += [probe.line_over("known text", common, AMOUNT, known)] if common else []
+    lines += [probe.line_over(_("known text"), common, AMOUNT, known)] if common else []
     if law is not None and law.exponent("D").determined:
         places = np.geomspace(lines[0].x[0], lines[0].x[-1], 40).tolist()
-        lines.append(Line("fitted L(D)", places, [law.loss({"D": place}) for place in places], theory=True))
-    axes = Axis("training text (tokens)", log=True), Axis(f"loss ({loss.unit})")
+        lines.append(
+            Line(_("fitted {law}", law="L(D)"), places, [law.loss({"D": place}) for place in places], theory=True)
+        )
+    axes = Axis(_("training text (tokens)"), log=True), Axis(_("loss ({unit})", unit=_(loss.unit)))
     ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in shares)
-    caption = "Loss on the test split and on known text against the amount of text; band: range over seeds."
-    figure = line_plot(lines, *axes, title="More text, the same steps")
-    return Plot(figure, "data-amount", caption, f"Test loss: {ends}.")
+    caption = _("Loss on the test split and on known text against the amount of text; band: range over seeds.")
+    figure = line_plot(lines, *axes, title=_("More text, the same steps"))
+    return Plot(figure, "data-amount", caption, _("Test loss: {losses}.", losses=ends))
 
 
 AMOUNTS = RunProbe("amounts", measure, view, seconds={"quick": 4, "standard": 8, "full": 20})

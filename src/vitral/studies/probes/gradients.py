@@ -3,6 +3,7 @@
 import math
 from statistics import geometric_mean
 
+from vitral.core.language import N_, _, number
 from vitral.data import Batches
 from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
 from vitral.figures.sections import Heading, Table
@@ -14,16 +15,51 @@ from vitral.studies.results import StudyResult
 
 WINDOWS = {"quick": 16, "standard": 32, "full": 64}
 """Training windows of the batch, the same for all arms and seeds."""
-STATES = {"fresh": "before the first step", "trained": "after training"}
-KINDS = {"stream": "gradient of the stream", "parameters": "gradient of the block's parameters"}
+STATES = {"fresh": N_("before the first step"), "trained": N_("after training")}
+KINDS = {"stream": N_("gradient of the stream"), "parameters": N_("gradient of the block's parameters")}
+CAPTIONS = {
+    ("stream", "fresh"): N_("Norm of the gradient of the stream before the first step, geometric mean over seeds."),
+    ("stream", "trained"): N_("Norm of the gradient of the stream after training, geometric mean over seeds."),
+    ("parameters", "fresh"): N_(
+        "Norm of the gradient of the block's parameters before the first step, geometric mean over seeds."
+    ),
+    ("parameters", "trained"): N_(
+        "Norm of the gradient of the block's parameters after training, geometric mean over seeds."
+    ),
+}
+FINDINGS = {
+    ("stream", "fresh"): N_("The gradient of the stream before the first step, first to last block: {ends}."),
+    ("stream", "trained"): N_("The gradient of the stream after training, first to last block: {ends}."),
+    ("parameters", "fresh"): N_(
+        "The gradient of the block's parameters before the first step, first to last block: {ends}."
+    ),
+    ("parameters", "trained"): N_(
+        "The gradient of the block's parameters after training, first to last block: {ends}."
+    ),
+}
+UNDEFINED = {
+    "fresh": N_("{arm}: before the first step a gradient is zero or not finite."),
+    "trained": N_("{arm}: after training a gradient is zero or not finite."),
+}
+SHARES = {
+    "fresh": N_("before the first step, gradient share at the first block over the last, seed furthest from 1"),
+    "trained": N_("after training, gradient share at the first block over the last, seed furthest from 1"),
+}
 DEEP = 3
 """Blocks from which on a curve over blocks is drawn."""
 VANISHES, EXPLODES = 0.1, 10.0
 """Limits of the share at the first block over that at the last."""
+_NAMES = {
+    ("fresh", "stream"): N_("stream, fresh"),
+    ("trained", "stream"): N_("stream, trained"),
+    ("fresh", "share"): N_("share, fresh"),
+    ("trained", "share"): N_("share, trained"),
+    ("fresh", "parameters"): N_("parameters, fresh"),
+    ("trained", "parameters"): N_("parameters, trained"),
+}
 RATIOS = {
-    (state, kind): Quantity(f"{kind}, {state}", lambda run, s=state, kind=kind: first_over_last(run[s], kind))
-    for kind in ("stream", "share", "parameters")
-    for state in STATES
+    (state, kind): Quantity(name, lambda run, s=state, kind=kind: first_over_last(run[s], kind))
+    for (state, kind), name in _NAMES.items()
 }
 
 
@@ -44,47 +80,51 @@ def view(result: StudyResult, arms: Arms) -> View:
     same = [[arm for arm in arms if depths[arm.name] == depth] for depth in drawn]
     plots = [plot for group in same for kind in KINDS for state in STATES for plot in _plot(group, kind, state)]
     means = [[list(arm.values(one).values()) for one in RATIOS.values()] for arm in arms]
-    cells = [[f"{geometric_mean(seeds):.3g}" if seeds else "\N{EN DASH}" for seeds in row] for row in means]
-    caption = (
+    cells = [[number(geometric_mean(seeds), ".3g") if seeds else "\N{EN DASH}" for seeds in row] for row in means]
+    caption = _(
         "Norm of the gradient at the first block over that at the last, geometric mean over seeds: with respect to the "
         "residual stream; the same times the stream's scale (share), the effect of a relative change of the stream; "
         "with respect to the block's parameters."
     )
-    columns = ("arm", "blocks", *(one.name for one in RATIOS.values()))
+    columns = (_("arm"), _("blocks"), *(one.told for one in RATIOS.values()))
     rows = tuple((arm.title, str(depths[arm.name]), *row) for arm, row in zip(arms, cells, strict=True))
     checks, notes = [], []
     for arm, state in ((arm, state) for arm in arms if depths[arm.name] > 1 for state in STATES):
-        ratios, when = list(arm.values(RATIOS[state, "share"]).values()), STATES[state]
+        ratios = list(arm.values(RATIOS[state, "share"]).values())
         if len(ratios) < len(arm.runs):
-            notes.append(Note(f"{capital(arm.title)}: {when} a gradient is zero or not finite.", arm.name, shown=False))
+            notes.append(Note(_(UNDEFINED[state], arm=capital(arm.title)), arm.name, shown=False))
             continue
-        what = f"{when}, gradient share at the first block over the last, seed furthest from 1"
         furthest = max(ratios, key=lambda ratio: abs(math.log(ratio)))
-        checks.append(Check(arm.title, what, furthest, VANISHES, EXPLODES, "0.1 to 10", arm=arm.name))
-    sections = (Heading("Gradients by block"), *plots, Table(caption, columns, rows))
+        expected = _("{low:g} to {high:g}", low=VANISHES, high=EXPLODES)
+        checks.append(Check(arm.title, _(SHARES[state]), furthest, VANISHES, EXPLODES, expected, arm=arm.name))
+    sections = (Heading(_("Gradients by block")), *plots, Table(caption, columns, rows))
     return View(sections, (), tuple(checks), tuple(notes))
 
 
 def _plot(arms: list[ArmMeasures], kind: str, state: str) -> tuple[Plot, ...]:
     """Norms by block, geometric mean over seeds; arms with equal models are one line before the first step."""
     lines: dict[str, Line] = {}
-    number = len(arms[0].first[state][kind])
+    blocks = len(arms[0].first[state][kind])
     for arm in arms:
-        blocks = zip(*(run[state][kind] for run in arm.runs.values()), strict=True)
-        y = [geometric_mean(seeds) if all(seeds) else None for seeds in blocks]
+        norms = zip(*(run[state][kind] for run in arm.runs.values()), strict=True)
+        y = [geometric_mean(seeds) if all(seeds) else None for seeds in norms]
         key = str(arm.config["model"]) if state == "fresh" else arm.name
         if any(y):
-            lines.setdefault(key, Line(arm.title, range(1, number + 1), y))
+            lines.setdefault(key, Line(arm.title, range(1, blocks + 1), y))
     if not lines:
         return ()
-    shown, what, when = list(lines.values()), KINDS[kind], STATES[state]
-    ticks = range(1, number + 1, max(1, number // 12))
-    axes = Axis("block", ticks=ticks), Axis(f"{what} (nats per unit)", log=True)
-    figure = line_plot(shown[:MOST_LINES], *axes, title=f"{number} blocks, {when}")
-    caption = f"Norm of the {what} {when}, geometric mean over seeds.{left_out([line.label for line in shown])}"
-    ends = "; ".join(f"{line.label} {line.y[0] or 0:.2g} to {line.y[-1] or 0:.2g}" for line in shown)
-    name = f"gradient-of-the-{kind}-{number}-blocks-{state}"
-    return (Plot(figure, name, caption, f"The {what} {when}, first to last block: {ends}."),)
+    shown = list(lines.values())
+    ticks = range(1, blocks + 1, max(1, blocks // 12))
+    axes = Axis(_("block"), ticks=ticks), Axis(_("{name} (nats per unit)", name=_(KINDS[kind])), log=True)
+    title = _("{n} blocks, {when}", n=blocks, when=_(STATES[state]))
+    figure = line_plot(shown[:MOST_LINES], *axes, title=title)
+    caption = f"{_(CAPTIONS[kind, state])}{left_out([line.label for line in shown])}"
+    ends = "; ".join(
+        _("{label} {first:.2g} to {last:.2g}", label=line.label, first=line.y[0] or 0.0, last=line.y[-1] or 0.0)
+        for line in shown
+    )
+    name = f"gradient-of-the-{kind}-{blocks}-blocks-{state}"
+    return (Plot(figure, name, caption, _(FINDINGS[kind, state], ends=ends)),)
 
 
 GRADIENTS = RunProbe("gradients", measure, view, {"quick": 1, "standard": 1, "full": 2})

@@ -1,5 +1,6 @@
 """The probe `head-patterns`: the kinds of keys that heads attend to, how similar heads are, and their ablation."""
 
+from vitral.core.language import N_, _, number
 from vitral.data import Batches
 from vitral.figures.grid import head_grid
 from vitral.figures.sections import Heading, Listing, Paragraph
@@ -40,16 +41,18 @@ def measure(trained: Trained) -> Plain:
 NAMED = [
     Quantity(kind, lambda run, kind=kind: every(run, *HEADS, "name").count(kind), digits=1) for kind in (*KINDS, BROAD)
 ]
-DISTINCT = Quantity("different kinds", lambda run: len({*every(run, *HEADS, "name")} - {BROAD}), digits=1)
-DISTANCE = Quantity("distance", mean_of(*HEADS, "distance"), "tokens", digits=1)
-UNIFORM = Quantity("distance under uniform attention", at("uniform_distance"), "tokens", digits=1)
-ENTROPY = Quantity("entropy as a share of its maximum", mean_of(*HEADS, "entropy"), digits=2)
-OVERLAP = Quantity("overlap of the heads of a layer", mean_of("layers", "*", "overlap"))
-ZERO = Quantity("loss increase without one head (zeros)", mean_of(*RISE), NATS)
-MEAN = Quantity("loss increase without one head (its mean)", mean_of(*HEADS, "mean", "increase"), NATS)
-MOST = Quantity("loss increase without the most important head", lambda run: max(every(run, *RISE)), NATS)
-ADDED = Quantity("sum over its heads one by one", lambda run: sum(every(run, *RISE)) / len(run["layers"]), NATS)
-TOGETHER = Quantity("loss increase without a layer's heads", mean_of("layers", "*", "all", "zero", "increase"), NATS)
+DISTINCT = Quantity(N_("different kinds"), lambda run: len({*every(run, *HEADS, "name")} - {BROAD}), digits=1)
+DISTANCE = Quantity(N_("distance"), mean_of(*HEADS, "distance"), "tokens", digits=1)
+UNIFORM = Quantity(N_("distance under uniform attention"), at("uniform_distance"), "tokens", digits=1)
+ENTROPY = Quantity(N_("entropy as a share of its maximum"), mean_of(*HEADS, "entropy"), digits=2)
+OVERLAP = Quantity(N_("overlap of the heads of a layer"), mean_of("layers", "*", "overlap"))
+ZERO = Quantity(N_("loss increase without one head (zeros)"), mean_of(*RISE), NATS)
+MEAN = Quantity(N_("loss increase without one head (its mean)"), mean_of(*HEADS, "mean", "increase"), NATS)
+MOST = Quantity(N_("loss increase without the most important head"), lambda run: max(every(run, *RISE)), NATS)
+ADDED = Quantity(N_("sum over its heads one by one"), lambda run: sum(every(run, *RISE)) / len(run["layers"]), NATS)
+TOGETHER = Quantity(
+    N_("loss increase without a layer's heads"), mean_of("layers", "*", "all", "zero", "increase"), NATS
+)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -59,40 +62,49 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     several = [arm for arm in arms if arm.values(OVERLAP)]
     base = next((arm for arm in arms if arm.name == result.arms[0].arm.name), arms[0])
-    figure, drawn = head_grid(base.first, f"{base.title}, seed {next(iter(base.runs))}")
-    shares = (
-        f"Share of attention weight by kind of key, over queries that see at least {LEAST_KEYS} keys and one of that "
-        f"kind; the first {drawn} of {len(every(base.first, *HEADS))} heads. Kinds overlap. A head is named after the "
-        f"kind with the largest excess over uniform attention, if that is at least {NAMED_FROM}; else it is {BROAD}."
+    figure, drawn = head_grid(base.first, _("{arm}, seed {seed}", arm=base.title, seed=next(iter(base.runs))))
+    shares = _(
+        "Share of attention weight by kind of key, over queries that see at least {keys} keys and one of that kind; "
+        "the first {drawn} of {heads} heads. Kinds overlap. A head is named after the kind with the largest excess "
+        "over uniform attention, if that is at least {least:g}; else it is {broad}.",
+        keys=LEAST_KEYS,
+        drawn=drawn,
+        heads=len(every(base.first, *HEADS)),
+        least=NAMED_FROM,
+        broad=_(BROAD),
     )
-    alike = "1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991), mean over pairs."
-    rise = (
+    alike = _(
+        "1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991), mean over pairs."
+    )
+    rise = _(
         "A head's output z is replaced by zeros, or by its mean; by zeros where nothing is said. If the sum over the "
         "heads of a layer is below the increase without the layer, heads compensate for one another."
     )
-    kinds = [f"{arm.title} {arm.mean(DISTINCT):.1f}" for arm in arms]
+    kinds = "; ".join(f"{arm.title} {number(arm.mean(DISTINCT) or 0.0, '.1f')}" for arm in arms)
+    alt, seen = _("Different kinds of heads in a run: {kinds}.", kinds=kinds), (DISTANCE, UNIFORM, ENTROPY, OVERLAP)
+    knocked = _("Loss increase without one head")
     sections = (
-        Heading("Attention patterns of the heads"),
-        Listing(tuple(f"{kind}: {meaning}" for kind, meaning in KINDS.items())),
-        probe.Plot(figure, "heads-attend-to", shares, f"Different kinds of heads in a run: {'; '.join(kinds)}."),
-        probe.mean_table("Heads of a run by name, means over seeds.", arms, DISTINCT, *NAMED),
-        probe.mean_table("Attention of a head, means over heads and seeds.", arms, DISTANCE, UNIFORM, ENTROPY, OVERLAP),
-        *probe.interval_plot("heads-overlap", "Overlap of the heads of a layer", arms, OVERLAP, alike),
-        Heading("Ablation of heads", 3),
+        Heading(_("Attention patterns of the heads")),
+        Listing(tuple(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())),
+        probe.Plot(figure, "heads-attend-to", shares, alt),
+        probe.mean_table(_("Heads of a run by name, means over seeds."), arms, DISTINCT, *NAMED),
+        probe.mean_table(_("Attention of a head, means over heads and seeds."), arms, *seen),
+        *probe.interval_plot("heads-overlap", _("Overlap of the heads of a layer"), arms, OVERLAP, alike),
+        Heading(_("Ablation of heads"), 3),
         Paragraph(rise),
-        *probe.interval_plot("heads-knock-out", "Loss increase without one head", arms, ZERO, "Zeros for z."),
-        probe.mean_table("Ablation, means over seeds.", arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
+        *probe.interval_plot("heads-knock-out", knocked, arms, ZERO, _("Zeros for z.")),
+        probe.mean_table(_("Ablation, means over seeds."), arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
     )
     largest = probe.against_base((several[0], several[-1]), OVERLAP) if len(several) > 1 else ()
     largest += probe.against_base((arms[0], arms[-1]), ZERO) if len(arms) > 1 else ()
     checks = tuple(
         Check(
             arm.title,
-            "smallest number of head kinds in a run",
+            _("smallest number of head kinds in a run"),
             min(arm.values(DISTINCT).values()),
             2,
             None,
-            "2 or more",
+            _("2 or more"),
             digits=0,
         )
         for arm in several

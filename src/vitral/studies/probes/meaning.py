@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, minus, signed
@@ -24,9 +25,9 @@ LEAST_SENSES = 3
 """Words of two senses; with fewer, senses are not compared."""
 SAME = 0.001
 """A mean difference of cosines below this is zero: rounding alone gives some."""
-NEAREST = ("word", "in the embedding", "by counted contexts")
-SENSES = ("word", "senses", "same sense", "other sense", "difference")
-LANGUAGES = {"en": "English", "pt": "Portuguese"}
+NEAREST = (N_("word"), N_("in the embedding"), N_("by counted contexts"))
+SENSES = (N_("word"), N_("senses"), N_("same sense"), N_("other sense"), N_("difference"))
+LANGUAGES = {"en": N_("English"), "pt": N_("Portuguese")}
 
 
 def measure(trained: Trained) -> Plain:
@@ -47,12 +48,12 @@ def _share(scores: list[float]) -> float | None:
     return fmean(scores) if scores else None
 
 
-CORRELATION = Quantity("rank correlation of embedding and counted contexts", at("neighbours", "correlation"))
+CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), at("neighbours", "correlation"))
 SHUFFLED = Quantity(
-    "the largest with shuffled words", lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
+    N_("the largest with shuffled words"), lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
 )
-GAIN = Quantity("separation of two senses, last block less embedding", _gain, "of cosine")
-RIGHT = Quantity("share of pairs with the right sentence preferred", lambda run: _share(pair_scores(run["pairs"])))
+GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain, "of cosine")
+RIGHT = Quantity(N_("share of pairs with the right sentence preferred"), lambda run: _share(pair_scores(run["pairs"])))
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -61,47 +62,51 @@ def view(result: StudyResult, arms: Arms) -> View:
     languages = list(dict.fromkeys(arm.first["language"] for arm in arms))
     for language in languages:
         alike = [arm for arm in arms if arm.first["language"] == language]
-        which = f": {LANGUAGES.get(language, language)}" if len(languages) > 1 else ""
+        which = f": {_(LANGUAGES.get(language, str(language)))}" if len(languages) > 1 else ""
         suffix = "" if language == languages[0] else f"-{language}"
         sections += [*_neighbours(alike, which, suffix), *_senses(alike, which, suffix), *_pairs(alike, which)]
         comparisons += probe.against_base(alike, RIGHT, GAIN)
         for arm in alike:
             comparisons += [
-                to_fixed(arm.title, CHANCE, f"chance ({CHANCE})", RIGHT, arm.values(RIGHT), arm.name),
-                to_fixed(arm.title, 0.0, "none (0)", GAIN, arm.values(GAIN), arm.name),
+                to_fixed(arm.title, CHANCE, _("chance ({share:g})", share=CHANCE), RIGHT, arm.values(RIGHT), arm.name),
+                to_fixed(arm.title, 0.0, _("none (0)"), GAIN, arm.values(GAIN), arm.name),
                 *probe.within([arm], CORRELATION, SHUFFLED),
             ]
     return View(tuple(sections), tuple(one for one in comparisons if one.values))
 
 
 def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
-    heading, arms = Heading(f"Neighbours of words{which}"), [arm for arm in arms if arm.values(CORRELATION)]
+    heading, arms = Heading(_("Neighbours of words") + which), [arm for arm in arms if arm.values(CORRELATION)]
     if not arms:
-        return [heading, Paragraph("Too few whole words are tokens, so there are no neighbours.")]
+        return [heading, Paragraph(_("Too few whole words are tokens, so there are no neighbours."))]
     found = next(run["neighbours"] for run in arms[0].runs.values() if run["neighbours"])
-    about = (
-        f"For the {found['words']} most frequent whole words that are one token: the nearest by cosine in the token "
-        "embedding, and the nearest by contexts counted in the training text (positive PMI of the two tokens before "
-        "and after, by cosine), which needs no model. If similar words have similar contexts (Harris 1954), the two "
-        f"agree: Spearman's correlation over all pairs of words, beside the largest of {len(found['shuffled'])} "
-        "correlations with the words of the embedding shuffled (Mantel 1967)."
+    about = _(
+        "For the {words} most frequent whole words that are one token: the nearest by cosine in the token embedding, "
+        "and the nearest by contexts counted in the training text (positive PMI of the two tokens before and after, by "
+        "cosine), which needs no model. If similar words have similar contexts (Harris 1954), the two agree: "
+        "Spearman's correlation over all pairs of words, beside the largest of {n} correlations with the words of the "
+        "embedding shuffled (Mantel 1967).",
+        words=found["words"],
+        n=len(found["shuffled"]),
     )
+    agreement = _("Agreement of embedding and counted contexts, means over seeds.")
+    nearest = _("Nearest words with their cosines ({arm}, one seed).", arm=arms[0].title)
     words = tuple((one["word"], _listed(one["embedded"]), _listed(one["counted"])) for one in found["of"])
     return [
         heading,
         Paragraph(about),
-        Table(f"Nearest words with their cosines ({arms[0].title}, one seed).", NEAREST, words, prose=(1, 2)),
+        Table(nearest, tuple(map(_, NEAREST)), words, prose=(1, 2)),
         *probe.interval_plot(
-            f"neighbours{suffix}", "Embedding and counted contexts", arms, CORRELATION, "Rank correlation."
+            f"neighbours{suffix}", _("Embedding and counted contexts"), arms, CORRELATION, _("Rank correlation.")
         ),
-        probe.mean_table("Agreement of embedding and counted contexts, means over seeds.", arms, CORRELATION, SHUFFLED),
+        probe.mean_table(agreement, arms, CORRELATION, SHUFFLED),
     ]
 
 
 def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
-    heading, arms = Heading(f"The same word in two contexts{which}"), [arm for arm in arms if arm.values(GAIN)]
+    heading, arms = Heading(_("The same word in two contexts") + which), [arm for arm in arms if arm.values(GAIN)]
     if not arms:
-        return [heading, Paragraph("Too few of the words with two senses fit the tokenizer and the model.")]
+        return [heading, Paragraph(_("Too few of the words with two senses fit the tokenizer and the model."))]
     blocks = range(len(arms[0].first["places"]))
     lines, means = [], []
     for arm in arms:
@@ -109,18 +114,22 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
         apart = [mean_interval(place) for place in (100 * (same - other)).T.tolist()]
         low, high = ([getattr(one, end) for one in apart] for end in ("low", "high"))
         lines.append(Line(arm.title, blocks, [one.mean for one in apart], low, high))
-        for title, rows in (("same sense", same), ("other sense", other), ("difference", same - other)):
-            means.append((f"{arm.title}, {title}", *(minus(f"{one:.3f}") for one in rows.mean(axis=0))))
+        for title, rows in ((SENSES[2], same), (SENSES[3], other), (SENSES[4], same - other)):
+            means.append(
+                (f"{arm.title}, {_(title)}", *(minus(number(one, ".3f")) for one in rows.mean(axis=0).tolist()))
+            )
     same, other = (_cosines(arms[0], key)[:, -1] for key in ("within", "across"))
     words = tuple(
-        (one["word"], f"{one['first']} / {one['second']}", f"{a:.3f}", f"{b:.3f}", signed(a - b))
-        for one, a, b in zip(arms[0].first["senses"], same, other, strict=True)
+        (one["word"], f"{_(one['first'])} / {_(one['second'])}", number(a, ".3f"), number(b, ".3f"), signed(a - b))
+        for one, a, b in zip(arms[0].first["senses"], same.tolist(), other.tolist(), strict=True)
     )
-    x = Axis("after block (0: the embedding)", ticks=list(blocks))
-    figure = line_plot(lines, x, Axis("100 × cosine, same less other sense"), title="Separation of two senses")
-    caption = "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval."
-    alt = "; ".join(f"{row[0]} {row[-1]}" for row in means)
-    about = (
+    x, y = Axis(_("after block (0: the embedding)"), ticks=list(blocks)), Axis(_("100 × cosine, same less other sense"))
+    figure = line_plot(lines, x, y, title=_("Separation of two senses"))
+    caption = _(
+        "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval."
+    )
+    alt = _("After the last block: {cosines}.", cosines="; ".join(f"{row[0]} {row[-1]}" for row in means))
+    about = _(
         "Sentences use a word in two senses, decided by the words before it; the word right before it is the same in "
         "all of them. The cosine of the residual stream at the word's last token is taken between sentences of the "
         "same sense and of different senses, at the same position after the end of one passage of the test text. In "
@@ -130,9 +139,16 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     return [
         heading,
         Paragraph(about),
-        Plot(figure, f"senses-apart{suffix}", caption, f"After the last block: {alt}."),
-        Table(f"Mean cosine over {len(words)} words and all seeds.", ("arm", *map(str, blocks)), tuple(means)),
-        Table(f"Cosines after the last block ({arms[0].title}, mean over seeds).", SENSES, words, prose=(1,)),
+        Plot(figure, f"senses-apart{suffix}", caption, alt),
+        Table(
+            _("Mean cosine over {n} words and all seeds.", n=len(words)), (_("arm"), *map(str, blocks)), tuple(means)
+        ),
+        Table(
+            _("Cosines after the last block ({arm}, mean over seeds).", arm=arms[0].title),
+            tuple(map(_, SENSES)),
+            words,
+            prose=(1,),
+        ),
     ]
 
 
@@ -143,15 +159,15 @@ def _pairs(arms: Arms, which: str) -> list[Section]:
         examples.setdefault(pair["kind"], f"{pair['good']} / {pair['bad']}")
     kinds = [kind for kind in examples if pair_scores(pairs, kind)]
     if not kinds:
-        return [Heading(f"Minimal pairs{which}"), Paragraph("No sentence fits the tokenizer and the model.")]
+        return [Heading(_("Minimal pairs") + which), Paragraph(_("No sentence fits the tokenizer and the model."))]
     read = {kind: partial(pair_scores, kind=kind) for kind in kinds}
-    read |= {"all kinds": pair_scores, "the subject matters": subject_scores}
+    read |= {N_("all kinds"): pair_scores, N_("the subject matters"): subject_scores}
     rows = []
     for name, scores in read.items():
         family = len(kinds) if name in kinds else 1
         cells = (_right(arm, scores, family) for arm in arms)
-        rows.append((name, examples.get(name, ""), str(len(scores(pairs))), *cells))
-    about = (
+        rows.append((_(name), examples.get(name, ""), str(len(scores(pairs))), *cells))
+    about = _(
         "Two sentences differ in one word, of which one form is right. The right sentence should have the larger "
         "probability, as a whole and after a line break, whatever its number of tokens. Every form is right in half of "
         "the pairs, so a model that only prefers one form is right in 50%, as chance is. The last row asks less: "
@@ -159,11 +175,9 @@ def _pairs(arms: Arms, which: str) -> list[Section]:
         "are over pairs, at 95% for all kinds together (Bonferroni); pairs of a kind share words, so they are somewhat "
         "too narrow."
     )
-    columns = ("kind", "example (right / wrong)", "pairs", *(arm.title for arm in arms))
-    table = Table(
-        "Share of pairs in which the right sentence is more probable, mean over seeds.", columns, tuple(rows), (1,)
-    )
-    return [Heading(f"Minimal pairs{which}"), Paragraph(about), table]
+    columns = (_("kind"), _("example (right / wrong)"), _("pairs"), *(arm.title for arm in arms))
+    caption = _("Share of pairs in which the right sentence is more probable, mean over seeds.")
+    return [Heading(_("Minimal pairs") + which), Paragraph(about), Table(caption, columns, tuple(rows), (1,))]
 
 
 def _cosines(arm: ArmMeasures, key: str) -> Float[np.ndarray, "words places"]:
@@ -176,11 +190,11 @@ def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], famil
     if not shares:
         return NONE
     low, high = wilson(fmean(shares), len(scores(arm.first["pairs"])), 1 - LEVEL / family)
-    return f"{fmean(shares):.0%} ({low:.0%} to {high:.0%})"
+    return _("{share:.0%} ({low:.0%} to {high:.0%})", share=fmean(shares), low=low, high=high)
 
 
 def _listed(neighbours: list[Plain]) -> str:
-    return ", ".join(f"{one['word']} " + minus(f"{one['cosine']:.2f}") for one in neighbours)
+    return ", ".join(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
 
 
 MEANING = RunProbe("meaning", measure, view, seconds={"quick": 3, "standard": 5, "full": 10})

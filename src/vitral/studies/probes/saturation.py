@@ -1,5 +1,6 @@
 """The probe `saturation`: attention in fresh and trained models, its scores, sharpness and gradients."""
 
+from vitral.core.language import N_, _, listed, number
 from vitral.figures.sections import Details, Heading, Paragraph, Table
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
@@ -10,6 +11,21 @@ from vitral.studies.results import StudyResult
 
 WINDOWS = {"quick": 128, "standard": 256, "full": 1024}
 STATES = ("fresh", "trained")
+TABLES = {"fresh": N_("Fresh models."), "trained": N_("Trained models.")}
+NAMES = {
+    "score_variance": N_("score variance"),
+    "scaled_variance": N_("scaled variance"),
+    "row_variance": N_("row variance"),
+    "entropy_share": N_("entropy share"),
+    "saturated": N_("saturated"),
+    "jacobian": N_("jacobian"),
+    "query_gradient": N_("query gradient"),
+    "query_square": N_("query square"),
+    "key_square": N_("key square"),
+    "mutual_information": N_("mutual information"),
+    "factors": N_("learned scale in units of 1/√d_k"),
+}
+"""Of the numbers of a head."""
 
 
 def measure(trained: Trained) -> Plain:
@@ -29,27 +45,34 @@ def measure(trained: Trained) -> Plain:
 
 
 def _of(state: str, key: str) -> Quantity:
-    name = "learned scale in units of 1/√d_k" if key == "factors" else key.replace("_", " ")
+    name = NAMES[key]
     digits = 6 if key.endswith(("variance", "gradient", "square")) else 4
     return Quantity(name, mean_of(state, "layers", "*", key, "*"), digits=digits)
 
 
-NORMS = [Quantity(f"{which} gradient norm", at("gradient_norms", which)) for which in ("mean", "median", "largest")]
+NORMS = [
+    Quantity(name, at("gradient_norms", which))
+    for which, name in (
+        ("mean", N_("mean gradient norm")),
+        ("median", N_("median gradient norm")),
+        ("largest", N_("largest gradient norm")),
+    )
+]
 ENTROPY, SATURATED, LEARNED = (_of("trained", key) for key in ("entropy_share", "saturated", "factors"))
 COMPARED = (ENTROPY, SATURATED, _of("trained", "query_gradient"), NORMS[0])
-MEANING = (
+MEANING = N_(
     "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy "
-    "share, saturated rows (largest weight above {}) and norm of the softmax Jacobian over rows of several keys. "
-    "Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. Mutual "
-    "information of query and attended position in bits; uniform attention: {:.3f}."
+    "share, saturated rows (largest weight above {saturated:g}) and norm of the softmax Jacobian over rows of several "
+    "keys. Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. "
+    "Mutual information of query and attended position in bits; uniform attention: {uniform:.3f}."
 )
 
 
 def _table(state: str, arms: Arms) -> Table:
-    d_k, name = Quantity("d_k", at("d_head"), digits=0), "score variance if q and k were independent"
+    d_k, name = Quantity("d_k", at("d_head"), digits=0), _("score variance if q and k were independent")
     expected = Quantity(name, lambda run: saturation.independent_variance(run[state], run["d_head"]))
     columns = (d_k, expected, *(_of(state, key) for key in saturation.BY_HEAD))
-    return probe.mean_table(f"{state.capitalize()} models.", arms, *columns)
+    return probe.mean_table(_(TABLES[state]), arms, *columns)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -57,20 +80,22 @@ def view(result: StudyResult, arms: Arms) -> View:
     layers = probe.by_layer(arms, *STATES)
     learned = [layer for layer in layers if layer.values(LEARNED)]
     factors = tuple(
-        (one.title, str(seed), ", ".join(f"{f:.3f}" for f in every(run, "trained", "layers", 0, "factors", "*")))
+        (one.title, str(seed), listed(number(f, ".3f") for f in _factors(run)))
         for one in learned
         for seed, run in one.runs.items()
     )
+    meaning = _(MEANING, saturated=softmax.SATURATED, uniform=arms[0].first["uniform_mutual_information"])
+    by_head = Table(_("Learned scales by head."), (_("arm"), _("seed"), LEARNED.told), factors, prose=(2,))
     sections = (
-        Heading("Attention in the models, fresh and trained"),
-        Paragraph(MEANING.format(softmax.SATURATED, arms[0].first["uniform_mutual_information"])),
+        Heading(_("Attention in the models, fresh and trained")),
+        Paragraph(meaning),
         *(_table(state, arms) for state in STATES),
-        *probe.interval_plot("trained-entropy", "Entropy after training", arms, ENTROPY, "1: uniform weights."),
-        *probe.interval_plot("gradient-norms", "Gradient in training", arms, NORMS[0], "Before clipping."),
-        probe.mean_table("Norm of the whole gradient at the logged steps, before clipping.", arms, *NORMS),
-        Details("Layer by layer", tuple(_table(state, layers) for state in STATES)),
-        *probe.interval_plot("learned-scales", "Learned scales", learned, LEARNED, "Initially 1."),
-        *([Table("Learned scales by head.", ("arm", "seed", LEARNED.name), factors, prose=(2,))] if factors else ()),
+        *probe.interval_plot("trained-entropy", _("Entropy after training"), arms, ENTROPY, _("1: uniform weights.")),
+        *probe.interval_plot("gradient-norms", _("Gradient in training"), arms, NORMS[0], _("Before clipping.")),
+        probe.mean_table(_("Norm of the whole gradient at the logged steps, before clipping."), arms, *NORMS),
+        Details(_("Layer by layer"), tuple(_table(state, layers) for state in STATES)),
+        *probe.interval_plot("learned-scales", _("Learned scales"), learned, LEARNED, _("Initially 1.")),
+        *([by_head] if factors else ()),
     )
     scale = {arm.name: arm.config["model"]["attention"]["scale"] for arm in arms}
     base = _shape(arms[0], num_heads=0)
@@ -81,11 +106,16 @@ def view(result: StudyResult, arms: Arms) -> View:
     comparisons = [one for pair in pairs for one in probe.against_base(pair, *COMPARED)]
     comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
     ends = {arm.title: arm.values(LEARNED) for arm in arms if arm.values(LEARNED)}
-    comparisons += [to_fixed(title, 1.0, "its initial value", LEARNED, values) for title, values in ends.items()]
+    comparisons += [to_fixed(title, 1.0, _("its initial value"), LEARNED, values) for title, values in ends.items()]
     variance, d_k = arms[0].mean(_of("fresh", "score_variance")) or 0.0, arms[0].first["d_head"]
-    limits = (d_k / 2, 2 * d_k, f"d_k = {d_k} within a factor of 2")
-    check = Check(f"{arms[0].title}, fresh", "score variance", variance, *limits, arm=arms[0].name)
+    limits = (d_k / 2, 2 * d_k, _("d_k = {d_k} within a factor of 2", d_k=d_k))
+    subject, what = _("{arm}, fresh", arm=arms[0].title), _("score variance")
+    check = Check(subject, what, variance, *limits, arm=arms[0].name)
     return View(sections, tuple(comparisons), (check,))
+
+
+def _factors(run: Plain) -> list[float]:
+    return every(run, "trained", "layers", 0, "factors", "*")
 
 
 def _shape(arm: ArmMeasures, **same: int) -> tuple[Plain, Plain]:

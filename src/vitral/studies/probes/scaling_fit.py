@@ -6,6 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
+from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
@@ -13,7 +14,7 @@ from vitral.inspection.text_units import characters_per_token
 from vitral.model import ModelConfig, cost
 from vitral.model.counts import parameter_table
 from vitral.studies.claims import LEVEL, Check, Note, Plain
-from vitral.studies.law_table import LAW_COLUMNS, interval, law_row, powers, with_interval
+from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling import contrast, cost_law, optimal_exponents, optimum, student
@@ -37,18 +38,18 @@ PREDICTED = "ten-times"
 TOO_WIDE = 0.25
 """A predicted interval wider than this share of the loss is no test of the law."""
 Rows = tuple[tuple[str, ...], ...]
-LOSS = Axis("test loss (nats per character)")
-METHOD = (
+LOSS = N_("test loss (nats per character)")
+METHOD = N_(
     "N: parameters of the blocks, without embeddings and head. D: tokens trained on. C: counted operations. Losses in "
     "nats per character. L(N) is fitted at the largest D, L(D) at the largest N, L(C) to the arms that no arm of as "
     "little compute beats; its interval ignores that choice. Each is (x_c/x)^α without a floor (Kaplan et al. 2020, "
     "equations 1.1 to 1.3), since a grid of few values cannot separate a floor from a small exponent. The joint laws "
-    f"have a floor E where the runs show one: {SUM} (Hoffmann et al. 2022, equation 2) and, with an interaction, "
-    f"{PRODUCT}. Least squares on log L; intervals are 95% Student intervals from the Jacobian, and too narrow "
+    "have a floor E where the runs show one: {sum} (Hoffmann et al. 2022, equation 2) and, with an interaction, "
+    "{product}. Least squares on log L; intervals are 95% Student intervals from the Jacobian, and too narrow "
     "where a law leaves more than the scatter between seeds. An exponent is determined if its interval extends at most "
     "half of it to either side. Kaplan et al. found α_N 0.076, α_D 0.095, α_C 0.050 for byte pairs of web text."
 )
-TOKENS = (
+TOKENS = N_(
     "The same sizes and steps with other tokens, in nats per character of the same test text. A token of another "
     "length covers another number of characters and a head of another size costs other operations, so equal steps are "
     "not equal compute: the constants of laws fitted to these places are compared. D counts each arm's own tokens. "
@@ -79,19 +80,21 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections: list[Section | Plot] = [Heading("Scaling laws"), Paragraph(METHOD), _law_table(laws)]
+    sections: list[Section | Plot] = [Heading(_("Scaling laws")), Paragraph(_(METHOD, sum=SUM, product=PRODUCT))]
+    sections.append(_law_table(laws))
     sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
     sections += optimal
     checks = [check for law in joint for check in _misfit(law)]
     if later and joint:
         rows, predicted, wide = _predictions(later, joint)
-        columns = ("arm and law", "N", "D", "predicted (95% interval of one run)", "interval", "trained", "off")
-        about = "Predicted from the grid alone, then trained; nats per character, means over seeds."
-        sections += [Heading("A model ten times larger", 3), Table(about, columns, rows)]
+        words = _("predicted (95% interval of one run)"), _("interval"), _("trained"), _("off")
+        about = _("Predicted from the grid alone, then trained; nats per character, means over seeds.")
+        table = Table(about, (_("arm and law"), "N", "D", *words), rows)
+        sections += [Heading(_("A model ten times larger"), 3), table]
         checks, notes = [*predicted, *checks], [*notes, *wide]
     if others:
-        sections += [Heading("Other tokens", 3), Paragraph(TOKENS)]
+        sections += [Heading(_("Other tokens"), 3), Paragraph(_(TOKENS))]
     for name in dict.fromkeys(point.tokens for point in others):
         table, moved = _token_table(grid, [point for point in others if point.tokens == name])
         sections, notes = [*sections, table], [*notes, *moved]
@@ -117,20 +120,29 @@ def _law_table(laws: Sequence[Law]) -> Table:
             single = len(law.symbols) == 1
             constant = None if law.fit.product else law.fit.constant(name) if single else law.fit.coefficient(name)
             rows.append(law_row(law.formula, symbol, law.fit, name, constant))
-    caption = "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
-    return Table(caption, LAW_COLUMNS, tuple(rows), prose=(0, 1))
+    caption = _(
+        "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
+    )
+    return Table(caption, law_columns(), tuple(rows), prose=(0, 1))
 
 
 def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
     """The loss against size with the joint law that fits better, and against compute with L(C)."""
     worst, best = (choose(grid, key=lambda point: point.loss) for choose in (max, min))
-    alt = f"Loss falls from {nats(worst.loss)} ({worst.title}) to {nats(best.loss)} ({best.title}) nats per character."
+    alt = _(
+        "Loss falls from {high} ({worst}) to {low} ({best}) nats per character.",
+        high=nats(worst.loss),
+        worst=worst.title,
+        low=nats(best.loss),
+        best=best.title,
+    )
     plots = []
     joint = min((law for law in laws if len(law.symbols) == 2), key=lambda law: law.fit.spread, default=None)
     edge = next((law for law in laws if law.formula == "L(C)"), None)
-    for name, x, other, law, file in (
-        ("N", "parameters in the blocks, N", "D", joint, "scaling-size"),
-        ("C", "training compute, C (operations)", "N", edge, "scaling-compute"),
+    size, compute = _("parameters in the blocks, N"), _("training compute, C (operations)")
+    for name, x, other, law, file, title in (
+        ("N", size, "D", joint, "scaling-size", _("Loss against size")),
+        ("C", compute, "N", edge, "scaling-compute", _("Loss against compute")),
     ):
         places = [point.place[name] for point in grid]
         lines, values = [], np.geomspace(min(places), max(places), 30).tolist()
@@ -141,10 +153,15 @@ def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
             if law is not None and name == "N":
                 lines.append(Line("", values, [law.fit.loss({"N": n, "D": fixed}) for n in values], theory=True))
         if law is not None and name == "C":
-            lines.append(Line("fitted L(C)", values, [law.fit.loss({"C": value}) for value in values], theory=True))
-        title = f"Loss against {'size' if name == 'N' else 'compute'}"
-        caption = f"Marks: means over seeds.{'' if law is None else f' Thin lines: {law.formula}.'}"
-        plots.append(Plot(line_plot(lines, Axis(x, log=True), LOSS, title=title), file, caption, alt))
+            lines.append(
+                Line(
+                    _("fitted {law}", law="L(C)"), values, [law.fit.loss({"C": value}) for value in values], theory=True
+                )
+            )
+        caption = _("Marks: means over seeds.")
+        if law is not None:
+            caption = _("Marks: means over seeds. Thin lines: {law}.", law=law.formula)
+        plots.append(Plot(line_plot(lines, Axis(x, log=True), Axis(_(LOSS)), title=title), file, caption, alt))
     return plots
 
 
@@ -157,33 +174,40 @@ def _residual_table(grid: Sequence[Point], laws: Sequence[Law]) -> Table:
         (*(big(point.place[name]) for name in "NDC"), nats(point.loss), *(cells.get(point.arm, NONE) for cells in left))
         for point in means(grid)
     ]
-    columns = ("N", "D", "C", "loss", *(f"off {law.formula}" for law in laws))
-    return Table("Residuals: measured above fitted in percent, means over seeds.", columns, tuple(rows))
+    columns = ("N", "D", "C", _("loss"), *(_("off {law}", law=law.formula) for law in laws))
+    return Table(_("Residuals: measured above fitted in percent, means over seeds."), columns, tuple(rows))
 
 
 def _optimum(grid: Sequence[Point], joint: Sequence[Law]) -> tuple[list[Section], list[Note]]:
     """N and D for a given compute by the sum; where it is not determined, the trade-off of the product."""
     by = {law.formula: law.fit for law in joint if all(law.fit.exponent(name).determined for name in "ND")}
     if SUM not in by:
-        text = f"The runs do not determine {SUM}, so there is no compute-optimal line."
+        text = _("The runs do not determine {law}, so there is no compute-optimal line.", law=SUM)
         if PRODUCT in by:
             worth = with_interval(by[PRODUCT].worth("N", "D"))
-            text += f" By {PRODUCT} doubling N lowers the loss as much as multiplying D by {worth}."
+            more = _("By {law} doubling N lowers the loss as much as multiplying D by {n}.", law=PRODUCT, n=worth)
+            text = f"{text} {more}"
         return [], [Note(text)]
     price = cost_law([p.place["N"] for p in grid], [p.place["C"] / p.place["D"] for p in grid])
     spent, rows = [point.place["C"] for point in grid], []
     for compute in np.geomspace(min(spent), 10 * max(spent), 6).tolist():
         best = optimum(by[SUM], compute, price)
         size = best.parameters
-        span, each = f"{big(size.value)} ({big(size.low)} to {big(size.high)})", f"{best.tokens / size.value:.0f}"
-        inside = "within" if compute <= max(spent) else "beyond"
+        span = _("{value} ({low} to {high})", value=big(size.value), low=big(size.low), high=big(size.high))
+        inside, each = _("within") if compute <= max(spent) else _("beyond"), number(best.tokens / size.value, ".0f")
         rows.append((big(compute), inside, span, big(best.tokens), each, nats(best.loss)))
-    powers_of_c = " and ".join(
-        f"{name} grows as C^{with_interval(power)}"
-        for name, power in zip(("N_opt", "D_opt"), optimal_exponents(by[SUM], price), strict=True)
+    of_size, of_amount = map(with_interval, optimal_exponents(by[SUM], price))
+    about = _(
+        "Compute-optimal line by {law}, {cost:.1f} N^{power:.2f} operations per token: N_opt grows as C^{size} and "
+        "D_opt grows as C^{amount}.",
+        law=SUM,
+        cost=price[0],
+        power=price[1],
+        size=of_size,
+        amount=of_amount,
     )
-    about = f"Compute-optimal line by {SUM}, {price[0]:.1f} N^{price[1]:.2f} operations per token: {powers_of_c}."
-    columns = ("C (operations)", "the grid's compute", "N_opt (95% interval)", "D_opt", "tokens per parameter", "loss")
+    columns = (_("C (operations)"), _("the grid's compute"), _("N_opt (95% interval)"), "D_opt")
+    columns += (_("tokens per parameter"), _("loss"))
     return [Table(about, columns, tuple(rows))], []
 
 
@@ -191,9 +215,15 @@ def _misfit(law: Law) -> list[Check]:
     found = lack_of_fit(law)
     if found is None:
         return []
-    sizes = f"residuals of {100 * law.fit.spread:.2f}% against {100 * found.scatter:.2f}% between seeds"
-    expected = f"at most {found.critical:.2f} (lack of fit, {p_clause(found.p)}; {sizes})"
-    return [Check(law.formula, "variance left over that between seeds", found.ratio, None, found.critical, expected)]
+    expected = _(
+        "at most {most:.2f} (lack of fit, {p}; residuals of {left:.2f}% against {scatter:.2f}% between seeds)",
+        most=found.critical,
+        p=p_clause(found.p),
+        left=100 * law.fit.spread,
+        scatter=100 * found.scatter,
+    )
+    what = _("variance left over that between seeds")
+    return [Check(law.formula, what, found.ratio, None, found.critical, expected)]
 
 
 def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, list[Check], list[Note]]:
@@ -204,20 +234,29 @@ def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, li
         for law in joint:
             predicted = law.fit.predict(point.place)
             width, name = (predicted.high - predicted.low) / predicted.value, f"{point.title}, {law.formula}"
-            sizes = big(point.place["N"]), big(point.place["D"]), with_interval(predicted), f"{100 * width:.0f}% wide"
+            sizes = big(point.place["N"]), big(point.place["D"]), with_interval(predicted)
+            sizes += (_("{percent:.0f}% wide", percent=100 * width),)
             rows.append((name, *sizes, nats(point.loss), f"{signed(100 * (point.loss / predicted.value - 1), 1)}%"))
             if width > TOO_WIDE:
-                text = f"{capital(name)}: the predicted interval {interval(predicted)} is too wide for a test."
+                text = _(
+                    "{name}: the predicted interval {interval} is too wide for a test.",
+                    name=capital(name),
+                    interval=interval(predicted),
+                )
                 notes.append(Note(text, point.arm))
                 continue
             inside = sum(predicted.low <= loss <= predicted.high for loss in losses)
-            what = f"runs inside the interval predicted by {law.formula}"
-            expected = (
-                f"{len(losses)}: {interval(predicted)} nats per character, trained {', '.join(map(nats, losses))}"
+            what = _("runs inside the interval predicted by {law}", law=law.formula)
+            expected = _(
+                "{n}: {interval} nats per character, trained {losses}",
+                n=len(losses),
+                interval=interval(predicted),
+                losses=listed(map(nats, losses)),
             )
             check = Check(point.title, what, inside, len(losses), None, expected, digits=0, arm=point.arm)
             if 0 < inside < len(losses):
-                notes.append(Note(f"{capital(name)}: {inside} of {expected}.", point.arm))
+                text = _("{name}: {inside} of {expected}.", name=capital(name), inside=inside, expected=expected)
+                notes.append(Note(text, point.arm))
             else:
                 checks.append(check)
     return tuple(rows), checks, notes
@@ -231,7 +270,8 @@ def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table,
             [p.loss for p in means(each) if (p.place["N"], p.place["D"]) == (size, amount)] for each in (own, other)
         ]
         one, two = map(fmean, here)
-        name, gap = f"loss at N = {big(size)}, D = {big(amount)}", f"{signed(100 * (two / one - 1), 1)}%"
+        name = _("loss at N = {size}, D = {amount}", size=big(size), amount=big(amount))
+        gap = f"{signed(100 * (two / one - 1), 1)}%"
         rows.append((name, nats(one), nats(two), gap, ""))
     found = constants(own, other)
     for constant in found:
@@ -240,14 +280,23 @@ def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table,
         gap, p = contrast(*constant.numbers, freedoms, 1 - LEVEL / num)
         p = min(1.0, num * p)
         cells = [powers(each.exp()) if constant.log else with_interval(each) for each in (*sides, gap)]
-        rows.append((constant.name, cells[0], cells[1], f"times {cells[2]}" if constant.log else cells[2], p_text(p)))
+        moved = _("times {factor}", factor=cells[2]) if constant.log else cells[2]
+        rows.append((constant.name, cells[0], cells[1], moved, p_text(p)))
         if p < LEVEL:
-            text = f"{capital(others[0].tokens)} against {grid[0].tokens}, {constant.name}: {rows[-1][3]}"
-            notes.append(
-                Note(f"{text}, {p_clause(p)}, corrected for {num} comparisons: the tokens change it.", shown=True)
+            text = _(
+                "{tokens} against {others}, {constant}: {difference}, {p}, corrected for {n} comparisons: the tokens "
+                "change it.",
+                tokens=capital(others[0].tokens),
+                others=grid[0].tokens,
+                constant=constant.name,
+                difference=moved,
+                p=p_clause(p),
+                n=num,
             )
-    columns = ("at the same places of the grid", grid[0].tokens, others[0].tokens, "difference", "p (corrected)")
-    return Table("Nats per character, and constants with 95% intervals.", columns, tuple(rows)), notes
+            notes.append(Note(text, shown=True))
+    columns = (_("at the same places of the grid"), grid[0].tokens, others[0].tokens, _("difference"))
+    caption = _("Nats per character, and constants with 95% intervals.")
+    return Table(caption, (*columns, _("p (corrected)")), tuple(rows)), notes
 
 
 SCALING_FIT = RunProbe("scaling-fit", measure, view, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})

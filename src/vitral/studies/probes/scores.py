@@ -2,6 +2,7 @@
 
 import math
 
+from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import head_costs, score_statistics
@@ -12,10 +13,31 @@ from vitral.studies.probe import Plot, Setting, StudyProbe, View
 from vitral.studies.results import StudyResult
 
 SIZES = {"quick": (200_000, 1_000), "standard": (500_000, 4_000), "full": (2_000_000, 20_000)}
-TITLES = {"none": "no scale", "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": "adaptive"}
+TITLES = {"none": N_("no scale"), "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": N_("adaptive")}
 THEORY = {"none": "d_k", "sqrt": "1", "linear": "1/d_k"}
 NAMES = ("variance", *BY_ROW, "sensitivity_median")
-MEANING = (
+LABELS = {
+    "variance": N_("variance"),
+    "row_variance": N_("row variance"),
+    "entropy_share": N_("entropy share"),
+    "saturated": N_("saturated"),
+    "jacobian": N_("jacobian"),
+    "sensitivity": N_("sensitivity"),
+    "sensitivity_median": N_("sensitivity median"),
+}
+CAPTIONS = {
+    "variance": N_("The variance against d_k, by scale."),
+    "sensitivity_median": N_("The sensitivity median against d_k, by scale."),
+}
+COUNTED = {
+    "d_k": "d_k",
+    "num_heads": "num_heads",
+    "d_model": "d_model",
+    "parameters": N_("parameters"),
+    "flops": "flops",
+}
+VARIED = {"heads": N_("heads"), "d_model": "d_model"}
+MEANING = N_(
     "Components of q and k are N(0, 1). Variance: over {pairs:,} pairs at each d_k, the same for every scale. Others: "
     "over {rows:,} rows a of one query and {keys} keys, with standard errors; saturated: largest weight above "
     "{saturated}; jacobian: norm of diag(a) - a aᵀ; sensitivity: norm of ∂a/∂q, scale included."
@@ -31,24 +53,29 @@ def measure(setting: Setting) -> Plain:
 def view(result: StudyResult, measured: Plain) -> View:
     """Every statistic by scale and d_k, costs, and the predictions of theory."""
     cells = [
-        (title, str(d_k), *(_cell(measured["scales"][scale], name, at) for name in NAMES))
+        (_(title), str(d_k), *(_cell(measured["scales"][scale], name, at) for name in NAMES))
         for scale, title in TITLES.items()
         for at, d_k in enumerate(measured["d_ks"])
     ]
-    keys = ("d_k", "num_heads", "d_model", "parameters", "flops")
-    costs = tuple((row["varies"], *(f"{row[key]:,}" for key in keys)) for row in measured["costs"])
+    costs = tuple((_(VARIED[row["varies"]]), *(number(row[key], ",") for key in COUNTED)) for row in measured["costs"])
+    about = {key: measured[key] for key in ("pairs", "rows", "keys")}
+    columns = (_("scale"), "d_k", *(_(LABELS[name]) for name in NAMES))
+    heads = (_("varied"), *(map(_, COUNTED.values())))
     sections = (
-        Heading("Scores of independent queries and keys"),
-        Paragraph(MEANING.format(**measured, saturated=SATURATED)),
+        Heading(_("Scores of independent queries and keys")),
+        Paragraph(_(MEANING, **about, saturated=SATURATED)),
         _plot(measured, "variance", "score-variance"),
         _plot(measured, "sensitivity_median", "score-sensitivity"),
-        Table("Scores and rows.", ("scale", "d_k", *(name.replace("_", " ") for name in NAMES)), tuple(cells)),
-        Table("Models like the base by d_k; FLOPs are of training, per token.", ("varied", *keys), costs),
+        Table(_("Scores and rows."), columns, tuple(cells)),
+        Table(_("Models like the base by d_k; FLOPs are of training, per token."), heads, costs),
     )
     least = least_changed(measured)
-    each = [f"{TITLES[one]} ×{change(measured['scales'][one]['sensitivity_median']):.2g}" for one in FIXED]
-    named = ", ".join(TITLES[one] for one in least)
-    text = f"The median sensitivity changes with d_k by: {', '.join(each)}; least with {named}."
+    changes = {one: number(change(measured["scales"][one]["sensitivity_median"]), ".2g") for one in FIXED}
+    text = _(
+        "The median sensitivity changes with d_k by: {changes}; least with {least}.",
+        changes=listed(f"{_(TITLES[one])} ×{factor}" for one, factor in changes.items()),
+        least=", ".join(_(TITLES[one]) for one in least),
+    )
     shown = None if len(least) > 1 and "sqrt" in least else "sqrt" in least
     saturation = (_saturation(measured, "none", rises=True), _saturation(measured, "sqrt", rises=False))
     return View(sections, (), (*(_variance(measured, one) for one in FIXED), *saturation), (Note(text, shown=shown),))
@@ -56,23 +83,30 @@ def view(result: StudyResult, measured: Plain) -> View:
 
 def _cell(numbers: Plain, name: str, at: int) -> str:
     value, errors = numbers[name][at], numbers.get(f"{name}_error")
-    return "\N{EN DASH}" if value is None else f"{value:.5g}" + (f" ± {errors[at]:.1g}" if errors else "")
+    if value is None:
+        return "\N{EN DASH}"
+    return number(value, ".5g") + (f" ± {number(errors[at], '.1g')}" if errors else "")
 
 
 def _variance(measured: Plain, scale: str) -> Check:
     """The measured variance over that of theory, at the d_k where it is furthest from 1."""
     pairs = zip(measured["scales"][scale]["variance"], measured["d_ks"], strict=True)
     furthest = max((value / expected_variance(scale, d_k) for value, d_k in pairs), key=lambda ratio: abs(ratio - 1))
-    what = f"variance over {THEORY[scale]}, d_k furthest from 1"
-    return Check(TITLES[scale], what, furthest, 0.98, 1.02, "1 within 2%", digits=4)
+    what = _("variance over {theory}, d_k furthest from 1", theory=THEORY[scale])
+    return Check(_(TITLES[scale]), what, furthest, 0.98, 1.02, _("1 within 2%"), digits=4)
 
 
 def _saturation(measured: Plain, scale: str, *, rises: bool) -> Check:
     shares, errors = (measured["scales"][scale][name] for name in ("saturated", "saturated_error"))
     limit = SURE * math.hypot(errors[0], errors[-1])
     limits = (math.nextafter(limit, math.inf), None) if rises else (-limit, limit)
-    expected = f"{'more than' if rises else 'within'} {SURE:g} standard errors ({limit:.2g})"
-    return Check(TITLES[scale], "change of saturated rows with d_k (share)", shares[-1] - shares[0], *limits, expected)
+    expected = (
+        _("more than {n:g} standard errors ({limit:.2g})", n=SURE, limit=limit)
+        if rises
+        else _("within {n:g} standard errors ({limit:.2g})", n=SURE, limit=limit)
+    )
+    what = _("change of saturated rows with d_k (share)")
+    return Check(_(TITLES[scale]), what, shares[-1] - shares[0], *limits, expected)
 
 
 def _plot(measured: Plain, name: str, file: str) -> Plot:
@@ -80,15 +114,20 @@ def _plot(measured: Plain, name: str, file: str) -> Plot:
     d_ks, lines = measured["d_ks"], []
     for scale in FIXED if name == "variance" else TITLES:
         values = [value if value > 0 else None for value in measured["scales"][scale][name]]
-        lines.append(Line(TITLES[scale], d_ks, values, joined=name != "variance"))
+        lines.append(Line(_(TITLES[scale]), d_ks, values, joined=name != "variance"))
     if name == "variance":
         expected = {scale: [expected_variance(scale, d_k) for d_k in d_ks] for scale in FIXED}
-        lines += [Line(f"theory: {THEORY[scale]}", d_ks, values, theory=True) for scale, values in expected.items()]
-    figure = line_plot(
-        lines, Axis("d_k (components of a head)", log=True, ticks=d_ks), Axis(name.replace("_", " "), log=True)
+        lines += [
+            Line(_("theory: {value}", value=THEORY[scale]), d_ks, values, theory=True)
+            for scale, values in expected.items()
+        ]
+    x = Axis(_("d_k (components of a head)"), log=True, ticks=d_ks)
+    figure = line_plot(lines, x, Axis(_(LABELS[name]), log=True))
+    ends = "; ".join(
+        _("{label} {first:.4g} to {last:.4g}", label=line.label, first=line.y[0] or 0.0, last=line.y[-1] or 0.0)
+        for line in lines
     )
-    ends = "; ".join(f"{line.label} {line.y[0] or 0:.4g} to {line.y[-1] or 0:.4g}" for line in lines)
-    return Plot(figure, file, f"The {name.replace('_', ' ')} against d_k, by scale.", f"{name}: {ends}.")
+    return Plot(figure, file, _(CAPTIONS[name]), f"{_(LABELS[name])}: {ends}.")
 
 
 SCORE_STATISTICS = StudyProbe("score-statistics", measure, view, {"quick": 12, "standard": 30, "full": 120})

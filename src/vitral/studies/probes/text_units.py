@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vitral.core.language import N_, _
 from vitral.figures.lines import Axis, line_plot
 from vitral.figures.sections import Heading, Section
 from vitral.inspection.text_units import text_units
@@ -14,22 +15,22 @@ from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fix
 from vitral.studies.losses import loss_quantity
 from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
+from vitral.studies.scaling_grid import KINDS_OF_TOKENS
 
 EQUAL_COMPUTE = 2.0
 """Percent within which the operations of an arm's training equal the base's."""
 FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
 UNITS = (
-    Quantity("vocabulary", at("vocab_size"), digits=0),
-    Quantity("characters per token", at("characters_per_token"), digits=2),
-    Quantity("window", at("context_characters"), "characters", digits=0),
-    Quantity("parameters in embedding and head", lambda run: 100 * run["token_share"], "%", digits=0),
-    Quantity("trained on", at("tokens"), "tokens", digits=0),
-    Quantity("trained on", at("characters"), "characters", digits=0),
-    Quantity("passes", at("passes"), digits=2),
-    Quantity("median token seen", at("median_seen"), "times", digits=0),
+    Quantity(N_("vocabulary"), at("vocab_size"), digits=0),
+    Quantity(N_("characters per token"), at("characters_per_token"), digits=2),
+    Quantity(N_("window"), at("context_characters"), "characters", digits=0),
+    Quantity(N_("parameters in embedding and head"), lambda run: 100 * run["token_share"], "%", digits=0),
+    Quantity(N_("trained on"), at("tokens"), "tokens", digits=0),
+    Quantity(N_("trained on"), at("characters"), "characters", digits=0),
+    Quantity(N_("passes"), at("passes"), digits=2),
+    Quantity(N_("median token seen"), at("median_seen"), "times", digits=0),
 )
-KINDS = {"char": "characters", "byte": "bytes", "bpe": "byte pairs"}
 
 
 def measure(trained: Trained) -> Plain:
@@ -43,13 +44,17 @@ def view(result: StudyResult, arms: Arms) -> View:
     if not arms:
         return View()
     fair = result.study.unit == FAIR_UNIT
+    unit = _(result.study.unit)
     caption = (
-        "Tokens, and the loss with them" if fair else "Tokens; losses per token of different tokens do not compare"
+        _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
+        if fair
+        else _(
+            "Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}.",
+            unit=unit,
+        )
     )
-    sections: list[Section | Plot] = [Heading("Tokens and text")]
-    sections.append(
-        probe.mean_table(f"{caption}. Means over seeds; losses in {result.study.unit}.", arms, *UNITS, loss)
-    )
+    sections: list[Section | Plot] = [Heading(_("Tokens and text"))]
+    sections.append(probe.mean_table(caption, arms, *UNITS, loss))
     checks = tuple(_compute(result, arm) for arm in arms[1:])
     if not fair or len(arms) < 2:
         return View(tuple(sections), checks=checks)
@@ -66,7 +71,8 @@ def _kind(arm: ArmMeasures) -> str:
 
 def _compute(result: StudyResult, arm: ArmMeasures) -> Check:
     own, base = (each.num_tokens * each.flops_per_token for each in (result.arm(arm.name), result.arms[0]))
-    what, expected = "training operations above the base's", f"equal compute within {EQUAL_COMPUTE:.0f}%"
+    what = _("training operations above the base's")
+    expected = _("equal compute within {percent:.0f}%", percent=EQUAL_COMPUTE)
     value = 100 * (own / base - 1)
     return Check(arm.title, what, value, -EQUAL_COMPUTE, EQUAL_COMPUTE, expected, "%", digits=1, arm=arm.name)
 
@@ -78,21 +84,24 @@ def _slope(pairs: Sequence[ArmMeasures], loss: Quantity) -> list[Comparison]:
         return []
     seeds = [seed for seed in pairs[0].runs if all(seed in arm.runs for arm in pairs)]
     slopes = {seed: float(np.polyfit(sizes, [arm.values(loss)[seed] for arm in pairs], 1)[0]) for seed in seeds}
-    slope = replace(loss, name="test loss per doubling of the vocabulary")
-    return [to_fixed(f"{pairs[0].title} to {pairs[-1].title}", 0.0, "no slope", slope, slopes)]
+    slope = replace(loss, name=_("test loss per doubling of the vocabulary"))
+    subject = _("{first} to {last}", first=pairs[0].title, last=pairs[-1].title)
+    return [to_fixed(subject, 0.0, _("no slope"), slope, slopes)]
 
 
 def _plot(arms: Arms, loss: Quantity) -> Plot:
     """The loss against the size of the vocabulary, arms of one kind joined."""
     kinds = dict.fromkeys(map(_kind, arms))
     members = {kind: [arm for arm in arms if _kind(arm) == kind] for kind in kinds}
-    lines = [probe.line_over(KINDS.get(kind, kind), each, UNITS[0], loss) for kind, each in members.items()]
+    lines = [
+        probe.line_over(_(KINDS_OF_TOKENS.get(kind, kind)), each, UNITS[0], loss) for kind, each in members.items()
+    ]
     ticks = sorted({size for line in lines for size in line.x})
-    axes = Axis("vocabulary (tokens)", log=True, ticks=ticks), Axis(f"test loss ({loss.unit})")
-    caption = "Test loss against the size of the vocabulary; band: range over seeds."
+    axes = Axis(_("vocabulary (tokens)"), log=True, ticks=ticks), Axis(_("test loss ({unit})", unit=_(loss.unit)))
+    caption = _("Test loss against the size of the vocabulary; band: range over seeds.")
     ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in arms)
-    figure = line_plot(lines, *axes, title="Loss at equal compute")
-    return Plot(figure, "tokens-vocabulary", caption, f"Test loss: {ends}.")
+    figure = line_plot(lines, *axes, title=_("Loss at equal compute"))
+    return Plot(figure, "tokens-vocabulary", caption, _("Test loss: {losses}.", losses=ends))
 
 
 TEXT_UNITS = RunProbe("text-units", measure, view, seconds={"quick": 1, "standard": 1, "full": 1})

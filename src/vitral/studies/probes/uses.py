@@ -2,6 +2,7 @@
 
 from statistics import fmean
 
+from vitral.core.language import N_, _, listed, retold
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph
 from vitral.figures.text import capital
@@ -17,18 +18,35 @@ PASSAGES = {"quick": (150, 50, 60), "standard": (400, 80, 120), "full": (1_000, 
 LEAKS = 1e-3
 """Total variation from which a prediction depends on the swapped token; rounding moves it by less."""
 PATHS = {
-    "infilling, both sides": ("filling", "both"),
-    "infilling, left side": ("filling", "left"),
-    "continuation": ("continuing",),
-    "probe on activations": ("classifying", "activations"),
-    "probe on token counts": ("classifying", "frequencies"),
+    N_("infilling, both sides"): ("filling", "both"),
+    N_("infilling, left side"): ("filling", "left"),
+    N_("continuation"): ("continuing",),
+    N_("probe on activations"): ("classifying", "activations"),
+    N_("probe on token counts"): ("classifying", "frequencies"),
 }
-ACCURACY = [Quantity(f"accuracy ({use})", at(*path, "accuracy"), better="higher") for use, path in PATHS.items()]
-LOSS = [Quantity(f"loss ({use})", at(*path, "nats"), "nats", "lower") for use, path in PATHS.items()][:3]
-LARGEST = Quantity("largest class", at("classifying", "activations", "majority"))
-LEAK = {"visible": "visible (1 = yes)", "accuracy": "accuracy", "nats": "loss", "moved": "moved", "follows": "follows"}
+_ACCURACIES = (
+    N_("accuracy (infilling, both sides)"),
+    N_("accuracy (infilling, left side)"),
+    N_("accuracy (continuation)"),
+    N_("accuracy (probe on activations)"),
+    N_("accuracy (probe on token counts)"),
+)
+_LOSSES = (N_("loss (infilling, both sides)"), N_("loss (infilling, left side)"), N_("loss (continuation)"))
+ACCURACY = [
+    Quantity(name, at(*path, "accuracy"), better="higher")
+    for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
+]
+LOSS = [Quantity(name, at(*path, "nats"), "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
+LARGEST = Quantity(N_("largest class"), at("classifying", "activations", "majority"))
+LEAK = {
+    "visible": N_("visible (1 = yes)"),
+    "accuracy": N_("accuracy"),
+    "nats": N_("loss"),
+    "moved": N_("moved"),
+    "follows": N_("follows"),
+}
 
-METHOD = (
+METHOD = N_(
     "Infilling: the token after {gap} tokens and before {right}, at a mask token or by the chain rule, p(c | left) · "
     "p(right | left, c). Continuation: the token after {gap}. Moved: total variation of the prediction when the next "
     "token is swapped for another window's; follows: share of swaps after which the new token is predicted."
@@ -46,45 +64,72 @@ def measure(trained: Trained) -> Plain:
 def view(result: StudyResult, arms: Arms) -> View:
     """Each use against the base's, both sides of a gap against one, activations against token counts."""
     grid = [[arm.mean(one) for one in ACCURACY] for arm in arms]
-    figure = value_grid(grid, [arm.title for arm in arms], list(PATHS), "accuracy", title="Accuracy by use")
-    alt = "; ".join(f"{arm.title} {', '.join(one.show(arm.mean(one)) for one in ACCURACY)}" for arm in arms)
-    plot = Plot(figure, "uses-by-mask", "Mean over seeds; empty where the model cannot answer.", f"Accuracy: {alt}.")
-    tables = [mean_table("Accuracy, means over seeds", arms, *ACCURACY, LARGEST)]
-    tables += [mean_table("Loss of the true token", arms, *LOSS, Quantity("targets", at("targets"), digits=0))]
+    titles, uses = [arm.title for arm in arms], [_(use) for use in PATHS]
+    figure = value_grid(grid, titles, uses, _("accuracy"), title=_("Accuracy by use"))
+    alt = "; ".join(f"{arm.title} {listed(one.show(arm.mean(one)) for one in ACCURACY)}" for arm in arms)
+    caption = _("Mean over seeds; empty where the model cannot answer.")
+    plot = Plot(figure, "uses-by-mask", caption, _("Accuracy: {values}.", values=alt))
+    tables = [mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST)]
+    tables += [mean_table(_("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), at("targets"), digits=0))]
     for place, leak in arms[0].first["leak"].items():
         columns = [Quantity(name, at("leak", place, key), digits=3 * (key != "visible")) for key, name in LEAK.items()]
-        tables.append(mean_table(f"Next token of position {leak['position']}, means over seeds", arms, *columns))
+        about = _("Next token of position {position}, means over seeds", position=leak["position"])
+        tables.append(mean_table(about, arms, *columns))
     contrasts = against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]) + within(arms, LOSS[0], LOSS[1])
     unable = (arm for arm in arms if arm.mean(LOSS[0]) is None)
     return View(
-        (Heading("Capabilities under each mask", 3), Paragraph(_method(arms[0].first)), plot, *tables),
+        (Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first)), plot, *tables),
         contrasts + within(arms, ACCURACY[3], ACCURACY[4]),
         tuple(check for arm in arms for check in _checks(arm)),
-        tuple(Note(f"{capital(arm.title)} cannot fill a gap: it sees its target.", arm.name) for arm in unable),
+        tuple(
+            Note(_("{arm} cannot fill a gap: it sees its target.", arm=capital(arm.title)), arm.name) for arm in unable
+        ),
     )
 
 
 def _checks(arm: ArmMeasures) -> list[Check]:
     checks = []
     for place, leak in arm.first["leak"].items():
-        what = f"total variation at position {leak['position']} when the next token is swapped (largest of the seeds)"
+        what = _(
+            "total variation at position {position} when the next token is swapped (largest of the seeds)",
+            position=leak["position"],
+        )
         moved = max(run["leak"][place]["moved"] for run in arm.runs.values())
-        low, high, expected = (LEAKS, None, "above rounding") if leak["visible"] else (None, LEAKS, "0")
-        checks.append(Check(arm.title, what, moved, low, high, f"{expected} under its mask", arm=arm.name))
+        limits = (LEAKS, None) if leak["visible"] else (None, LEAKS)
+        expected = _("above rounding under its mask") if leak["visible"] else _("0 under its mask")
+        checks.append(Check(arm.title, what, moved, *limits, expected, arm=arm.name))
     if probes := [run["classifying"]["activations"] for run in arm.runs.values() if run["classifying"]]:
         value, low, high, largest = (fmean(run[k] for run in probes) for k in ("accuracy", "low", "high", "majority"))
-        what, above = ACCURACY[3].name, f"above the share of the largest class, {largest:.3f}"
+        what = ACCURACY[3].told
+        above = _("above the share of the largest class, {share:.3f}", share=largest)
         checks.append(Check(arm.title, what, value, largest, None, above, interval=(low, high), arm=arm.name))
     return checks
 
 
 def _method(first: Plain) -> str:
-    text, classes = METHOD.format(**first), first["classifying"]
+    text, classes = _(METHOD, gap=first["gap"], right=first["right"]), first["classifying"]
     if classes is None:
-        return f"{text} No linear probe: no two works or segments of the text occur in all its splits."
-    kind, sizes = "work" if classes["works"] else "segment", "/".join(map(str, classes["passages"].values()))
-    text += f" Linear probe: the {kind} that a passage of {first['context']} tokens is from; {sizes} passages to fit, "
-    return f"{text}validate and test; {'; '.join(classes['titles'])}."
+        none = _("No linear probe: no two works or segments of the text occur in all its splits.")
+        return f"{text} {none}"
+    given = {
+        "tokens": first["context"],
+        "sizes": "/".join(map(str, classes["passages"].values())),
+        "titles": "; ".join(map(retold, classes["titles"])),
+    }
+    how = (
+        _(
+            "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
+            "test; {titles}.",
+            **given,
+        )
+        if classes["works"]
+        else _(
+            "Linear probe: the segment that a passage of {tokens} tokens is from; {sizes} passages to fit, validate "
+            "and test; {titles}.",
+            **given,
+        )
+    )
+    return f"{text} {how}"
 
 
 USES = RunProbe("uses", measure, view, seconds={"quick": 5, "standard": 12, "full": 40})

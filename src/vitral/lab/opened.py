@@ -1,0 +1,46 @@
+"""What callers give as a run: its folder, or the loaded run."""
+
+from pathlib import Path
+from typing import Literal
+
+from vitral.core.devices import DtypeName
+from vitral.core.errors import UsageError
+from vitral.lab.run import Run
+
+Checkpoint = Literal["best", "last"]
+
+
+def opened(
+    run: str | Path | Run,
+    checkpoint: Checkpoint | None = None,
+    device: str | None = None,
+    dtype: DtypeName | None = None,
+    corpus: str | Path | None = None,
+) -> Run:
+    """A loaded run: the given one, or that of a folder.
+
+    Args:
+        run: a folder, or a loaded run, which is taken as it is unless one of the others is given.
+        checkpoint: "best" or "last"; "best" if None.
+        device: "cpu" if None.
+        dtype: "float32" if None.
+        corpus: the run's text, if it is no longer where it was.
+
+    Raises:
+        UsageError: not a run, or it cannot be loaded so.
+    """
+    if isinstance(run, Run) and (checkpoint, device, dtype, corpus) == (None, None, None, None):
+        return run
+    where = run.path if isinstance(run, Run) else run
+    return Run(where, checkpoint or "best", device=device or "cpu", dtype=dtype or "float32", corpus=corpus)
+
+
+def path_of(run: str | Path | Run) -> Path:
+    """The folder of a run.
+
+    Raises:
+        UsageError: an empty path.
+    """
+    if run == "":
+        raise UsageError("a run's folder is expected, not an empty text")
+    return run.path if isinstance(run, Run) else Path(run)
