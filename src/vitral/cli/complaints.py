@@ -5,32 +5,13 @@ import sys
 import traceback
 from typing import TextIO
 
-from vitral.core.language import N_, _
+from vitral.core.errors import reason
+from vitral.core.language import _
 
 LONGEST = 300
 """Characters shown of the text of an error that is not ours; it can contain a whole value."""
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 """PyTorch's words for it; on the CPU its error is a plain RuntimeError."""
-SYSTEM = (
-    N_("No such file or directory"),
-    N_("Permission denied"),
-    N_("No space left on device"),
-    N_("Disk quota exceeded"),
-    N_("Read-only file system"),
-    N_("Is a directory"),
-    N_("Not a directory"),
-    N_("File exists"),
-    N_("File name too long"),
-    N_("File too large"),
-    N_("Too many open files"),
-    N_("Input/output error"),
-    N_("Bad file descriptor"),
-    N_("Broken pipe"),
-    N_("Cannot allocate memory"),
-    N_("Too many levels of symbolic links"),
-    N_("Operation not permitted"),
-)
-"""Reasons of the operating system, which are English; they are translated where they are shown."""
 
 
 def complain(message: str, file: TextIO | None = None) -> None:
@@ -52,7 +33,7 @@ def complain_of(error: BaseException) -> int:
     if isinstance(error, OSError):
         name = error.filename
         if error.strerror and isinstance(name, str | bytes):
-            complain(f"{os.fsdecode(name)}: {_(error.strerror)}")
+            complain(f"{os.fsdecode(name)}: {reason(error)}")
         else:
             complain(_("{error}; set VITRAL_TRACEBACK=1 to see where", error=told))
         return 4

@@ -65,6 +65,8 @@ _SYSTEM = (
     N_("Operation not permitted"),
     N_("Resource temporarily unavailable"),
     N_("Broken pipe"),
+    N_("Bad file descriptor"),
+    N_("File too large"),
 )
 """The frequent reasons of the operating system."""
 
