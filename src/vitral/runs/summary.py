@@ -431,7 +431,7 @@ def _whole(table: Mapping[str, Any], key: str) -> int | None:
     """
     value = table.get(key)
     if value is not None and type(value) is not int:
-        raise ValueError(f"{key} is not a whole number")
+        raise ValueError(_("{key} is not a whole number", key=key))
     return value
 
 
