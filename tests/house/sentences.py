@@ -98,27 +98,10 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 def declared() -> Iterator[Sentence]:
     """Sentences declared as data: help texts, phrases of explanations, studies' files, labels of word lists."""
-    yield from helps()
+    yield from _of_commands()
     yield from _of_explanations()
     yield from _of_studies()
     yield from _of_word_lists()
-
-
-def helps() -> list[Sentence]:
-    """The help texts of the commands, their arguments and options; those of the parser's library are marked already."""
-    found: list[Sentence] = []
-    from typer.main import get_command
-
-    from vitral.cli import app
-    from vitral.core.language import in_language
-
-    group = get_command(app)
-    with in_language("en"):
-        for name, command in [("vitral", group), *getattr(group, "commands", {}).items()]:
-            options = [each for each in command.params if "completion" not in str(each.name)]
-            texts = [command.help, *(getattr(each, "help", None) for each in options)]
-            found += [Sentence(text, None, f"vitral {name} --help", "cli") for text in texts if text]
-    return found
 
 
 def _of_explanations() -> Iterator[Sentence]:
@@ -143,6 +126,23 @@ def _of_word_lists() -> Iterator[Sentence]:
     labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
     for text in (*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])):
         yield Sentence(text, None, str(file.relative_to(SOURCE)), "inspection")
+
+
+def _of_commands() -> list[Sentence]:
+    """The help texts of the commands, their arguments and options; those of the parser's library are marked already."""
+    from typer.main import get_command
+
+    from vitral.cli import app
+    from vitral.core.language import in_language
+
+    found: list[Sentence] = []
+    group = get_command(app)
+    with in_language("en"):
+        for name, command in [("vitral", group), *getattr(group, "commands", {}).items()]:
+            options = [each for each in command.params if "completion" not in str(each.name)]
+            texts = [command.help, *(getattr(each, "help", None) for each in options)]
+            found += [Sentence(text, None, f"vitral {name} --help", "cli") for text in texts if text]
+    return found
 
 
 def catalogue(language: str, room: str) -> Catalog:

@@ -74,7 +74,9 @@ def drawn(chart: Chart, width: int, height: int) -> list[Text]:
 
 def _line(end: str, cells: Sequence[tuple[str, str]], names: Sequence[str]) -> Text:
     label = names[0] if len(names) == 1 else _("{first} to {last}", first=names[0], last=names[-1]) if names else ""
-    pieces = [("".join(sign for sign, shade in same), style) for style, same in groupby(cells, key=lambda cell: cell[1])]
+    pieces = [
+        ("".join(sign for sign, shade in same), style) for style, same in groupby(cells, key=lambda cell: cell[1])
+    ]
     return Text.assemble((f"{end:>{AXIS - 1}} ", "dim"), *pieces, (f" {label[: MARGIN - 1]}".rstrip(), "dim"))
 
 

@@ -17,7 +17,6 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
-
 from vitral.core.language import _, ngettext, number, retold
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
-
 from vitral.core.language import _, number, retold
 
 if TYPE_CHECKING:

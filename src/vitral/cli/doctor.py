@@ -1,5 +1,6 @@
 """vitral doctor: the health of this machine, or of a run."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
-from vitral.core.language import retold
+from vitral.core.language import localised, retold
 
 MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
 
@@ -55,7 +56,12 @@ def doctor(
 
 
 def _told(found: str) -> str:
-    """A result in the current language; of one that joins several sentences, each of them."""
-    told = retold(found)
+    """A result in the current language: a size, a sentence, one whose path was cut off, or several that are joined."""
+    if re.fullmatch(r"[\d.,]+ [GMk]B", found):
+        return localised(found)
+    for path in ("", "path: "):
+        told = retold(path + found).removeprefix(path)
+        if told != found:
+            return told
     joint = next((mark for mark in ("; ", ": ") if mark in found), None)
-    return told if told != found or joint is None else joint.join(map(_told, found.split(joint)))
+    return found if joint is None else joint.join(map(_told, found.split(joint)))

@@ -16,8 +16,7 @@ from vitral.cli.options import (
     Which,
     WhichOption,
 )
-
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, in_language, number, retold
 
 if TYPE_CHECKING:
     from vitral.lab import Measures
@@ -46,7 +45,8 @@ def evaluate(
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
     measures = loaded.measure(copying=copying)
     if format is Format.json:
-        print_json(measures.plain())
+        with in_language("en"):  # data has no other language
+            print_json(measures.plain())
     else:
         print_measures(measures)
 

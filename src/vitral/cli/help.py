@@ -21,11 +21,10 @@ from vitral.core.language import (
     N_,
     VARIABLE,
     _,
-    in_language,
     language,
+    process_language,
     recognised,
     retold,
-    set_language,
     unknown_language,
 )
 
@@ -155,18 +154,15 @@ def speaking(arguments: Sequence[str]) -> Iterator[None]:
 
     An unknown one is English, with a note on stderr.
     """
-    before, asked = language(), asked_language(arguments)
-    with in_language(set_language(asked)):
+    asked = asked_language(arguments)
+    with process_language(asked):
         unknown = unknown_language() if asked is None else asked if recognised(asked) is None else None
         if unknown is not None and COMPLETING not in os.environ:
             known = ", ".join(f"{code} ({name})" for code, name in LANGUAGES.items())
             named = VARIABLE if asked is None else OPTION
             note = "{option} {name}: no such language, English is used; there are {known}"
             complain(note.format(option=named, name=unknown, known=known))
-        try:
-            yield
-        finally:
-            set_language(before)
+        yield
 
 
 class _Page:

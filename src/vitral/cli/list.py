@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from vitral.cli.options import Format, FormatOption
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _, in_language, number, retold
 
 
 class Kind(enum.StrEnum):
@@ -51,7 +51,9 @@ def list_names(
             _print(each)
 
 
+@in_language("en")
 def _entries(kind: Kind) -> list[dict[str, Any]]:
+    """Names and descriptions, which are data: English, and translated where they are shown."""
     from vitral.data import corpus_names
     from vitral.lab import presets
     from vitral.lab.examples import find_example, gallery
@@ -69,7 +71,7 @@ def _entries(kind: Kind) -> list[dict[str, Any]]:
 def _print(kind: Kind) -> None:
     from vitral.cli.screen import console, say, table
 
-    rows = [(entry["name"], _(entry["description"])) for entry in _entries(kind)]
+    rows = [(entry["name"], retold(entry["description"])) for entry in _entries(kind)]
     console().print(table(_(TITLES[kind]), (_("name"), _("description")), rows, words=2))
     say(f"{_(USED_BY[kind])}\n")
 
@@ -83,7 +85,7 @@ def print_studies() -> None:
 
     costs = {(cost.name, cost.budget): cost for cost in study_costs()}
     rows = [
-        (name, _(question), *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
+        (name, retold(question), *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
         for name, question in study_names().items()
     ]
     console().print(table(_(TITLES[Kind.studies]), (_("name"), _("question"), *BUDGETS), rows, words=2))

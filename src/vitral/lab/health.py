@@ -102,17 +102,20 @@ def examine_machine() -> Diagnosis:
 
 def judge_speed(compared: ComparedSpeed) -> HealthCheck:
     """Whether a choice makes training faster."""
-    times, plain = compared.times, compared.plain
-    took = (
-        N_("a training step takes at least {times:.2f} times as long as with {plain}")
-        if compared.is_least
-        else N_("a training step takes {times:.2f} times as long as with {plain}")
-    ).format(times=times, plain=plain)
-    if times >= 1 + DIFFERENCE:
-        return HealthCheck("slower", compared.choice, f"{took}: {N_('slower here, use {plain}').format(plain=plain)}")
-    if times > 1 - DIFFERENCE:
-        return HealthCheck("same", compared.choice, f"{took}: {N_('no difference here')}")
-    return HealthCheck("ok", compared.choice, f"{took}: {N_('faster here')}")
+    places = {"times": compared.times, "plain": compared.plain}
+    mark: Mark
+    if compared.times >= 1 + DIFFERENCE and compared.is_least:
+        mark = "slower"
+        found = N_("a training step takes at least {times:.2f} times as long as with {plain}: slower here, use {plain}")
+    elif compared.times >= 1 + DIFFERENCE:
+        mark = "slower"
+        found = N_("a training step takes {times:.2f} times as long as with {plain}: slower here, use {plain}")
+    elif compared.times > 1 - DIFFERENCE:
+        mark = "same"
+        found = N_("a training step takes {times:.2f} times as long as with {plain}: no difference here")
+    else:
+        mark, found = "ok", N_("a training step takes {times:.2f} times as long as with {plain}: faster here")
+    return HealthCheck(mark, compared.choice, found.format(**places))
 
 
 def _probe() -> Transformer:

@@ -53,7 +53,9 @@ def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
         return Diagnosis((HealthCheck("wrong", N_("files"), str(error)), *_left_behind(folder)))
     files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
     as_sealed = (
-        N_("configuration: as sealed") if sealed.notes else N_("configuration, tokenizer, text record and log: as sealed")
+        N_("configuration: as sealed")
+        if sealed.notes
+        else N_("configuration, tokenizer, text record and log: as sealed")
     )
     findings = [one for one in files if not STEP.fullmatch(one.what)] or [HealthCheck("ok", "files", as_sealed)]
     findings += [HealthCheck("unknown", N_("format"), line.removeprefix(f"{path}: ")) for line in sealed.notes]
@@ -71,7 +73,7 @@ def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
 
 
 def _as_finding(path: Path, complaint: str) -> HealthCheck:
-    where, colon, found = complaint.partition(": ")
+    where, _, found = complaint.partition(": ")
     return HealthCheck("wrong", Path(where).name if where.startswith(str(path)) else "files", found or complaint)
 
 
@@ -199,7 +201,9 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
         torch.set_num_threads(threads)
     compared = {"step": start.step + 1, "loss": float(found), "logged": losses[start.step + 1]}
     if compared["loss"] == compared["logged"]:
-        return HealthCheck("ok", what, N_("step {step}: loss {loss:.6f}, bit-equal to the logged loss").format(**compared))
+        return HealthCheck(
+            "ok", what, N_("step {step}: loss {loss:.6f}, bit-equal to the logged loss").format(**compared)
+        )
     return HealthCheck("wrong", what, N_("step {step}: loss {loss!r}, but {logged!r} was logged").format(**compared))
 
 
