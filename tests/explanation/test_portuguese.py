@@ -117,7 +117,7 @@ def without_words(example: Example) -> Example:
 
 
 def arithmetic(data: dict) -> Iterator[tuple[str, str]]:
-    """The equations in plain data, with the sine in English and without the words for what is left out."""
+    """The equations in the plain data of a walkthrough; words for what is left out, and the sine, are English."""
     for chapter in data["chapters"]:
         for step in chapter["steps"]:
             for panel in step["panels"]:

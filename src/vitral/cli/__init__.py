@@ -12,6 +12,7 @@ import typer
 
 from vitral.cli import (
     check,
+    compare,
     continuation,
     corpus,
     count,
@@ -30,6 +31,7 @@ from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
 from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
+from vitral.cli.parts import with_parts
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
@@ -90,6 +92,7 @@ def _carrying(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check)
 for command in (
     demo.demo,
     corpus.corpus,
@@ -98,6 +101,7 @@ for command in (
     resume.resume,
     continuation.continue_run,
     evaluate.evaluate,
+    compare.compare,
     generate.generate,
     inspect_command.inspect,
     explain.explain,
@@ -106,7 +110,8 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command({"continue_run": "continue"}.get(command.__name__), cls=Command)(with_language(_carrying(command)))
+    told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
+    app.command({"continue_run": "continue"}.get(command.__name__), cls=Command)(with_language(told))
 app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 

@@ -10,6 +10,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.core.language import N_, in_language
+from vitral.core.parts import own_parts
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
@@ -21,6 +22,7 @@ from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
 from vitral.training import silent
 from vitral.training.loop import loss_of
+from vitral.training.parts import require_same_parts
 from vitral.training.run import restored
 from vitral.training.trainer import chain_from_anchor
 
@@ -48,7 +50,8 @@ def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
     complaints: list[str] = []
     try:
         sealed = enter(path, complaints.append)
-        shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
+        missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
+        shapes = None if missing else needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
         return Diagnosis((HealthCheck("wrong", N_("files"), str(error)), *_left_behind(folder)))
     files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
@@ -59,6 +62,7 @@ def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
     )
     findings = [one for one in files if not STEP.fullmatch(one.what)] or [HealthCheck("ok", "files", as_sealed)]
     findings += [HealthCheck("unknown", N_("format"), line.removeprefix(f"{path}: ")) for line in sealed.notes]
+    findings += [HealthCheck("unknown", N_("own parts"), line) for line in missing]
     events = _events(folder, findings)
     checkpoints, whole = _checkpoints(sealed, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
@@ -88,7 +92,7 @@ def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, An
     return events
 
 
-def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any]) -> tuple[list[HealthCheck], list[Checkpoint]]:
+def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any] | None) -> tuple[list[HealthCheck], list[Checkpoint]]:
     folder, findings, whole = sealed.folder, [], []
     for one in list_checkpoints(folder.guarded_steps):
         try:
@@ -186,6 +190,7 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
             differs = N_("not compared: {part} differs here")
             return HealthCheck("unknown", what, differs.format(part=differing[0]) if differing else compiled)
         torch.set_num_threads(int(recorded["threads"]))
+        require_same_parts(sealed.config, str(sealed.folder.path))
         trainer = restored(sealed, start, silent)
         if chain_from_anchor(trainer) != trainer.state.chain:
             others = N_("the batches up to step {step} differ from those of the training").format(step=start.step)
