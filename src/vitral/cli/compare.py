@@ -7,6 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_run
 from vitral.cli.options import RecordedCorpusOption, TableFormat, TableFormatOption
+from vitral.core.language import _
 
 if TYPE_CHECKING:
     from vitral.reports.side_by_side import RunComparison
@@ -45,13 +46,13 @@ def compare(
     if out is not None:
         page = found.write(out)
         if format is TableFormat.text:
-            say(f"page: {page}")
+            say(_("page: {path}", path=page))
 
 
 def print_comparison(found: "RunComparison") -> None:
     """Print the tables, the sentences and the samples."""
     from vitral.cli.screen import console, data_table, say
-    from vitral.core.language import _, retold
+    from vitral.core.language import retold
     from vitral.reports.side_by_side import OVER_THE_TEXT
 
     screen = console()
