@@ -336,12 +336,7 @@ class RunComparison(Shown, Tabular):
 
     def varied_table(self) -> DataTable:
         """The same without the columns in which all runs are the same; the caption says these."""
-        table = self.table()
-        cells = list(zip(*table.cells, strict=True))
-        kept = [i for i, column in enumerate(table.columns) if column.key in KEPT or len({*cells[i]}) > 1]
-        facts = [f"{table.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in kept and cells[i][0] != NONE]
-        caption = _("The same in all runs: {facts}.", facts="; ".join(facts)) if facts else table.caption
-        return DataTable(caption, tuple(table.columns[i] for i in kept), table.rows)
+        return self.table().varied(KEPT)
 
     def relation_table(self) -> DataTable:
         """What may be compared, and the differences of losses, for people."""
