@@ -39,7 +39,7 @@ def _block(section: Section) -> str:
         case Listing():
             return "\n".join(_wrapped(item) for item in section.items)
         case Table():
-            return _table(section)
+            return f"\n{_table(section)}" if section.caption else _table(section)
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():
