@@ -40,7 +40,7 @@ def _block(section: Section) -> str:
         case Listing():
             return "\n".join(_wrapped(item) for item in section.items)
         case Table() | SortableTable() | CellTable():
-            return _table(_as_table(section))
+            return f"\n{_table(_as_table(section))}" if section.caption else _table(_as_table(section))
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():
