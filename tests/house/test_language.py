@@ -8,7 +8,7 @@ import pytest
 import sentences
 from sentences import CATALOGUES, SOURCE, catalogue, errors, is_sentence, marked, places
 
-from vitral.core.language import LANGUAGES
+from vitral.core.language import LANGUAGES, _, in_language, retold
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 ROOMS = sorted({*sentences.sentences(), *(file.stem for code in OTHERS for file in (CATALOGUES / code).glob("*.po"))})
@@ -74,3 +74,10 @@ def test_no_error_is_an_f_string() -> None:
                 words = "".join(v.value for v in node.args[0].values if isinstance(v, ast.Constant))
                 found += [f"{file.relative_to(SOURCE)}:{node.lineno}"] if is_sentence(words) else []
     assert found == []
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_empty_sentence_stays_empty(code: str) -> None:
+    """In a catalogue the empty sentence is the header."""
+    with in_language(code):
+        assert (_(""), retold("")) == ("", "")
