@@ -8,7 +8,8 @@ import pytest
 import sentences
 from sentences import CATALOGUES, SOURCE, catalogue, errors, is_sentence, marked, places
 
-from vitral.core.language import LANGUAGES, _, in_language, retold
+from vitral.core import language as languages
+from vitral.core.language import LANGUAGES, in_language, retold
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 ROOMS = sorted({*sentences.sentences(), *(file.stem for code in OTHERS for file in (CATALOGUES / code).glob("*.po"))})
@@ -80,4 +81,4 @@ def test_no_error_is_an_f_string() -> None:
 def test_the_empty_sentence_stays_empty(code: str) -> None:
     """In a catalogue the empty sentence is the header."""
     with in_language(code):
-        assert (_(""), retold("")) == ("", "")
+        assert (languages._(""), retold("")) == ("", "")
