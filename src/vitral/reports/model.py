@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
+from vitral.core.language import N_
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
@@ -25,7 +26,7 @@ class ModelCount(Shown, Tabular):
         batch_size: windows in a batch, for the activations.
         rows: every learned tensor.
         cost: totals.
-        optimizer: "adamw" or "muon".
+        optimizer: "adamw", "muon" or the name of an own one, which is taken to have the averages of AdamW.
         advice: how its text is trained on, one line for each choice.
     """
 
@@ -43,7 +44,7 @@ class ModelCount(Shown, Tabular):
         """The count of a configuration with this many tokens."""
         model, training = config.model, config.training
         optimizer = training.optimizer.name
-        costs = cost(model, vocab_size, training.batch_size, optimizer=optimizer)
+        costs = cost(model, vocab_size, training.batch_size, optimizer="muon" if optimizer == "muon" else "adamw")
         rows = parameter_table(model, vocab_size)
         return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
 
@@ -82,6 +83,7 @@ _OPTIMIZERS = {
     "adamw": "AdamW: two averages of 4 bytes each",
     "muon": "Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter",
 }
+OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
@@ -101,7 +103,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
         ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
-        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS[counted.optimizer]),
+        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER)),
         ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
         ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
     ]
