@@ -82,6 +82,15 @@ def places(sentence: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}
 
 
+def _of_gallery() -> Iterator[Sentence]:
+    """The words around the worked examples of the gallery; they have a catalogue of their own, gallery.po."""
+    for file in sorted((SOURCE / "explanation" / "gallery").glob("*.toml")):
+        example = tomllib.loads(file.read_text(encoding="utf-8"))
+        for key in ("title", "source", "note"):
+            if key in example:
+                yield Sentence(example[key], None, str(file.relative_to(SOURCE)), "gallery")
+
+
 def is_sentence(text: str) -> bool:
     """Whether there are words to translate."""
     return bool(re.search(r"[A-Za-z]{2}", re.sub(r"\{[^{}]*\}", "", text)))
@@ -105,6 +114,7 @@ def declared() -> Iterator[Sentence]:
     yield from _of_explanations()
     yield from _of_studies()
     yield from _of_word_lists()
+    yield from _of_gallery()
     yield from _of_presets()
 
 

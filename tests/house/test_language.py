@@ -8,7 +8,8 @@ import pytest
 import sentences
 from sentences import CATALOGUES, SOURCE, errors, is_sentence, marked, places, translations
 
-from vitral.core.language import LANGUAGES
+from vitral.core import language as languages
+from vitral.core.language import LANGUAGES, in_language, retold
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 ROOMS = sorted({*sentences.sentences(), *(file.stem for code in OTHERS for file in (CATALOGUES / code).glob("*.po"))})
@@ -75,3 +76,10 @@ def test_no_error_is_an_f_string() -> None:
                 )
                 found += [f"{file.relative_to(SOURCE)}:{node.lineno}"] if is_sentence(words) else []
     assert found == []
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_the_empty_sentence_stays_empty(code: str) -> None:
+    """In a catalogue the empty sentence is the header."""
+    with in_language(code):
+        assert (languages._(""), retold("")) == ("", "")
