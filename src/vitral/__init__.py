@@ -7,8 +7,11 @@
 >>> run.trace("To be")["blocks.0.attn.weights"]     # doctest: +SKIP
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from vitral.core.renamed import FormerModule
 
 if TYPE_CHECKING:
     from vitral.attention import attend, attend_traced
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from vitral.lab import (
         Run,
         check,
+        compare,
         configure,
         continue_,
         continue_run,
@@ -29,10 +33,12 @@ if TYPE_CHECKING:
         inspect,
         list_examples,
         list_presets,
+        list_runs,
         list_studies,
         list_texts,
         load,
         presets,
+        register,
         resume,
         set_language,
         study,
@@ -50,6 +56,7 @@ __all__ = [
     "attend",
     "attend_traced",
     "check",
+    "compare",
     "configure",
     "continue_",
     "continue_run",
@@ -63,10 +70,12 @@ __all__ = [
     "inspect",
     "list_examples",
     "list_presets",
+    "list_runs",
     "list_studies",
     "list_texts",
     "load",
     "presets",
+    "register",
     "resume",
     "set_language",
     "study",
@@ -81,6 +90,8 @@ _ELSEWHERE = {
         ("Interrupted", "StorageError", "TrainingStopped", "UsageError", "VitralError"), "vitral.core.errors"
     ),
 }
+# `vitral.explain` is no submodule but the operation of that name; imports from the former package go on working.
+sys.modules.setdefault(f"{__name__}.explain", FormerModule(f"{__name__}.explain", f"{__name__}.explanation"))
 
 
 def __getattr__(name: str) -> Any:

@@ -132,6 +132,36 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "    if False:\n",
         f"{KILLS} -k refused_key_by_key",
     ),
+    "a run goes on with the source of its own parts": (
+        "training/parts.py",
+        "if changed and not accept:",
+        "if False:",
+        "tests/training/test_own_parts.py -k another_source",
+    ),
+    "a new run records the source that it has": (
+        RUN,
+        '        require_same_parts(config, "config")\n',
+        "",
+        "tests/training/test_own_parts.py -k another_source",
+    ),
+    "another source is said": (
+        "core/parts.py",
+        "if part.sha256 != own.sha256:",
+        "if False:",
+        "tests/training/test_own_parts.py -k another_source",
+    ),
+    "the step of an own optimizer after a resume": (
+        "training/own_optimizer.py",
+        "if not all(torch.equal(one, other) for one, other in zip(straight, resumed, strict=True)):",
+        "if False:",
+        "tests/training/test_own_parts.py -k wrong_optimizer",
+    ),
+    "an own part that mixes positions": (
+        "model/own_parts.py",
+        "if part.shape != same.shape or not torch.allclose(",
+        "if part.shape != same.shape and not torch.allclose(",
+        "tests/model/test_own_parts.py -k wrong_factory",
+    ),
     "the recorded threads": (
         RUN,
         "with using_threads(identity_of(sealed, checkpoint).current_threads):",

@@ -8,18 +8,24 @@ with `&` and `|`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, InstanceOf, TypeAdapter, ValidationError
 from torch import Tensor
 
 from vitral.core.checked import checked
 from vitral.core.config import Config, nearest
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import _
+from vitral.core.parts import OwnPart, Part
+
+PROBED = 257
+"""Positions on which a mask of the user's is tried."""
 
 
 class Mask(ABC):
@@ -257,17 +263,133 @@ def _later(first: int | None, second: int | None) -> int | None:
     return None if first is None or second is None else max(first, second)
 
 
+_NAMES = ("causal", "bidirectional", "prefix", "window")
+
+
+class OwnMask(OwnPart, Mask):
+    """A registered mask: a `Mask`, or a function (time, source) → boolean tensor [time, source].
+
+    What a function does not say of itself is found by trying it: one that shows a later key allows no cache, and one
+    that shows a next token allows no next-token loss.
+    """
+
+    kinds = ("mask",)
+    built_in = _NAMES
+
+    @property
+    def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """False: rows without a visible key are possible."""
+        return False
+
+    @property
+    def mask(self) -> Mask:
+        """The registered mask itself.
+
+        Raises:
+            UsageError: it is not registered, or wrong.
+        """
+        return _own_mask(self, self.part)
+
+    def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*#any time source"]:
+        """As the registered mask."""
+        return self.mask.allowed(time, source, device)
+
+    def joint_prefix(self) -> int | None:
+        """As the registered mask; 0 in a recorded configuration whose parts are not registered."""
+        return 0 if self.registered is None else self.mask.joint_prefix()
+
+    def first_target(self) -> int | None:
+        """As the registered mask; 0 in a recorded configuration whose parts are not registered."""
+        return 0 if self.registered is None else self.mask.first_target()
+
+
+@dataclass(frozen=True)
+class FunctionMask(Mask):
+    """A mask of the user's that is a function.
+
+    Attributes:
+        function: (time, source) → boolean tensor; the queries are the last `time` positions.
+        shows_later: whether a query sees a later key.
+        shows_next: whether a query sees the next key, the target of its own prediction.
+    """
+
+    function: Callable[[int, int], Tensor]
+    shows_later: bool = False
+    shows_next: bool = False
+
+    def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*#any time source"]:
+        """The function's tensor."""
+        return self.function(time, source).to(device)
+
+    def joint_prefix(self) -> int | None:
+        """0, or None if a query sees a later key."""
+        return None if self.shows_later else 0
+
+    def first_target(self) -> int | None:
+        """0, or None if a query sees its next token."""
+        return None if self.shows_next else 0
+
+
+@lru_cache(maxsize=64)
+def _own_mask(own: OwnMask, part: Part) -> Mask:
+    """The mask that a registered factory makes, tried on a few positions.
+
+    Raises:
+        UsageError: it is no mask, or its last rows are not those of a shorter call.
+    """
+    made = own.make()
+    if not isinstance(made, Mask) and not callable(made):
+        raise own.wrong(
+            _("its factory returns {kind}, not a Mask or a function (time, source)", kind=type(made).__name__)
+        )
+    mask = made if isinstance(made, Mask) else FunctionMask(made)
+    whole = _tried(own, mask, PROBED, PROBED)
+    for time in (1, 100):
+        if not torch.equal(_tried(own, mask, time, PROBED), whole[..., -time:, :]):
+            raise own.wrong(
+                _(
+                    "its rows for {time} queries of {source} keys are not the last rows of the whole mask; the queries "
+                    "are the last positions",
+                    time=time,
+                    source=PROBED,
+                )
+            )
+    if isinstance(mask, FunctionMask):
+        return FunctionMask(mask.function, bool(whole.triu(1).any()), bool(whole.diagonal(1, -2, -1).any()))
+    return mask
+
+
+def _tried(own: OwnMask, mask: Mask, time: int, source: int) -> Tensor:
+    """The tensor of a user's mask.
+
+    Raises:
+        UsageError: the mask fails, or does not return a boolean tensor [time, source].
+    """
+    try:
+        allowed: Any = mask.function(time, source) if isinstance(mask, FunctionMask) else mask.allowed(time, source)
+    except VitralError:
+        raise
+    except Exception as error:
+        raise own.failed(error) from error
+    if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.shape[-2:] != (time, source):
+        given = tuple(allowed.shape) if isinstance(allowed, Tensor) else type(allowed).__name__
+        raise own.wrong(
+            _("it returns {given}, not a boolean tensor [{time}, {source}]", given=given, time=time, source=source)
+        )
+    return allowed
+
+
 def _as_table(spec: Any) -> Any:
-    """A bare name is the mask of that name with default values."""
-    return {"name": spec} if isinstance(spec, str) else spec
+    """An own mask; else a bare name is the mask of that name with default values."""
+    read = OwnMask.read(spec)
+    return {"name": read} if isinstance(read, str) else read
 
 
 MaskConfig = Annotated[
-    Annotated[Causal | Bidirectional | Prefix | Window, Field(discriminator="name")], BeforeValidator(_as_table)
+    Annotated[Causal | Bidirectional | Prefix | Window, Field(discriminator="name")] | InstanceOf[OwnMask],
+    BeforeValidator(_as_table),
 ]
-
-_NAMES = ("causal", "bidirectional", "prefix", "window")
-_ADAPTER: TypeAdapter[Causal | Bidirectional | Prefix | Window] = TypeAdapter(MaskConfig)
+_ADAPTER: TypeAdapter[Causal | Bidirectional | Prefix | Window | OwnMask] = TypeAdapter(MaskConfig)
 
 
 def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | Mapping[str, Any] | None") -> Mask:

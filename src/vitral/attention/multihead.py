@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vitral.attention import steps
 from vitral.attention.executions import attend, attend_traced
-from vitral.attention.masks import Mask
+from vitral.attention.masks import Mask, OwnMask
 from vitral.attention.scales import ScaleConfig, build_scale
 from vitral.core.checked import Count, Share, checked
 from vitral.core.errors import UsageError
@@ -55,7 +55,7 @@ class MultiHeadAttention(CheckedModule):
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.d_head = d_model // num_heads
         self.widths = tuple(heads * self.d_head for heads in (num_heads, num_kv_heads, num_kv_heads))
-        self.mask, self.dropout = mask, dropout
+        self.mask, self.dropout = mask.mask if isinstance(mask, OwnMask) else mask, dropout
         self.in_proj = nn.Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_head, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
         self.scale = build_scale(scale, num_heads, self.d_head)

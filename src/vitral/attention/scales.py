@@ -12,18 +12,36 @@ s (q·k) = (s q)·k; the fused execution uses it in this form.
 """
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
+from pydantic import BeforeValidator, InstanceOf
 from torch import Tensor, nn
 
 from vitral.attention import steps
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.core.modules import own_module
+from vitral.core.parts import OwnPart
 
 ScaleName = Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
-ScaleConfig = ScaleName | float
+
+
+class OwnScale(OwnPart):
+    """A registered scale: a number, or a module that returns a number or a tensor [heads, 1, 1]."""
+
+    kinds = ("scale",)
+    built_in = get_args(ScaleName)
+
+
+def _choose(scale: Any) -> Any:
+    return OwnScale.choose(scale) if isinstance(scale, str | Mapping) else scale
+
+
+ScaleConfig = Annotated[ScaleName | float | InstanceOf[OwnScale], BeforeValidator(_choose)]
 
 ADAPTIVE_EPSILON = 1e-6
 """Scores with a standard deviation below this count as equal and are scaled by 1/√d_k."""
@@ -133,9 +151,40 @@ class GivenScale(nn.Module):
         return self.scale
 
 
-def build_scale(scale: ScaleConfig, num_heads: int, d_head: int) -> LearnedScale | GivenScale:
+def build_scale(scale: ScaleConfig, num_heads: int, d_head: int) -> nn.Module:
     """The module of a configured scale; calling it returns the `scale` argument of `attend`."""
+    if isinstance(scale, OwnScale):
+        return _own_scale(scale, num_heads, d_head)
     learned = {"learned": 1, "learned-per-head": num_heads}
     if scale in learned:
         return LearnedScale(learned[scale], d_head)
     return GivenScale(scale)
+
+
+def _own_scale(own: OwnScale, num_heads: int, d_head: int) -> nn.Module:
+    """The module of a registered scale.
+
+    Raises:
+        UsageError: it is neither a finite number nor a tensor that broadcasts to [heads, 1, 1].
+    """
+    made = own.make(num_heads, d_head)
+    module = GivenScale(float(made)) if _is_number(made) else own_module(own, made)
+    try:
+        factor = module()
+    except Exception as error:
+        raise own.failed(error) from error
+    fits = isinstance(factor, Tensor) and broadcasts(factor, (num_heads, 1, 1)) and bool(factor.isfinite().all())
+    if not fits and not (_is_number(factor) and math.isfinite(factor)):
+        given = tuple(factor.shape) if isinstance(factor, Tensor) else repr(factor)
+        raise own.wrong(
+            _(
+                "it gives {given}, not a finite number or a tensor of finite numbers [{heads}, 1, 1]",
+                given=given,
+                heads=num_heads,
+            )
+        )
+    return module
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

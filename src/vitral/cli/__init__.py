@@ -12,6 +12,7 @@ import typer
 
 from vitral.cli import (
     check,
+    compare,
     continuation,
     corpus,
     count,
@@ -29,11 +30,15 @@ from vitral.cli import (
 from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
+from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
+from vitral.cli.parts import with_parts
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import _, retold
 
 app = typer.Typer(
     name="vitral",
+    cls=Group,
     help="Vitral: a small-Transformer laboratory with glass walls.\n\nTrain a language model on any text, then sample "
     "it, measure it, take it apart and explain it. Start with: vitral demo",
     invoke_without_command=True,
@@ -63,6 +68,7 @@ def _without_command(
             "--version", callback=_print_version, is_eager=True, help="Print the versions of Vitral, Python, PyTorch."
         ),
     ] = False,
+    lang: LanguageOption = None,
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -86,6 +92,7 @@ def _carrying(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check)
 for command in (
     demo.demo,
     corpus.corpus,
@@ -94,6 +101,7 @@ for command in (
     resume.resume,
     continuation.continue_run,
     evaluate.evaluate,
+    compare.compare,
     generate.generate,
     inspect_command.inspect,
     explain.explain,
@@ -102,8 +110,9 @@ for command in (
     study.study,
     doctor.doctor,
 ):
-    app.command({"continue_run": "continue"}.get(command.__name__))(_carrying(command))
-app.command("list")(_carrying(list_command.list_names))
+    told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
+    app.command({"continue_run": "continue"}.get(command.__name__), cls=Command)(with_language(told))
+app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -116,8 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     guard()
     threading.excepthook = _thread_failed
     _ignore_matplotlib_settings()
-    code = run(arguments)
-    settle()
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    with speaking(given):
+        code = _run(given)
+        settle()
     sys.exit(code)
 
 
@@ -135,6 +146,12 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    with speaking(given):
+        return _run(given)
+
+
+def _run(arguments: Sequence[str]) -> int:
     session.begin()
     try:
         _require_current_folder()
@@ -152,7 +169,7 @@ def _fail(error: BaseException) -> int:
     if isinstance(error, OutputLost) and error.reader_left:
         return 0
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        complain(str(error) or "interrupted")
+        complain(retold(str(error)) or _("interrupted"))
         return 130
     if hasattr(error, "format_message"):
         return _complain_of_usage(error)
@@ -173,7 +190,7 @@ def _require_current_folder() -> None:
 
 def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
-    message = error.format_message().replace("Value error, ", "").rstrip(".")
     context = getattr(error, "ctx", None)
-    complain(f"{message} (see {context.command_path if context else 'vitral'} --help)")
+    command = context.command_path if context else "vitral"
+    complain(_("{message} (see {command} --help)", message=refusal(error.format_message()), command=command))
     return int(getattr(error, "exit_code", 2))

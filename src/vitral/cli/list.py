@@ -1,11 +1,14 @@
-"""vitral list: everything that has a name."""
+"""vitral list: everything that has a name, and the runs below a folder."""
 
 import enum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vitral.cli.options import Format, FormatOption
+from vitral.cli.options import TableFormat, TableFormatOption
+from vitral.core.errors import UsageError
+from vitral.core.language import N_, _, in_language, number, retold
 
 
 class Kind(enum.StrEnum):
@@ -15,36 +18,108 @@ class Kind(enum.StrEnum):
     texts = "texts"
     studies = "studies"
     examples = "examples"
+    runs = "runs"
 
 
+Order = enum.StrEnum("Order", {"loss": "loss", "time": "time", "name": "name"})
+"""The order of runs."""
+
+
+TITLES = {
+    Kind.presets: N_("Presets"),
+    Kind.texts: N_("Texts"),
+    Kind.studies: N_("Studies"),
+    Kind.examples: N_("Examples"),
+}
 USED_BY = {
-    Kind.presets: "vitral train NAME",
-    Kind.texts: "vitral corpus NAME, vitral train NAME",
-    Kind.studies: "vitral study NAME",
-    Kind.examples: "vitral explain NAME, vitral check NAME",
+    Kind.presets: N_("vitral train NAME"),
+    Kind.texts: N_("vitral corpus NAME, vitral train NAME"),
+    Kind.studies: N_("vitral study NAME"),
+    Kind.examples: N_("vitral explain NAME, vitral check NAME"),
 }
 
 
 def list_names(
-    kind: Annotated[Kind | None, typer.Argument(metavar="KIND", help="Kind of names.  [default: all kinds]")] = None,
-    format: FormatOption = Format.text,
+    kind: Annotated[
+        Kind | None, typer.Argument(metavar="KIND", help="Kind of names.  [default: all kinds but runs]")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="Of runs: where to look, also in nested folders.  [default: runs]"),
+    ] = None,
+    sort: Annotated[
+        Order | None,
+        typer.Option(help="Of runs: best loss first (loss), newest first (time), or by name.  [default: loss]"),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Of runs: only those on texts whose name contains this.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Of runs: folder for a page with curves, tables and figures.  [default: none]")
+    ] = None,
+    format: TableFormatOption = TableFormat.text,
 ) -> None:
-    """List presets, texts, studies and worked examples.
+    """List presets, texts, studies and worked examples, or runs.
 
     Other commands accept these names. The list of studies shows their estimated times on this machine.
     """
-    from vitral.cli.screen import print_json
+    if kind is Kind.runs:
+        _list_runs(folder or Path("runs"), sort or Order.loss, text, out, format)
+        return
+    options = {"FOLDER": folder, "--sort": sort, "--text": text, "--out": out}
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UsageError("{option} is for vitral list runs", option=given[0])
+    kinds = [kind] if kind else [each for each in Kind if each is not Kind.runs]
+    if format is TableFormat.json:
+        from vitral.cli.screen import print_json
 
-    if format is Format.json:
-        print_json({each.value: _entries(each) for each in ([kind] if kind else Kind)})
+        print_json({each.value: _entries(each) for each in kinds})
+    elif format is not TableFormat.text:
+        _print_form(kinds, format)
     elif kind is Kind.studies:
         print_studies()
     else:
-        for each in [kind] if kind else Kind:
+        for each in kinds:
             _print(each)
 
 
+def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, format: TableFormat) -> None:
+    """Print the runs below a folder; without PyTorch, whose import takes longer than reading two hundred runs."""
+    from vitral.cli.screen import console, data_table, print_json, say
+    from vitral.reports.runs import list_runs
+
+    found = list_runs(folder, order=sort.value, text=text)
+    if format is TableFormat.json:
+        print_json(found.plain())
+    elif format is TableFormat.csv:
+        say(found.data().write(format.value).rstrip("\n"))
+    elif format is not TableFormat.text:
+        say(found.table().write(format.value).rstrip("\n"))
+    else:
+        console().print(data_table(found.table()))
+        for line in found.advice:
+            say(line)
+    if out is not None:
+        page = found.write(out)
+        if format is TableFormat.text:
+            say(_("page: {path}", path=page))
+
+
+def _print_form(kinds: list[Kind], format: TableFormat) -> None:
+    from vitral.cli.screen import say
+    from vitral.figures.tables import Column, DataTable
+
+    columns = (
+        Column("kind", "kind"),
+        Column("name", "name", is_prose=True),
+        Column("description", "description", is_prose=True),
+    )
+    rows = [{"kind": each.value, **entry} for each in kinds for entry in _entries(each)]
+    say(DataTable("", columns, rows).write(format.value).rstrip("\n"))
+
+
+@in_language("en")
 def _entries(kind: Kind) -> list[dict[str, Any]]:
+    """Names and descriptions, which are data: English, and translated where they are shown."""
     from vitral.data import corpus_names
     from vitral.lab import presets
     from vitral.lab.examples import find_example, gallery
@@ -62,9 +137,9 @@ def _entries(kind: Kind) -> list[dict[str, Any]]:
 def _print(kind: Kind) -> None:
     from vitral.cli.screen import console, say, table
 
-    rows = [(entry["name"], entry["description"]) for entry in _entries(kind)]
-    console().print(table(kind.value.capitalize(), ("name", "description"), rows, words=2))
-    say(f"{USED_BY[kind]}\n")
+    rows = [(entry["name"], retold(entry["description"])) for entry in _entries(kind)]
+    console().print(table(_(TITLES[kind]), (_("name"), _("description")), rows, words=2))
+    say(f"{_(USED_BY[kind])}\n")
 
 
 def print_studies() -> None:
@@ -76,12 +151,12 @@ def print_studies() -> None:
 
     costs = {(cost.name, cost.budget): cost for cost in study_costs()}
     rows = [
-        (name, question, *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
+        (name, retold(question), *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
         for name, question in study_names().items()
     ]
-    console().print(table("Studies", ("name", "question", *BUDGETS), rows, words=2))
-    say("Times are estimates for this machine, from a few training steps timed now.")
-    say("vitral study NAME --budget standard")
+    console().print(table(_(TITLES[Kind.studies]), (_("name"), _("question"), *BUDGETS), rows, words=2))
+    say(_("Times are estimates for this machine, from a few training steps timed now."))
+    say(_("vitral study NAME --budget standard"))
 
 
 def _minutes(minutes: float) -> str:
@@ -90,4 +165,4 @@ def _minutes(minutes: float) -> str:
     >>> _minutes(0.4), _minutes(7.2), _minutes(200.0)
     ('1 min', '7 min', '3.3 h')
     """
-    return f"{max(1, round(minutes))} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    return f"{max(1, round(minutes))} min" if minutes < 100 else f"{number(minutes / 60, '.1f')} h"

@@ -20,6 +20,16 @@ class Format(enum.StrEnum):
     json = "json"
 
 
+class TableFormat(enum.StrEnum):
+    """The form of a printed table."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    latex = "latex"
+
+
 class DeviceName(enum.StrEnum):
     """Where a model runs."""
 
@@ -44,13 +54,6 @@ class Which(enum.StrEnum):
     last = "last"
 
 
-class LanguageCode(enum.StrEnum):
-    """The language of an explanation."""
-
-    en = "en"
-    pt = "pt"
-
-
 class Form(enum.StrEnum):
     """The form of a walkthrough."""
 
@@ -62,6 +65,10 @@ class Form(enum.StrEnum):
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="Output for people (text) or programs (json).")]
+TableFormatOption = Annotated[
+    TableFormat,
+    typer.Option("--format", help="Output for people (text), programs (json, csv) or documents (markdown, latex)."),
+]
 DeviceOption = Annotated[DeviceName, typer.Option(help="Device to run the model on.")]
 DtypeOption = Annotated[Precision, typer.Option(help="Precision to run the model in.")]
 WhichOption = Annotated[
@@ -127,7 +134,6 @@ ReplaceOption = Annotated[
 RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run)]
 
-LanguageOption = Annotated[LanguageCode, typer.Option("--lang", help="Language: English or Portuguese.")]
 HeadOption = Annotated[
     str | None,
     typer.Option(

@@ -14,6 +14,12 @@ def resume(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse another processor or PyTorch, with which other bits may result.")
     ] = False,
+    changed_parts: Annotated[
+        bool,
+        typer.Option(
+            "--changed-parts", help="Go on although the source of a part of your own has changed, and record it."
+        ),
+    ] = False,
 ) -> None:
     """Continue a stopped run from its last checkpoint.
 
@@ -27,7 +33,8 @@ def resume(
 
     try:
         with live_reporter() as report:
-            resume(run, callback=report, corpus=corpus, strict=strict, frame=time_frame())
+            how = {"corpus": corpus, "strict": strict, "changed_parts": changed_parts}
+            resume(run, callback=report, **how, frame=time_frame())
     except FinishedRun:
         require_run_report(run)  # it may have been killed while it was written
         raise

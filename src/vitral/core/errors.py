@@ -39,13 +39,7 @@ class VitralError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the same message and attributes, whatever the constructor takes."""
-        return _remade, (type(self), self.args), vars(self) or None
-
-
-def _remade(kind: type[VitralError], args: tuple[Any, ...]) -> VitralError:
-    error = kind.__new__(kind)
-    error.args = args  # those of an OSError are set where it is initialised
-    return error
+        return _made, (type(self), self.args), vars(self) or None
 
 
 def reason(error: BaseException) -> str:
@@ -73,6 +67,12 @@ _SYSTEM = (
     N_("Broken pipe"),
 )
 """The frequent reasons of the operating system."""
+
+
+def _made(kind: type[VitralError], args: tuple[Any, ...]) -> VitralError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class UsageError(VitralError, ValueError):

@@ -167,11 +167,12 @@ def _contains(path: Path, phrases: tuple[str, ...]) -> bool:
     return all(phrase.encode("utf-8") in raw for phrase in phrases)
 
 
-SAMPLE = "the-window-of-aldermere.txt"
-"""The bundled text, under `data/texts`."""
+BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
+"""The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
 
 _BUILT_IN = {
     "sample": N_("The Window of Aldermere, an original play in five acts, bundled with Vitral"),
+    "sample-pt": N_("Dom Casmurro, a novel by Machado de Assis, in Portuguese, bundled with Vitral"),
     "python": N_("the source of this Python's standard library: a large text without a download"),
 }
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
@@ -253,8 +254,8 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, noted=True)
-    if name == "sample":
-        return sample(config)
+    if name in BUNDLED:
+        return bundled(name, config)
     if name == "python":
         return python(config)
     if name in sources:
@@ -339,14 +340,19 @@ def from_document(name: str, document: Document, path: Path | None = None, *, no
     return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, origin)
 
 
-def sample(config: CorpusConfig) -> Corpus:
-    """The bundled play."""
-    _refuse_patterns("sample", config)
+def bundled(name: str, config: CorpusConfig) -> Corpus:
+    """A bundled text.
+
+    Raises:
+        UsageError: its file is missing.
+    """
+    _refuse_patterns(name, config)
+    file = BUNDLED[name]
     try:
-        raw = resources.files("vitral.data").joinpath("texts", SAMPLE).read_bytes()
+        raw = resources.files("vitral.data").joinpath("texts", file).read_bytes()
     except OSError:
-        raise UsageError("the bundled text {sample} is missing; install Vitral again", sample=SAMPLE) from None
-    return from_document("sample", decode_document(raw, SAMPLE, Reading.of(config)))
+        raise UsageError("the bundled text {file} is missing; install Vitral again", file=file) from None
+    return from_document(name, decode_document(raw, file, Reading.of(config)))
 
 
 def python(config: CorpusConfig) -> Corpus:

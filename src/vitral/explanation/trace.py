@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from vitral.attention.masks import OwnMask
 from vitral.attention.multihead import MultiHeadAttention, head_matrices
+from vitral.attention.scales import OwnScale
 from vitral.core.errors import UsageError
+from vitral.core.parts import own_parts
 from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import beam_search, distribution
@@ -70,6 +73,7 @@ def trace_text(
             time=time,
             limit=limit,
         )
+    refuse_own_parts(model.config)
     rows, beam = tuple(map(int, ids[0])), None
     recorder = Recorder()
     with _evaluating(model), torch.inference_mode():
@@ -100,6 +104,22 @@ def trace_text(
     return TracedText(empty.tokens, embedding, blocks, ending, model.config.norm == "post")
 
 
+def refuse_own_parts(config: ModelConfig) -> None:
+    """Refuse a model with parts whose steps are not known here; own masks are explained by what they allow.
+
+    Raises:
+        UsageError: names the first of them.
+    """
+    for own in own_parts(config):
+        if not isinstance(own, OwnMask):
+            raise UsageError(
+                "explain: the steps inside the {kind} {name!r} of {file} are not known; use trace for its numbers",
+                kind=own.kinds[0],
+                name=own.name,
+                file=own.file,
+            )
+
+
 @contextmanager
 def _evaluating(model: Transformer) -> Iterator[None]:
     training = model.training
@@ -115,16 +135,18 @@ def _exact(value: Tensor) -> Tensor:
 
 
 def _architecture(config: ModelConfig) -> Architecture:
-    attention = config.attention
+    attention, scale = config.attention, None
+    if attention != "none" and not isinstance(attention.scale, OwnScale):
+        scale = attention.scale
     return Architecture(
         stream="resid_pre",
         norm=config.norm,
         residual=config.residual,
         mask=None if attention == "none" else attention.mask,
-        scale=None if attention == "none" else attention.scale,
+        scale=scale,
         num_heads=config.num_heads,
-        activation=config.feed_forward,
-        norm_type=config.norm_type,
+        activation=str(config.feed_forward),
+        norm_type=str(config.norm_type),
         tied=config.tie_head,
     )
 

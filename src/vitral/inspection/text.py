@@ -56,6 +56,7 @@ def inspect_text(
     scored = drawn or text_targets(model, tokens, masking)
     read = tokens if drawn is None else drawn.inputs
     config = model.config
+    plain = config.plain()
     return {
         "schema": SCHEMA,
         "text": text,
@@ -64,10 +65,10 @@ def inspect_text(
             "layers": config.num_layers,
             "heads": 0 if config.attention == "none" else config.num_heads,
             "kv_heads": 0 if config.attention == "none" else config.kv_heads,
-            "feed_forward": config.feed_forward,
+            "feed_forward": plain["feed_forward"],
             "norm": config.norm,
             "residual": config.residual,
-            "positions": config.positions,
+            "positions": plain["positions"],
             "mask": None if config.attention == "none" else config.attention.mask.model_dump(),
         },
         "tokens": [{"id": token, "label": tokenizer.label(token)} for token in tokens[0].tolist()],

@@ -10,6 +10,7 @@ from pathlib import Path
 from vitral.core.checked import checked
 from vitral.core.language import LANGUAGES, _, recognised
 from vitral.core.language import set_language as choose_language
+from vitral.core.parts import register
 from vitral.lab.before_training import count, survey
 from vitral.lab.checkups import doctor
 from vitral.lab.configuration import Preset, configure, presets
@@ -17,12 +18,15 @@ from vitral.lab.experiments import DemoPage, demo, study
 from vitral.lab.inspected import Inspection
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
-from vitral.lab.run import Generation, Measures, Run
+from vitral.lab.run import Generation, Measures, Run, Which
 from vitral.lab.samples import Samples
+from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
 from vitral.lab.trained_runs import evaluate, generate, inspect
 from vitral.lab.worked_examples import check, exercise, explain
 from vitral.reports.model import ModelCount
+from vitral.reports.runs import RunList, list_runs
+from vitral.reports.side_by_side import RunComparison
 from vitral.reports.study import StudyPage
 from vitral.reports.text import Survey
 from vitral.runs.loading import warn_on_stderr
@@ -36,11 +40,14 @@ __all__ = [
     "Names",
     "Preset",
     "Run",
+    "RunComparison",
+    "RunList",
     "Samples",
     "StudyPage",
     "StudyPlan",
     "Survey",
     "check",
+    "compare",
     "configure",
     "continue_",
     "continue_run",
@@ -55,11 +62,13 @@ __all__ = [
     "inspect",
     "list_examples",
     "list_presets",
+    "list_runs",
     "list_studies",
     "list_texts",
     "load",
     "plan_study",
     "presets",
+    "register",
     "resume",
     "set_language",
     "study",
@@ -69,7 +78,7 @@ __all__ = [
 
 
 @checked(first=True)
-def load(path: str | Path, which: str = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
+def load(path: str | Path, which: Which = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
     """Load a run's "best" or "last" checkpoint; see `Run`."""
     return Run(path, which, device=device, corpus=corpus)
 

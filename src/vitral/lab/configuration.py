@@ -12,6 +12,7 @@ from vitral.core.checked import Finite, checked
 from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
+from vitral.core.parts import changed_parts, without_sources
 from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
@@ -212,9 +213,11 @@ def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
     """The layer of a run whose weights are the initial ones."""
     if init_from is None:
         return []
-    inherited = enter(init_from, lambda line: None).config.plain()
+    config = enter(init_from, lambda line: None).config
+    changed_parts(config.model, str(init_from))  # refuses what is not registered
+    inherited = config.plain()
     kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
-    return [{"model": inherited["model"], "corpus": kept}]
+    return [{"model": without_sources(inherited["model"]), "corpus": kept}]
 
 
 def _keys(layer: Mapping[str, Any]) -> set[str]:

@@ -94,6 +94,7 @@ def resume(
     callback: Callback = silent,
     corpus: str | Path | None = None,
     strict: bool = False,
+    changed_parts: bool = False,
     progress: bool | None = None,
 ) -> Run:
     """Continue a run from its last checkpoint, with the same result as if it had never stopped.
@@ -103,6 +104,7 @@ def resume(
         callback: called with every event of training.
         corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
         strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
+        changed_parts: whether to go on although the source of an own part has changed; the new one is recorded.
         progress: whether the progress is shown; None: in a notebook.
 
     Raises:
@@ -113,7 +115,8 @@ def resume(
     """
     folder = path_of(run)
     with progress_shown(progress, callback) as told, interruptible(folder):
-        resume_training(folder, callback=told, corpus=text(corpus), strict=strict)
+        how = {"corpus": text(corpus), "strict": strict, "changed_parts": changed_parts}
+        resume_training(folder, callback=told, **how)
     return ended(folder)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -13,7 +13,7 @@ from torch import Tensor
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.language import _, in_language, number
+from vitral.core.language import N_, _, in_language, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
 from vitral.core.tables import Tabular, data_frame
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
 NOVEL_LENGTH = 12
+SPLITS = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
+Which = Literal["best", "last"]
+"""A checkpoint: the one with the lowest validation loss, or the last."""
 
 
 def _stop_strings(stop: Any) -> Any:
@@ -149,7 +152,7 @@ class Measures(Shown, Tabular):
         """The losses on whole splits, the n-gram baselines, and how much a sample copies."""
         rows = tuple(
             (
-                name,
+                _(SPLITS.get(name, name)),
                 number(split.num_targets, ","),
                 number(split.loss, ".4f"),
                 number(split.perplexity, ".3f"),
@@ -158,24 +161,37 @@ class Measures(Shown, Tabular):
             )
             for name, split in self.splits.items()
         )
-        heads = ("split", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
-        baselines = Table(
-            "N-gram baselines on the test split", ("", "nats per token"), tuple(ngram_rows(self.baselines))
+        heads = (
+            _("split"),
+            _("tokens"),
+            _("nats per token"),
+            _("perplexity"),
+            _("bits per character"),
+            _("bits per byte"),
         )
-        sections: list[Section] = [Table("", heads, rows), baselines, Paragraph(f"The test loss is {self.standing}.")]
+        baselines = Table(
+            _("N-gram baselines on the test split"), ("", _("nats per token")), tuple(ngram_rows(self.baselines))
+        )
+        standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
+        sections: list[Section] = [Table("", heads, rows), baselines, standing]
         if self.copying is not None:
             copied = self.copying
-            told = (
-                f"The longest piece of a sample ({copied.characters:,} characters) that is copied from the training "
-                f"text has {copied.longest.length} characters: {copied.longest.text!r}. "
-                f"{copied.novel_share:.0%} of its pieces of {NOVEL_LENGTH} characters are not in the training text."
+            told = _(
+                "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
+                "{length} characters: {text!r}. {novel:.0%} of its pieces of {piece} characters are not in the "
+                "training text.",
+                characters=copied.characters,
+                length=copied.longest.length,
+                text=copied.longest.text,
+                novel=copied.novel_share,
+                piece=NOVEL_LENGTH,
             )
             sections.append(Paragraph(told))
         return sections
 
     def title(self) -> str:
         """The run and its step."""
-        return f"{self.run} at step {self.step:,}"
+        return _("{run} at step {step:,}", run=self.run, step=self.step)
 
     def __str__(self) -> str:
         """The measurements as the command prints them."""
@@ -203,7 +219,7 @@ class Run(Shown):
     def __init__(
         self,
         path: str | Path,
-        which: str = "best",
+        which: Which = "best",
         *,
         device: str = "cpu",
         dtype: DtypeName = "float32",

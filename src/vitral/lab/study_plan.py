@@ -10,6 +10,7 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError
+from vitral.core.parts import imported_files
 from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
 from vitral.lab.configuration import configure
 from vitral.model import Transformer, cost
@@ -88,6 +89,7 @@ def plan_study(
     listed = None if seeds is None else ",".join(map(str, seeds))
     options = [("--base", start), ("--budget", budget), ("--corpus", corpus), ("--seeds", listed)]
     options += [("--set", setting) for setting in settings_of(merge(*overrides))]
+    options += [("--parts", path) for path in imported_files()]
     words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
     folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
     return StudyPlan(study, base, numbers, folder, shlex.join(map(str, words)), chosen)

@@ -3,6 +3,7 @@
 from vitral.model.cache import KVCache
 from vitral.model.config import AttentionConfig, ModelConfig
 from vitral.model.counts import Cost, ParameterRow, cost, count_parameters, parameter_table
+from vitral.model.positions import Positions
 from vitral.model.transformer import Transformer, first_target, next_token_loss
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "KVCache",
     "ModelConfig",
     "ParameterRow",
+    "Positions",
     "Transformer",
     "cost",
     "count_parameters",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
-from vitral.model.feedforward import build_feed_forward
+from vitral.model.feedforward import FeedForward, SwiGLU, build_feed_forward
 from vitral.model.norms import WIRINGS, build_norm, with_residual, without_residual
 
 
@@ -46,9 +46,15 @@ class Block(nn.Module):
             x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine, tap, "attn")
         x = tap("resid_mid", x)
         if self.mlp is not None and self.mlp_norm is not None:
-            transform = partial(self.mlp, tap=tap.within("mlp"))
-            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(transform(y)), self.combine, tap, "mlp")
+            part, inside = self.mlp, tap.within("mlp")
+            mlp = partial(part, tap=inside) if has_taps(part) else lambda y: inside("out", part(y))
+            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(mlp(y)), self.combine, tap, "mlp")
         return tap("resid_post", x)
+
+
+def has_taps(feed_forward: object) -> bool:
+    """Whether a feed-forward is one of Vitral's, whose steps have names."""
+    return type(feed_forward) in (FeedForward, SwiGLU)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention | None:

@@ -1,25 +1,61 @@
 """The configuration of a model."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from vitral.attention.masks import Causal, MaskConfig
 from vitral.attention.multihead import check_heads
 from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
 from vitral.core.language import _
+from vitral.core.parts import OwnPart
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+NormType = Literal["layernorm", "rmsnorm"]
+PositionsName = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
+FeedForwardName = Literal["gelu", "relu", "squared_relu", "swiglu", "none"]
+
+
+class OwnNorm(OwnPart):
+    """A registered norm."""
+
+    kinds = ("norm",)
+    built_in = get_args(NormType)
+
+
+class OwnPositions(OwnPart):
+    """A registered position encoding."""
+
+    kinds = ("positions",)
+    built_in = get_args(PositionsName)
+
+
+class OwnFeedForward(OwnPart):
+    """A registered feed-forward, or the activation of the usual one."""
+
+    kinds = ("feed_forward", "activation")
+    built_in = get_args(FeedForwardName)
+
+
+def _place(place: Any) -> Any:
+    """The name of a norm is refused where its place is expected."""
+    name = place.get("name") if isinstance(place, dict) else place
+    if isinstance(name, str) and (name in OwnNorm.built_in or OwnNorm.names(name)):
+        raise ValueError(
+            _("norm is the place of the norms (pre, post, none); write norm_type = {name!r} for their kind", name=name)
+        )
+    return place
 
 
 class AttentionConfig(Config):
     """Mask and scale of attention.
 
     Attributes:
-        mask: "causal", "bidirectional", {name = "prefix", length = n} or {name = "window", size = n}.
-        scale: "none", "sqrt" (1/√d_k), "linear" (1/d_k), "adaptive", "learned", "learned-per-head", or a number.
+        mask: "causal", "bidirectional", {name = "prefix", length = n} or {name = "window", size = n}; or an own one.
+        scale: "none", "sqrt" (1/√d_k), "linear" (1/d_k), "adaptive", "learned", "learned-per-head", or a number; or an
+            own one.
     """
 
     mask: MaskConfig = Causal()
@@ -54,6 +90,8 @@ def _everywhere(rate: Any) -> Any:
 class ModelConfig(Config):
     """A decoder-only Transformer.
 
+    An own part (`vitral.core.parts`) is a name, or a table with its name and settings.
+
     Attributes:
         context_length: maximum number of tokens in the model's input.
         d_model: width of the residual stream.
@@ -62,10 +100,11 @@ class ModelConfig(Config):
         num_kv_heads: key-value heads; they must divide num_heads. Default: num_heads.
         d_ff: width of the feed-forward's hidden layer. Default: 4 d_model, or 8/3 d_model for swiglu.
         norm: "pre" (with a final norm), "post", or "none".
-        norm_type: "layernorm" or "rmsnorm".
-        positions: "learned", "sinusoidal", "rotary", "alibi", "relative" or "none".
+        norm_type: "layernorm", "rmsnorm" or an own one.
+        positions: "learned", "sinusoidal", "rotary", "alibi", "relative", "none" or an own one.
         attention: its mask and scale, or "none" for blocks without attention.
-        feed_forward: the activation, "gelu", "relu", "squared_relu" or "swiglu", or "none".
+        feed_forward: the activation, "gelu", "relu", "squared_relu", "swiglu" or an own one; "none"; or an own
+            feed-forward.
         residual: whether a sublayer's output is added to its input or replaces it.
         tie_head: whether the head's matrix is the token embedding's.
         bias: whether projections and norms have biases. The head never has one.
@@ -79,11 +118,13 @@ class ModelConfig(Config):
     num_heads: Count = 2
     num_kv_heads: Count | None = None
     d_ff: Count | None = None
-    norm: Literal["pre", "post", "none"] = "pre"
-    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    positions: Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"] = "learned"
+    norm: Annotated[Literal["pre", "post", "none"], BeforeValidator(_place)] = "pre"
+    norm_type: Annotated[NormType | InstanceOf[OwnNorm], BeforeValidator(OwnNorm.choose)] = "layernorm"
+    positions: Annotated[PositionsName | InstanceOf[OwnPositions], BeforeValidator(OwnPositions.choose)] = "learned"
     attention: AttentionConfig | Literal["none"] = AttentionConfig()
-    feed_forward: Literal["gelu", "relu", "squared_relu", "swiglu", "none"] = "gelu"
+    feed_forward: Annotated[FeedForwardName | InstanceOf[OwnFeedForward], BeforeValidator(OwnFeedForward.choose)] = (
+        "gelu"
+    )
     residual: bool = True
     tie_head: bool = False
     bias: bool = True

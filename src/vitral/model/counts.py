@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vitral.attention.scales import OwnScale
 from vitral.core.checked import Count, checked
-from vitral.model.config import ModelConfig
+from vitral.core.parts import OwnPart
+from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
+from vitral.model.own_parts import own_shapes
 
 BYTES_FLOAT32 = 4
 
@@ -55,7 +58,13 @@ class Cost:
 
 @checked(first=True)
 def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow]:
-    """Every learned tensor, in the order of the computation, with its formula."""
+    """Every learned tensor, in the order of the computation, with its formula.
+
+    The tensors of own parts are counted on what their factories make; their formulas are the products of their sizes.
+
+    Raises:
+        UsageError: an own part is not registered, or its factory failed.
+    """
     rows = [_row("embedding", "token_embedding.weight", (vocab_size, config.d_model), "vocab · d_model")]
     if config.positions == "learned":
         rows.append(
@@ -64,6 +73,8 @@ def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow
     if config.positions == "relative":
         shape = (config.num_heads, 2 * config.context_length - 1)
         rows.append(_row("positions", "positions.by_distance", shape, "num_heads · (2 context_length - 1)"))
+    if isinstance(config.positions, OwnPositions):
+        rows += _own_rows("positions", "positions", config.positions, config)
     for layer in range(config.num_layers):
         rows += _attention_rows(config, f"blocks.{layer}")
         rows += _feed_forward_rows(config, f"blocks.{layer}")
@@ -87,8 +98,8 @@ def cost(
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
-    al. 2020, table 1), and 4 context_length · d_model per layer for scores and weighting, since the full square is
-    computed. Backward: twice the forward pass.
+    al. 2020, table 1), those of own parts included, and 4 context_length · d_model per layer for scores and weighting,
+    since the full square is computed. Backward: twice the forward pass.
     """
     rows = parameter_table(config, vocab_size)
     parameters = sum(row.count for row in rows)
@@ -114,14 +125,15 @@ def cost(
 
 def is_block_matrix(row: ParameterRow) -> bool:
     """Whether this is a matrix inside a block, which Muon moves."""
-    return len(row.shape) == 2 and row.part in ("attention", "feed-forward")
+    return len(row.shape) == 2 and row.part in ("attention", "feed-forward", "norm")
 
 
 def kept_per_token(config: ModelConfig) -> int:
     """Numbers kept for the backward pass, per token, without logits.
 
     Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward keeps the stream, its norm, and
-    the hidden layer before and after the activation (only after it for relu, and both factors too for swiglu). Without
+    the hidden layer before and after the activation (only after it for relu, and both factors too for swiglu); an own
+    feed-forward is taken to keep as much as gelu. Without
     norms, stream and norm are one. Dropout keeps one mask per output and, on attention weights, num_heads ·
     context_length numbers twice. The end of the model: stream and norm.
     """
@@ -131,7 +143,7 @@ def kept_per_token(config: ModelConfig) -> int:
         weights = 2 * config.num_heads * config.context_length if dropout.weights else 0
         block += inputs + 2 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
     if config.feed_forward != "none":
-        hidden = {"relu": 1, "swiglu": 4}.get(config.feed_forward, 2) * config.hidden_width
+        hidden = {"relu": 1, "swiglu": 4}.get(str(config.feed_forward), 2) * config.hidden_width
         block += inputs + hidden + (d if dropout.feed_forward else 0)
     end = 2 * d if config.norm == "pre" else d
     return end + (d if dropout.embedding else 0) + config.num_layers * block
@@ -146,7 +158,9 @@ def _attention_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     rows += _linear_rows(config, "attention", f"{block}.attn.in_proj", (d + 2 * d_kv, d), (wide, "d_model"))
     rows += _linear_rows(config, "attention", f"{block}.attn.out_proj", (d, d), ("d_model", "d_model"))
     learned = {"learned": (1, "1"), "learned-per-head": (config.num_heads, "num_heads")}
-    if config.attention.scale in learned:
+    if isinstance(config.attention.scale, OwnScale):
+        rows += _own_rows("scale", f"{block}.attn.scale", config.attention.scale, config.num_heads, config.d_head)
+    elif config.attention.scale in learned:
         count, formula = learned[config.attention.scale]
         rows.append(_row("scale", f"{block}.attn.scale.factor", (count, 1, 1), formula))
     return rows
@@ -157,6 +171,11 @@ def _feed_forward_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
         return []
     d, d_ff = config.d_model, config.hidden_width
     rows = _norm_rows(config, "norm", f"{block}.mlp_norm") if config.norm != "none" else []
+    own = config.feed_forward
+    if isinstance(own, OwnFeedForward) and own.part.kind == "feed_forward":
+        return rows + _own_rows("feed-forward", f"{block}.mlp", own, config)
+    if isinstance(own, OwnFeedForward):
+        rows += _own_rows("feed-forward", f"{block}.mlp.activation", own)
     if config.feed_forward == "swiglu":
         rows += _linear_rows(config, "feed-forward", f"{block}.mlp.gate", (d_ff, d), ("d_ff", "d_model"))
     rows += _linear_rows(config, "feed-forward", f"{block}.mlp.up", (d_ff, d), ("d_ff", "d_model"))
@@ -171,9 +190,18 @@ def _linear_rows(
 
 
 def _norm_rows(config: ModelConfig, part: str, name: str) -> list[ParameterRow]:
+    if isinstance(config.norm_type, OwnNorm):
+        return _own_rows(part, name, config.norm_type, config.d_model)
     rows = [_row(part, f"{name}.weight", (config.d_model,), "d_model")]
     has_bias = config.bias and config.norm_type == "layernorm"
     return [*rows, _row(part, f"{name}.bias", (config.d_model,), "d_model")] if has_bias else rows
+
+
+def _own_rows(part: str, prefix: str, own: OwnPart, *given: object) -> list[ParameterRow]:
+    return [
+        _row(part, f"{prefix}.{name}", shape, " · ".join(map(str, shape)) or "1")
+        for name, shape in own_shapes(own, *given).items()
+    ]
 
 
 def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> ParameterRow:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vitral.attention.masks import Bidirectional, Causal, Prefix, Window
 from vitral.attention.multihead import MultiHeadAttention
 from vitral.attention.scales import GivenScale, LearnedScale
-from vitral.model.block import Block
+from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.feedforward import FeedForward, SwiGLU
 from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
@@ -53,7 +53,10 @@ def can_decode_step(model: Transformer, batch: int) -> bool:
         and not module._forward_hooks | module._forward_pre_hooks
         for module in model.modules()
     )
-    return known and plain and batch <= MOST_ROWS and model.token_embedding.weight.device.type == "cpu"
+    known_blocks = all(
+        isinstance(block, Block) and (block.mlp is None or has_taps(block.mlp)) for block in model.blocks
+    )
+    return known and known_blocks and plain and batch <= MOST_ROWS and model.token_embedding.weight.device.type == "cpu"
 
 
 class DecodeStep:
@@ -93,6 +96,7 @@ def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor
     if block.attn is not None and block.attn_norm is not None:
         sublayers.append((_norm(block.attn_norm), _attention(model, layer, block.attn)))
     if block.mlp is not None and block.mlp_norm is not None:
+        assert isinstance(block.mlp, FeedForward | SwiGLU)
         feed_forward = _feed_forward(block.mlp)
         sublayers.append((_norm(block.mlp_norm), lambda x, _: feed_forward(x)))
 

@@ -1,13 +1,16 @@
 """The position-wise feed-forward, applied to each position independently (Vaswani et al. 2017, §3.3)."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vitral.core.language import _
+from vitral.core.modules import own_module
 from vitral.core.taps import SILENT, Tap
-from vitral.model.config import ModelConfig
+from vitral.model.config import ModelConfig, OwnFeedForward
 
 
 def squared_relu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
@@ -28,7 +31,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         """Build the two projections."""
         super().__init__()
-        self.activation = ACTIVATIONS[config.feed_forward]
+        self.activation = _activation(config.feed_forward)
         self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
         self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
 
@@ -53,8 +56,22 @@ class SwiGLU(nn.Module):
         return tap("out", self.down(tap("hidden", gate * tap("pre", self.up(x)))))
 
 
-def build_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU | None:
+def build_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU | Any | None:
     """The feed-forward that `config.feed_forward` names; None if there is none."""
-    if config.feed_forward == "none":
+    kind = config.feed_forward
+    if kind == "none":
         return None
-    return SwiGLU(config) if config.feed_forward == "swiglu" else FeedForward(config)
+    if isinstance(kind, OwnFeedForward) and kind.part.kind == "feed_forward":
+        return own_module(kind, kind.make(config))
+    return SwiGLU(config) if kind == "swiglu" else FeedForward(config)
+
+
+def _activation(kind: str | OwnFeedForward) -> Callable[[Tensor], Tensor]:
+    if not isinstance(kind, OwnFeedForward):
+        return ACTIVATIONS[kind]
+    made: object = kind.make()
+    if isinstance(made, nn.Module):
+        return own_module(kind, made)
+    if not callable(made):
+        raise kind.wrong(_("its factory returns {kind}, not a function or an nn.Module", kind=type(made).__name__))
+    return cast("Callable[[Tensor], Tensor]", made)

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vitral.core.modules import own_module
+from vitral.core.parts import OwnPart
 from vitral.core.taps import SILENT, Tap
 
 Stream = Float[Tensor, "batch time d_model"]
@@ -21,8 +23,10 @@ Wiring = Callable[[Tensor, Sublayer, Sublayer, Combine, Tap, str], Tensor]
 """Arguments: the stream, the norm, the sublayer, the residual rule, a tap, the sublayer's name ("attn" or "mlp")."""
 
 
-def build_norm(norm_type: str, width: int, *, bias: bool) -> nn.Module:
-    """A LayerNorm (ε = 1e-5) or RMSNorm (ε = 1e-5) of `width`; RMSNorm has no bias."""
+def build_norm(norm_type: str | OwnPart, width: int, *, bias: bool) -> nn.Module:
+    """A LayerNorm (ε = 1e-5) or RMSNorm (ε = 1e-5) of `width`, or a registered norm; RMSNorm has no bias."""
+    if isinstance(norm_type, OwnPart):
+        return own_module(norm_type, norm_type.make(width))
     if norm_type == "rmsnorm":
         return nn.RMSNorm(width, eps=1e-5)
     return nn.LayerNorm(width, bias=bias)

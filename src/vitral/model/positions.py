@@ -9,7 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vitral.core.errors import UsageError
-from vitral.model.config import ModelConfig
+from vitral.core.language import _
+from vitral.core.modules import own_module
+from vitral.model.config import ModelConfig, OwnPositions
 
 
 class Positions(nn.Module):
@@ -183,4 +185,10 @@ _KINDS = {
 
 def build_positions(config: ModelConfig) -> Positions:
     """The configured position encoding."""
-    return _KINDS[config.positions](config) if config.positions in _KINDS else Positions()
+    own = config.positions
+    if not isinstance(own, OwnPositions):
+        return _KINDS[own](config) if own in _KINDS else Positions()
+    made = own_module(own, own.make(config))
+    if not isinstance(made, Positions):
+        raise own.wrong(_("its factory returns {kind}, not vitral.model.Positions", kind=type(made).__name__))
+    return made

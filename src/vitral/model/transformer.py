@@ -15,12 +15,15 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.modules import CheckedModule
 from vitral.core.names import BLOCK_STEPS, activation_names, require_known
+from vitral.core.parts import own_parts
+from vitral.core.streams import key
 from vitral.core.taps import SILENT, Recorder, Tap
-from vitral.model.block import Block
+from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig
 from vitral.model.initialisation import DRAWS, initialise
 from vitral.model.norms import build_norm
+from vitral.model.own_parts import try_own_parts
 from vitral.model.positions import Positions, build_positions
 
 
@@ -37,8 +40,11 @@ class Transformer(CheckedModule):
         """Build the model with the initial parameters of `seed` (see `vitral.model.initialisation`)."""
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
+        has_own_parts = any(own_parts(config))
         # The layers' constructors draw from the global generator: restore its state afterwards.
         with torch.random.fork_rng(devices=[]):
+            if has_own_parts:  # what is drawn there stays, unless its name tells `initialise` to draw it again
+                torch.default_generator.manual_seed(key(seed, "own parts"))
             self.token_embedding = nn.Embedding(vocab_size, config.d_model)
             self.positions = build_positions(config)
             self.dropout = nn.Dropout(config.dropout.embedding)
@@ -49,6 +55,8 @@ class Transformer(CheckedModule):
             )
             self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, DRAWS[config.initialisation], num_layers=config.num_layers, seed=seed)
+        if has_own_parts:
+            try_own_parts(self.config, self, self.positions, self.blocks, self.final_norm)
 
     @property
     def mask(self) -> Mask | None:
@@ -75,8 +83,7 @@ class Transformer(CheckedModule):
         x = self.token_embedding(tokens)
         placed = self.positions.embed(start, time)
         x = self.dropout(tap("embed", x if placed is None else x + placed.to(x.dtype)))
-        rotates = type(self.positions).rotate is not Positions.rotate
-        rotate = partial(self.positions.rotate, start=start) if rotates else None
+        rotate = partial(self.positions.rotate, start=start) if self._rotates else None
         bias = self.positions.bias(time, start + time)
         for layer, block in enumerate(self.blocks):
             past = None if cache is None else partial(cache.extend, layer)
@@ -138,6 +145,10 @@ class Transformer(CheckedModule):
         """The names of this model's activations, in the order in which they are computed."""
         return activation_names(self.config.num_layers, self._absent_steps())
 
+    @property
+    def _rotates(self) -> bool:
+        return type(self.positions).rotate is not Positions.rotate
+
     def _absent_steps(self) -> set[str]:
         config = self.config
         present = {
@@ -145,9 +156,10 @@ class Transformer(CheckedModule):
             "mlp_norm": config.norm == "pre",
             "attn_sum": config.norm == "post",
             "mlp_sum": config.norm == "post",
-            "attn.q_pre": config.positions == "rotary",
-            "attn.k_pre": config.positions == "rotary",
+            "attn.q_pre": self._rotates,
+            "attn.k_pre": self._rotates,
             "mlp.gate": config.feed_forward == "swiglu",
+            **dict.fromkeys(("mlp.pre", "mlp.hidden"), all(has_taps(block.mlp) for block in self.blocks)),
         }
         absent = {step for step, there in present.items() if not there}
         left_out = [part for part, kind in (("attn", config.attention), ("mlp", config.feed_forward)) if kind == "none"]

@@ -26,7 +26,7 @@ class ModelCount(Shown, Tabular):
         batch_size: windows in a batch, for the activations.
         rows: every learned tensor.
         cost: totals.
-        optimizer: "adamw" or "muon".
+        optimizer: "adamw", "muon" or the name of an own one, which is taken to have the averages of AdamW.
         advice: how its text is trained on, one line for each choice.
     """
 
@@ -44,7 +44,7 @@ class ModelCount(Shown, Tabular):
         """The count of a configuration with this many tokens."""
         model, training = config.model, config.training
         optimizer = training.optimizer.name
-        costs = cost(model, vocab_size, training.batch_size, optimizer=optimizer)
+        costs = cost(model, vocab_size, training.batch_size, optimizer="muon" if optimizer == "muon" else "adamw")
         rows = parameter_table(model, vocab_size)
         return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
 
@@ -87,6 +87,7 @@ _OPTIMIZERS = {
     "adamw": N_("AdamW: two averages of 4 bytes each"),
     "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
 }
+OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
 PARTS = (
     N_("embedding"),
     N_("positions"),
@@ -117,7 +118,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         (_("weights"), _bytes(costs.weight_bytes), _("4 bytes each")),
         (_("gradients"), _bytes(costs.gradient_bytes), _("4 bytes each")),
-        (_("optimizer"), _bytes(costs.optimizer_bytes), _(_OPTIMIZERS[counted.optimizer])),
+        (_("optimizer"), _bytes(costs.optimizer_bytes), _(_OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER))),
         (
             _("activations"),
             _bytes(costs.activation_bytes),

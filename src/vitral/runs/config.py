@@ -2,14 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 
 from vitral.core.config import Config, nearest
 from vitral.core.devices import DeviceName, DtypeName
 from vitral.core.language import _
+from vitral.core.parts import OwnPart
 from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
+from vitral.runs.keys import FREE
 
 OBJECTIVES = ("next-token", "masked")
 Steps = Annotated[int, Field(ge=1, le=10**9)]
@@ -53,13 +55,27 @@ class MuonConfig(Config):
     rest: AdamWConfig = AdamWConfig(learning_rate=0.01, weight_decay=0.0)
 
 
+class OwnOptimizer(OwnPart):
+    """A registered optimizer.
+
+    Attributes:
+        learning_rate: the peak rate.
+    """
+
+    kinds = ("optimizer",)
+    built_in = ("adamw", "muon")
+
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+
+
 def _optimizer(data: Any) -> Any:
     """A table without a name configures AdamW."""
-    return {"name": "adamw", **data} if isinstance(data, dict) else data
+    return OwnOptimizer.read({"name": "adamw", **data} if isinstance(data, dict) else data)
 
 
 OptimizerConfig = Annotated[
-    Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")], BeforeValidator(_optimizer)
+    Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")] | InstanceOf[OwnOptimizer],
+    BeforeValidator(_optimizer),
 ]
 
 
@@ -122,7 +138,7 @@ class TrainingConfig(Config):
         batch_size: windows per batch.
         accumulation: batches whose gradients are averaged into one step.
         objective: "next-token", or {name = "masked", rate = 0.15} for masked language modelling.
-        optimizer: its kind and hyperparameters.
+        optimizer: its kind and hyperparameters; or an own one, with its learning_rate and settings.
         schedule: the learning rate schedule.
         clip_norm: maximum gradient norm; default: no clipping.
         evaluate_every: steps between evaluations on validation and test, each with a checkpoint.
@@ -168,10 +184,6 @@ class TrainingConfig(Config):
     plan: Literal["as-written", "auto", "fit"] = "as-written"
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
-
-
-FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints")
-"""Keys of [training] that do not affect the results, so that they may change when a run is resumed."""
 
 
 class RunConfig(Config):

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from vitral.core.config import Config
 from vitral.core.files import as_json, sha256
+from vitral.core.parts import with_sources
 from vitral.runs.config import RunConfig, ScheduleConfig, Steps, comparable
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -38,6 +39,7 @@ class Decision(Config):
         schedule: new learning rate schedule.
         threads: new number of threads.
         evaluate_every: new number of steps between evaluations.
+        parts: own parts whose source is another from then on: the new SHA-256 by `vitral.core.parts.OwnPart.key`.
     """
 
     step: Annotated[int, Field(ge=0)]
@@ -45,6 +47,7 @@ class Decision(Config):
     schedule: ScheduleConfig | None = None
     evaluate_every: Steps | None = None
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    parts: dict[str, Hash] | None = None
 
 
 class Identity(Config):
@@ -84,7 +87,8 @@ def decided(config: RunConfig, decision: Decision) -> RunConfig:
     """The configuration with one decision applied."""
     changes = {name: getattr(decision, name) for name in ("steps", "schedule", "threads", "evaluate_every")}
     given = {name: value for name, value in changes.items() if value is not None}
-    return config.model_copy(update={"training": config.training.model_copy(update=given)})
+    config = config.model_copy(update={"training": config.training.model_copy(update=given)})
+    return with_sources(config, decision.parts) if decision.parts else config
 
 
 def run_id(

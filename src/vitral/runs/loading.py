@@ -13,6 +13,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.machine import require_memory
+from vitral.core.parts import changed_parts
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32, parameter_table
@@ -66,7 +67,7 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
         warn: called with one line for each damage that does not enter the result; None prints it on stderr.
 
     Raises:
-        UsageError: not a run, or it has no intact checkpoint.
+        UsageError: not a run, it has no intact checkpoint, or an own part of its model is not registered.
     """
     warn = warn or warn_on_stderr
     sealed = enter(path, warn)
@@ -74,6 +75,8 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
         raise UsageError(
             "{path}: no checkpoint yet (training stopped before the first); vitral resume {path}", path=path
         )
+    for key in changed_parts(sealed.config.model, str(path)):
+        warn(_("{path}: the source of {key} has changed since the run was trained", path=path, key=key))
     checkpoint = load_checkpoint_of(sealed, which, with_optimizer=False, warn=warn)
     model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
     # Weights keep their precision; position tables get the precision they had in training.

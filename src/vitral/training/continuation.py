@@ -10,11 +10,12 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.process import only_training, using_threads
 from vitral.runs import Checkpoint, Parent, RunConfig, RunFolder, SealedRun, enter, refuse_existing
-from vitral.runs.config import AdamWConfig, OptimizerConfig
+from vitral.runs.config import MuonConfig, OptimizerConfig
 from vitral.runs.folder import DUE
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
+from vitral.training.parts import require_same_parts
 from vitral.training.run import begin, complete, identity_of, keep, last_checkpoint, resolved_plan, restored
 from vitral.training.trainer import Trainer, chain_from_anchor
 
@@ -71,6 +72,7 @@ def continue_run(
     with only_training():
         sealed = enter(path, note)
         checkpoint = _finished(sealed, note)
+        require_same_parts(sealed.config, str(path))
         threads = threads or identity_of(sealed, checkpoint).current_threads
         with using_threads(threads):
             parent = restored(sealed, checkpoint, silent, corpus)
@@ -168,7 +170,7 @@ def _with(config: RunConfig, **training: Any) -> RunConfig:
 def _scaled(optimizer: OptimizerConfig, factor: float) -> OptimizerConfig:
     """An optimizer with all its learning rates multiplied."""
     changes: dict[str, Any] = {"learning_rate": factor * optimizer.learning_rate}
-    if not isinstance(optimizer, AdamWConfig):
+    if isinstance(optimizer, MuonConfig):
         changes["rest"] = _scaled(optimizer.rest, factor)
     return optimizer.model_copy(update=changes)
 

@@ -282,7 +282,7 @@ def _save_last_good_step(trainer: Trainer, reason: str) -> None:
 
 def not_finite_state(trainer: Trainer) -> str | None:
     """The first weight or optimizer tensor that is not finite, in English; None if all are."""
-    kept = [value for one in trainer.optimizer.members for state in one.state.values() for value in state.values()]
+    kept = [value for one in trainer.optimizer.members for value in one.kept()]
     with torch.no_grad():
         if math.isfinite(float(torch.nn.utils.get_total_norm([*trainer.model.parameters(), *kept]))):
             return None

@@ -6,7 +6,7 @@ The fused AdamW kernel is therefore called as a function, and the state is kept 
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from torch.optim.adamw import adamw
 from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
-from vitral.runs.config import AdamWConfig, OptimizerConfig
+from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig
+from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
 Group = Mapping[str, Any]
 
@@ -47,6 +48,22 @@ class Optimizer(ABC):
     @abstractmethod
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
         """Update these parameters of a group."""
+
+    def tensors(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """The state of a parameter."""
+        return self.state[parameter]
+
+    def kept(self) -> Iterator[Tensor]:
+        """All tensors of its state."""
+        for state in self.state.values():
+            yield from state.values()
+
+    def load(self, parameter: nn.Parameter, quantity: str, value: Tensor) -> bool:
+        """Restore a tensor of a parameter's state; False if its shape is wrong."""
+        if quantity != "step" and value.shape != parameter.shape:
+            return False
+        self.state[parameter][quantity] = value.to(parameter.device)
+        return True
 
 
 class AdamW(Optimizer):
@@ -173,7 +190,7 @@ class Muon(Optimizer):
 class Optimizers:
     """Several optimizers of disjoint parameters, used as one."""
 
-    def __init__(self, *members: Optimizer) -> None:
+    def __init__(self, *members: Optimizer | AdoptedOptimizer) -> None:
         """Combine these optimizers."""
         self.members = members
 
@@ -182,7 +199,7 @@ class Optimizers:
         """The groups of all optimizers."""
         return [group for one in self.members for group in one.param_groups]
 
-    def member_of(self, parameter: nn.Parameter) -> Optimizer:
+    def member_of(self, parameter: nn.Parameter) -> Optimizer | AdoptedOptimizer:
         """The optimizer of a parameter."""
         return next(one for one in self.members for group in one.param_groups if _is_in(parameter, group["params"]))
 
@@ -208,6 +225,8 @@ def build_optimizer(model: Transformer, config: OptimizerConfig) -> Optimizers:
     """The optimizer of all of the model's parameters."""
     if isinstance(config, AdamWConfig):
         return Optimizers(_adamw(model, config, frozenset()))
+    if not isinstance(config, MuonConfig):
+        return Optimizers(adopt(config, list(model.parameters())))
     matrices = stacked_matrices(model)
     rest = _adamw(model, config.rest, frozenset(matrices))
     parameters = dict(model.named_parameters())
@@ -251,7 +270,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tens
     return {
         f"{name}/{quantity}": value
         for name, parameter in model.named_parameters()
-        for quantity, value in optimizer.member_of(parameter).state[parameter].items()
+        for quantity, value in optimizer.member_of(parameter).tensors(parameter).items()
     }
 
 
@@ -269,7 +288,7 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
                 "{where}: optimizer state for {name}, which this model does not have", where=where, name=name
             )
         parameter = parameters[name]
-        if quantity != "step" and value.shape != parameter.shape:
+        if not optimizer.member_of(parameter).load(parameter, quantity, value):
             raise UsageError(
                 "{where}: optimizer state {key} has shape {shape}, not {needed}",
                 where=where,
@@ -277,4 +296,3 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
                 shape=tuple(value.shape),
                 needed=tuple(parameter.shape),
             )
-        optimizer.member_of(parameter).state[parameter][quantity] = value.to(parameter.device)

@@ -1,6 +1,6 @@
 """Start a run, and resume one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from vitral.training.inherited import inherit_weights, inherited_config, require
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
+from vitral.training.parts import accepted_changes, require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
@@ -83,6 +84,7 @@ def train(
         if source is not None:
             require_inherited(dataset, source)
             config = inherited_config(config, dataset.tokenizer)
+        require_same_parts(config, "config")
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
         may_change_threads = config.training.threads is None and given_threads(config.training) is None
         resolved = resolved_plan(config, dataset, deadline)
@@ -192,6 +194,7 @@ def resume(
     callback: Callback = silent,
     corpus: str | None = None,
     strict: bool = False,
+    changed_parts: bool = False,
     planner: Planner | None = None,
     frame: TimeFrame | None = None,
 ) -> RunFolder:
@@ -204,6 +207,7 @@ def resume(
         callback: receives every event (`vitral.training.events`).
         corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
         strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
+        changed_parts: whether to go on although the source of an own part has changed; the new one is recorded.
         planner: as for `train`; decisions that the run has taken already are taken again without it.
         frame: as for `train`.
 
@@ -224,6 +228,7 @@ def resume(
         sealed = enter(path, warn)
         _refuse_changes(sealed)
         _compare_machines(sealed, warn, strict=strict)
+        sources = accepted_changes(sealed.config, str(path), accept=changed_parts)
         checkpoint = None
         if sealed.newest is None:
             warn(N_("stopped before its first checkpoint: starting again at step 0, with the same random numbers"))
@@ -236,7 +241,7 @@ def resume(
                 history = {} if checkpoint is None else checkpoint.history
                 deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
                 keep(deadline, trainer, None, may_change_threads=False)
-            return _continue(trainer, sealed, checkpoint, warn)
+            return _continue(trainer, sealed, checkpoint, warn, sources)
 
 
 def _minutes(sealed: SealedRun) -> float | None:
@@ -257,9 +262,13 @@ def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_ch
 
 
 def _continue(
-    trainer: Trainer, sealed: SealedRun, checkpoint: Checkpoint | None, warn: Callable[[str], object]
+    trainer: Trainer,
+    sealed: SealedRun,
+    checkpoint: Checkpoint | None,
+    warn: Callable[[str], object],
+    sources: Mapping[str, str],
 ) -> RunFolder:
-    """Rewind the folder to the checkpoint and train on."""
+    """Rewind the folder to the checkpoint and train on, with other sources of own parts if there are any."""
     where = trainer.folder.path
     if checkpoint is not None:
         _refuse_finished(trainer, checkpoint)
@@ -277,6 +286,8 @@ def _continue(
         if torn:
             warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
         _adopt(trainer, sealed)
+        if sources:
+            trainer.decide({"parts": dict(sources)})
         return _start(trainer)
 
 

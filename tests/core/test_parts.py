@@ -1,0 +1,197 @@
+"""The registry of parts that users write, and how configurations name them."""
+
+import functools
+import hashlib
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from vitral.core import parts
+from vitral.core.errors import UsageError
+from vitral.core.parts import (
+    OwnPart,
+    changed_parts,
+    import_parts,
+    own_parts,
+    register,
+    registered_parts,
+    with_sources,
+    without_sources,
+)
+from vitral.model import ModelConfig
+from vitral.runs import RunConfig
+
+FILE = """
+import vitral
+from torch import nn
+
+@vitral.register("norm", "filed")
+class Filed(nn.Identity):
+    def __init__(self, d_model):
+        super().__init__()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is registered."""
+    monkeypatch.setattr(parts, "_parts", {})
+    monkeypatch.setattr(parts, "_imported", [])
+
+
+def identity(d_model: int, epsilon: float = 0.5) -> nn.Module:
+    return nn.Identity()
+
+
+def of_name(name: str, **settings: object) -> ModelConfig:
+    return ModelConfig.parse({"norm_type": {"name": name, **settings} if settings else name})
+
+
+def test_a_decorator_and_a_call_register_and_return_the_factory() -> None:
+    assert register("norm", "one", identity) is identity
+    assert register("norm", "two")(identity) is identity
+    assert [(part.kind, part.name, part.file) for part in registered_parts()] == [
+        ("norm", "one", Path(__file__).name),
+        ("norm", "two", Path(__file__).name),
+    ]
+    assert registered_parts()[0].sha256 == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
+def test_a_configuration_names_a_part_with_settings_and_is_itself_as_plain_data() -> None:
+    register("norm", "mine", identity)
+    config = of_name("mine", epsilon=0.25, sizes=[1, 2])
+    (own,) = own_parts(config)
+    assert (own.name, own.settings) == ("mine", {"epsilon": 0.25, "sizes": [1, 2]})
+    plain = config.plain()["norm_type"]
+    assert plain == {"name": "mine", "epsilon": 0.25, "sizes": [1, 2], "file": own.file, "sha256": own.sha256}
+    assert ModelConfig.parse(config.plain()) == config
+    assert hash(ModelConfig.parse(config.plain())) == hash(config)
+
+
+def test_a_configuration_without_own_parts_is_as_it_was() -> None:
+    plain = ModelConfig().plain()
+    assert plain["norm_type"] == "layernorm"
+    assert plain["attention"] == {"mask": {"name": "causal"}, "scale": "sqrt"}
+    assert list(own_parts(RunConfig())) == []
+
+
+@pytest.mark.parametrize("kind", parts.KINDS)
+def test_a_name_of_vitral_is_refused(kind: parts.Kind) -> None:
+    names = {name for place in OwnPart.__subclasses__() if kind in place.kinds for name in place.built_in}
+    assert names
+    for name in names:
+        with pytest.raises(UsageError, match=name):
+            register(kind, name, identity)
+
+
+def test_another_source_of_the_same_name_is_refused_unless_it_replaces(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    (first,) = import_parts(file)
+    (again,) = import_parts(file)
+    assert first.sha256 == again.sha256 == hashlib.sha256(FILE.encode()).hexdigest()
+    with pytest.raises(UsageError, match=r"mine\.py"):
+        register("norm", "filed", identity)
+    register("norm", "filed", identity, replace=True)
+    assert registered_parts()[0].factory is identity
+
+
+def test_an_activation_and_a_feed_forward_share_their_names() -> None:
+    register("activation", "mine", lambda: None)
+    with pytest.raises(UsageError, match="mine"):
+        register("feed_forward", "mine", identity)
+
+
+@pytest.mark.parametrize("name", ["", "My-Norm", "a b", "x" * 65, "../a", "a\n"])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        register("norm", name, identity)
+
+
+def test_a_factory_without_a_source_is_refused() -> None:
+    with pytest.raises(UsageError, match="source"):
+        register("activation", "built-in", len)
+    register("norm", "partial", functools.partial(identity, epsilon=2.0))
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones_and_the_remedy() -> None:
+    register("norm", "mine", identity)
+    with pytest.raises(UsageError, match=r"norm_type.*layernorm, rmsnorm, mine.*--parts"):
+        of_name("zzz")
+    with pytest.raises(UsageError, match="did you mean 'mine'"):
+        of_name("mien")
+    with pytest.raises(UsageError, match=r"norm_type = 'mine'"):
+        ModelConfig.parse({"norm": "mine"})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"a": None}, {"a": float("inf")}, {"a b": 1}, {"a": object()}, {"a": "x" * 10**5}]
+)
+def test_settings_are_plain_data(settings: dict[str, object]) -> None:
+    register("norm", "mine", identity)
+    with pytest.raises(UsageError, match="norm_type"):
+        of_name("mine", **settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read"),
+        ("x = (", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("import no_such_module_at_all", "no_such_module_at_all"),
+        ("x = 1", "registers no part"),
+        ("\0", "Error"),
+    ],
+)
+def test_a_file_that_is_no_file_of_parts_is_one_line(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "bad.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UsageError, match=said) as refused:
+        import_parts(file)
+    assert str(file) in str(refused.value)
+    assert registered_parts() == []
+    assert parts.imported_files() == ()
+
+
+def test_an_import_writes_nothing_beside_the_file_and_reads_it_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    import_parts(file)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+    file.write_text(FILE.replace("filed", "filled"))
+    assert [part.name for part in import_parts(file)] == ["filled"]
+
+
+def test_a_recorded_part_is_read_without_being_registered_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    register("norm", "mine", identity)
+    plain = of_name("mine", epsilon=0.5).plain()
+    monkeypatch.setattr(parts, "_parts", {})
+    config = ModelConfig.parse(plain)
+    assert config.plain() == plain
+    with pytest.raises(UsageError, match=rf"run: .*'mine' of {Path(__file__).name}.*--parts {Path(__file__).name}"):
+        changed_parts(config, "run")
+
+
+def test_a_changed_source_is_found_and_another_can_be_recorded() -> None:
+    register("norm", "mine", identity)
+    config = of_name("mine")
+    (own,) = own_parts(config)
+    assert changed_parts(config, "run") == {}
+    former = with_sources(config, {"norm/mine": "0" * 64})
+    assert changed_parts(former, "run") == {"norm/mine": own.sha256}
+    assert with_sources(former, {"norm/mine": own.sha256}) == config
+    assert ModelConfig.parse(without_sources(former.plain())) == config
+
+
+@pytest.mark.parametrize("key", ["file", "sha256", "name"])
+@pytest.mark.parametrize("value", ["", "../x", "a;rm -rf b", "\x1b[2J", 5])
+def test_a_recorded_part_that_a_stranger_wrote_is_refused(key: str, value: object) -> None:
+    register("norm", "mine", identity)
+    plain = of_name("mine").plain()
+    plain["norm_type"][key] = value
+    with pytest.raises(UsageError):
+        ModelConfig.parse(plain)
