@@ -51,19 +51,18 @@ def compare(
 
 def print_comparison(found: "RunComparison") -> None:
     """Print the tables, the sentences and the samples."""
-    from vitral.cli.screen import console, data_table, say
+    from vitral.cli.screen import print_data, say
     from vitral.reports.side_by_side import OVER_THE_TEXT
 
-    screen = console()
-    screen.print(data_table(found.varied_table()))
+    print_data(found.varied_table())
     for one in found.relations:
         say(one.text)
     if any(one.difference for one in found.relations):
         say(_(OVER_THE_TEXT))
     say()
-    screen.print(data_table(found.relation_table()))
+    print_data(found.relation_table())
     if found.changed:
-        screen.print(data_table(found.configuration_table()))
+        print_data(found.configuration_table())
     for run in found.runs:
         if run.sample is not None:
             say(f"--- {run.name}")
