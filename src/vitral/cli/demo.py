@@ -88,9 +88,9 @@ def _introduction(planned: "Demonstration") -> list[str]:
     return [*_beside({_("The text"): text, _("The model"): of_model}), ""]
 
 
-def _beside(lines: Mapping[str, Sequence[str]]) -> list[str]:
+def _beside(lines: Mapping[str, Sequence[str]], gap: int = 2) -> list[str]:
     """Lines beside their headings, all from the same column."""
-    width = max(map(len, lines)) + 2
+    width = max(map(len, lines)) + gap
     return [
         f"{heading if place == 0 else '':{width}}{line}"
         for heading, below in lines.items()
@@ -115,7 +115,8 @@ def _ending(result: "DemonstrationResult", page: Path, prompt: str) -> list[str]
                     f'vitral explain {result.run} --text "{result.sentence}"',
                     f"vitral train {_('my.txt')} --minutes 2",
                 ],
-            }
+            },
+            gap=1,
         ),
     ]
 
