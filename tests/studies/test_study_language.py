@@ -35,7 +35,7 @@ def english_words(markdown: str) -> set[str]:
     text = re.sub(r"\]\([^)]*\)|\S*(?:[./_=]|\\_)\S*|[‘“\"'`][a-z-]+[’”\"'`]", " ", text)
     for term in TERMS:
         text = text.replace(term, " ")
-    return set(re.findall(r"[a-z]+", text.lower())) & ENGLISH
+    return set(re.findall(r"[^\W\d_]+", text.lower())) & ENGLISH
 
 
 @pytest.fixture(scope="module")
