@@ -112,11 +112,16 @@ def _of_presets() -> Iterator[Sentence]:
 
 
 def _of_explanations() -> Iterator[Sentence]:
-    """The English sentences of walkthroughs and checks; their places are filled in by key."""
+    """The English sentences of walkthroughs and checks, whose places are filled in by key, and those of the gallery."""
     file = SOURCE / "explanation" / "catalogue" / "en.toml"
     for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
         for phrase in table.values():
             yield Sentence(phrase, None, str(file.relative_to(SOURCE)), "explanation")
+    for file in sorted((SOURCE / "explanation" / "gallery").glob("*.toml")):
+        example = tomllib.loads(file.read_text(encoding="utf-8"))
+        for key in ("title", "source", "note"):
+            if key in example:
+                yield Sentence(example[key], None, str(file.relative_to(SOURCE)), "explanation")
 
 
 def _of_studies() -> Iterator[Sentence]:

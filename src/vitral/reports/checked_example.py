@@ -35,4 +35,4 @@ def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
 def _check_page(report: CheckReport) -> str:
     say, example = phrases(language()), report.example
     sections = [*check_sections(report, say), *to_sections(walk_example(example, language=language()))]
-    return page(example.title, sections, lead=example.note, language=language())
+    return page(say.told(example.title), sections, lead=say.told(example.note), language=language())
