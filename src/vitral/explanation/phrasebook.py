@@ -46,9 +46,7 @@ class Phrases:
             return _(catalogue()[key], **places).removeprefix(VERDICT)
 
     def told(self, text: str) -> str:
-        """A word of a formula, or the text of a bundled example, in this language; a user's text stays as it is."""
-        if not text:
-            return text
+        """A marked word of a formula in this language; other words stay as they are."""
         with in_language(self.language):
             return _(text)
 

@@ -58,12 +58,13 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     """
     choice = replace(choice or Choice(), with_given=True)
     say = phrases(language)
+    example = example.told(say.language)
     _check_choice(example.sheet, choice)
     narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")
-    intro = [part for part in (say.told(example.note), say("explain.example_intro")) if part]
+    intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
-        intro.append(say("explain.source", source=say.told(example.source).rstrip(".")))
-    return Walkthrough(say.told(example.title), tuple(intro), (Chapter("", narrator.steps()),), say.language)
+        intro.append(say("explain.source", source=example.source.rstrip(".")))
+    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language)
 
 
 @checked(first=True)
