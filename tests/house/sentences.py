@@ -125,7 +125,7 @@ def _of_presets() -> Iterator[Sentence]:
 
 
 def _of_explanations() -> Iterator[Sentence]:
-    """The English sentences of walkthroughs and checks; their places are filled in by key."""
+    """The English sentences of walkthroughs and checks, whose places are filled in by key."""
     file = SOURCE / "explanation" / "catalogue" / "en.toml"
     for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
         for phrase in table.values():

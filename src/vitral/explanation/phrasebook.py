@@ -45,12 +45,10 @@ class Phrases:
         with in_language(self.language):
             return _(catalogue()[key], **places).removeprefix(VERDICT)
 
-    def word(self, word: str) -> str:
+    def told(self, text: str) -> str:
         """A marked word of a formula in this language; other words stay as they are."""
-        if not word:
-            return word
         with in_language(self.language):
-            return _(word)
+            return _(text)
 
     def number(self, written: str) -> str:
         """A number, written in English form, as this language writes it.

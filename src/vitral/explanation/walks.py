@@ -57,8 +57,8 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
         UsageError: a head, position or column that does not exist.
     """
     choice = replace(choice or Choice(), with_given=True)
-    example = example.told(language)
     say = phrases(language)
+    example = example.told(say.language)
     _check_choice(example.sheet, choice)
     narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")
     intro = [part for part in (example.note, say("explain.example_intro")) if part]

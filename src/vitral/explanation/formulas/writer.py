@@ -91,7 +91,7 @@ class FormulaWriter(ABC):
             case Name(letters, below):
                 return self.name(replace(expression, letters=self.told(letters), below=self.told(below)))
             case Words(words):
-                return self.words(self.say.word(words))
+                return self.words(self.say.told(words))
             case Equation():
                 return self.joined(self.between(self.sides(expression), self.sign("=")))
             case Apply(function, arguments):
@@ -126,7 +126,7 @@ class FormulaWriter(ABC):
 
     def told(self, letters: str) -> str:
         """A name; translated if it is a word."""
-        return self.say.word(letters) if letters in WORDS else letters
+        return self.say.told(letters) if letters in WORDS else letters
 
     def written(self, expression: Number) -> str:
         """The characters of a number, with a decimal point."""
