@@ -80,11 +80,11 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
         "inspect": "--text --replace --windows --top --format --out --checkpoint --corpus --device --dtype",
-        "explain": "--text --replace --layer --head --query --key --column --block --ending --digits --lang --format "
+        "explain": "--text --replace --layer --head --query --key --column --block --ending --digits --format "
         "--out --checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
-        "--lang --format --out",
-        "check": "--fix --out --lang --format",
+        "--format --out",
+        "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set",
         "list": "--format",
         "doctor": "--repair --format",
@@ -93,7 +93,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     for command, options in expected.items():
         told = vitral(command, "--help").out
         found = [word for line in told.splitlines() if line.startswith("  --") for word in line.split()[:1]]
-        assert [option.split("/")[0] for option in found if option != "--help"] == options.split(), command
+        assert [option.split("/")[0] for option in found] == [*options.split(), "--lang", "--help"], command
 
 
 def test_a_run_folder_has_all_its_files(trained: Path) -> None:

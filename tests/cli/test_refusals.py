@@ -107,7 +107,6 @@ MISTAKES = [
     ("check short.txt", "line 1"),
     ("check nothing", "is a folder"),
     ("check wrong.toml sol-e-lua --fix", "not TOML"),
-    ("check sol-e-lua --lang fr", "fr"),
     ("resume RUN", "finished"),
     ("tran sample", "Did you mean 'train'"),
     ("train --unknown", "--unknown"),

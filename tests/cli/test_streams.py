@@ -122,7 +122,7 @@ def test_a_reporter_that_fails_is_said_once_and_recorded_once(capsys: pytest.Cap
         called.append(event["event"])
         raise OverflowError("too wide")
 
-    harmless = Harmless("the picture", report)
+    harmless = Harmless("the picture failed ({kind}: {error})", report)
     assert harmless({"event": "note", "text": "not recorded"}) is None
     told = harmless(STEP)
     assert told is not None
@@ -137,7 +137,7 @@ def test_a_reporter_that_fails_is_said_once_and_recorded_once(capsys: pytest.Cap
 def test_a_lost_output_is_recorded_with_the_next_event_that_the_run_records(output) -> None:
     raw, stream = output
     streams._output.needed = False  # pyright: ignore[reportOptionalMemberAccess]
-    harmless = Harmless("the display", lambda event: print(event["event"], file=stream))
+    harmless = Harmless("the display failed ({kind}: {error})", lambda event: print(event["event"], file=stream))
     answers = [harmless({"event": kind}) for kind in ("start", "note", "lines", "step", "step", "evaluation", "end")]
     assert [answer is not None for answer in answers] == [False, False, False, True, False, False, False]
     assert raw.taken == b"start\n"

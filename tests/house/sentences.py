@@ -57,7 +57,7 @@ def errors() -> frozenset[str]:
 
 def marked() -> Iterator[Sentence]:
     """Sentences in calls of `_`, `N_`, `ngettext` and of errors."""
-    callables = FUNCTIONS | errors()
+    callables = FUNCTIONS | errors() | {"__init__"}
     for file in sorted(SOURCE.rglob("*.py")):
         room = file.relative_to(SOURCE).parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -97,7 +97,8 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: the studies' files, the labels of the lists of words."""
+    """Sentences that are declared as data: help texts, the studies' files, the labels of the lists of words."""
+    yield from _of_commands()
     yield from _of_studies()
     yield from _of_word_lists()
 
@@ -116,6 +117,23 @@ def _of_word_lists() -> Iterator[Sentence]:
     labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
     for text in (*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])):
         yield Sentence(text, None, str(file.relative_to(SOURCE)), "inspection")
+
+
+def _of_commands() -> list[Sentence]:
+    """The help texts of the commands, their arguments and options; those of the parser's library are marked already."""
+    from typer.main import get_command
+
+    from vitral.cli import app
+    from vitral.core.language import in_language
+
+    found: list[Sentence] = []
+    group = get_command(app)
+    with in_language("en"):
+        for name, command in [("vitral", group), *getattr(group, "commands", {}).items()]:
+            options = [each for each in command.params if "completion" not in str(each.name)]
+            texts = [command.help, *(getattr(each, "help", None) for each in options)]
+            found += [Sentence(text, None, f"vitral {name} --help", "cli") for text in texts if text]
+    return found
 
 
 def catalogue(language: str, room: str) -> Catalog:

@@ -29,12 +29,15 @@ from vitral.cli import (
 from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
+from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
 from vitral.cli.parts import with_parts
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import _, retold
 
 app = typer.Typer(
     name="vitral",
+    cls=Group,
     help="Vitral: a small-Transformer laboratory with glass walls.\n\nTrain a language model on any text, then sample "
     "it, measure it, take it apart and explain it. Start with: vitral demo",
     invoke_without_command=True,
@@ -64,6 +67,7 @@ def _without_command(
             "--version", callback=_print_version, is_eager=True, help="Print the versions of Vitral, Python, PyTorch."
         ),
     ] = False,
+    lang: LanguageOption = None,
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -105,8 +109,8 @@ for command in (
     doctor.doctor,
 ):
     told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
-    app.command({"continue_run": "continue"}.get(command.__name__))(told)
-app.command("list")(_carrying(list_command.list_names))
+    app.command({"continue_run": "continue"}.get(command.__name__), cls=Command)(with_language(told))
+app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -119,8 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     guard()
     threading.excepthook = _thread_failed
     _ignore_matplotlib_settings()
-    code = run(arguments)
-    settle()
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    with speaking(given):
+        code = _run(given)
+        settle()
     sys.exit(code)
 
 
@@ -138,6 +144,12 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    with speaking(given):
+        return _run(given)
+
+
+def _run(arguments: Sequence[str]) -> int:
     session.begin()
     try:
         _require_current_folder()
@@ -155,7 +167,7 @@ def _fail(error: BaseException) -> int:
     if isinstance(error, OutputLost) and error.reader_left:
         return 0
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        complain(str(error) or "interrupted")
+        complain(retold(str(error)) or _("interrupted"))
         return 130
     if hasattr(error, "format_message"):
         return _complain_of_usage(error)
@@ -176,7 +188,7 @@ def _require_current_folder() -> None:
 
 def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
-    message = error.format_message().replace("Value error, ", "").rstrip(".")
     context = getattr(error, "ctx", None)
-    complain(f"{message} (see {context.command_path if context else 'vitral'} --help)")
+    command = context.command_path if context else "vitral"
+    complain(_("{message} (see {command} --help)", message=refusal(error.format_message()), command=command))
     return int(getattr(error, "exit_code", 2))

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from rich.text import Text
 
+from vitral.core.language import _, number, retold
 from vitral.evaluation import baseline_name
 
 Points = Sequence[tuple[int, float]]
@@ -47,34 +48,36 @@ def drawn(chart: Chart, width: int, height: int) -> list[Text]:
     if not cells or columns < LEAST_COLUMNS or height < 2:
         return []
     points = [*cells.items(), *_placed(chart.evaluations, chart, columns), *_placed(chart.early, chart, columns)]
-    values = [*(value for _, value in points), *chart.baselines.values()]
+    values = [*(value for column, value in points), *chart.baselines.values()]
     # A baseline above every loss, as that of single characters soon is, would press the curve together.
-    low, high = min(values), max(value for _, value in points)
+    low, high = min(values), max(value for column, value in points)
     span = (high - low) or 1.0
 
     def row(value: float) -> int:
         return round((high - value) / span * (height - 1))
 
-    grid = [[(" ", "")] * columns for _ in range(height)]
-    names: list[list[str]] = [[] for _ in range(height)]
+    grid = [[(" ", "")] * columns for each in range(height)]
+    names: list[list[str]] = [[] for each in range(height)]
     signs = SIGNS[chart.unicode]
     for order, loss in chart.baselines.items():
         if loss <= high:
             grid[row(loss)] = [(signs[ACROSS], STYLES[ACROSS])] * columns
-            names[row(loss)].append(baseline_name(order))
+            names[row(loss)].append(retold(baseline_name(order)))
     kinds = [(LOGGED, list(cells.items()))]
     kinds += [(EVALUATED, _placed(chart.evaluations, chart, columns)), (EARLY, _placed(chart.early, chart, columns))]
     for kind, places in kinds:
         for column, value in places:
             grid[row(value)][column] = (signs[kind], STYLES[kind])
-    ends = {0: f"{high:.2f}", height - 1: f"{low:.2f}"}
+    ends = {0: number(high, ".2f"), height - 1: number(low, ".2f")}
     return [_line(ends.get(at, ""), cells, names[at]) for at, cells in enumerate(grid)]
 
 
-def _line(number: str, cells: Sequence[tuple[str, str]], names: Sequence[str]) -> Text:
-    label = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else ""
-    pieces = [("".join(sign for sign, _ in same), style) for style, same in groupby(cells, key=lambda cell: cell[1])]
-    return Text.assemble((f"{number:>{AXIS - 1}} ", "dim"), *pieces, (f" {label[: MARGIN - 1]}".rstrip(), "dim"))
+def _line(end: str, cells: Sequence[tuple[str, str]], names: Sequence[str]) -> Text:
+    label = names[0] if len(names) == 1 else _("{first} to {last}", first=names[0], last=names[-1]) if names else ""
+    pieces = [
+        ("".join(sign for sign, shade in same), style) for style, same in groupby(cells, key=lambda cell: cell[1])
+    ]
+    return Text.assemble((f"{end:>{AXIS - 1}} ", "dim"), *pieces, (f" {label[: MARGIN - 1]}".rstrip(), "dim"))
 
 
 def _column(step: int, steps: int, columns: int) -> int:

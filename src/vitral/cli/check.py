@@ -7,8 +7,9 @@ import typer
 
 from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_example
-from vitral.cli.options import Format, FormatOption, LanguageCode, LanguageOption
+from vitral.cli.options import Format, FormatOption
 from vitral.core.errors import StorageError, UsageError
+from vitral.core.language import language
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,6 @@ def check(
     out: Annotated[
         Path | None, typer.Option(help="With --fix: folder to write to.  [default: beside the example]")
     ] = None,
-    lang: LanguageOption = LanguageCode.en,
     format: FormatOption = Format.text,
     list_: Annotated[bool, typer.Option("--list", hidden=True)] = False,
 ) -> None:
@@ -59,7 +59,7 @@ def check(
         raise UsageError("check: name the examples, by file or by name (vitral list examples)")
     if out is not None and not fix:
         raise UsageError("check: --out goes with --fix")
-    say = phrases(lang.value)
+    say = phrases(language())
     code = check_all(examples, say, as_json=format is Format.json, fix_into=(fix, out))
     if code:
         raise typer.Exit(code)

@@ -5,10 +5,32 @@ import sys
 import traceback
 from typing import TextIO
 
+from vitral.core.language import N_, _
+
 LONGEST = 300
 """Characters shown of the text of an error that is not ours; it can contain a whole value."""
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 """PyTorch's words for it; on the CPU its error is a plain RuntimeError."""
+SYSTEM = (
+    N_("No such file or directory"),
+    N_("Permission denied"),
+    N_("No space left on device"),
+    N_("Disk quota exceeded"),
+    N_("Read-only file system"),
+    N_("Is a directory"),
+    N_("Not a directory"),
+    N_("File exists"),
+    N_("File name too long"),
+    N_("File too large"),
+    N_("Too many open files"),
+    N_("Input/output error"),
+    N_("Bad file descriptor"),
+    N_("Broken pipe"),
+    N_("Cannot allocate memory"),
+    N_("Too many levels of symbolic links"),
+    N_("Operation not permitted"),
+)
+"""Reasons of the operating system, which are English; they are translated where they are shown."""
 
 
 def complain(message: str, file: TextIO | None = None) -> None:
@@ -27,17 +49,18 @@ def complain_of(error: BaseException) -> int:
     """Say in one line what an error that is not ours means, and return the exit code."""
     text = str(error)[:LONGEST]
     told = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    where = "set VITRAL_TRACEBACK=1 to see where"
     if isinstance(error, OSError):
         name = error.filename
-        known = error.strerror and isinstance(name, str | bytes)
-        complain(f"{os.fsdecode(name)}: {error.strerror}" if known else f"{told}; {where}")
+        if error.strerror and isinstance(name, str | bytes):
+            complain(f"{os.fsdecode(name)}: {_(error.strerror)}")
+        else:
+            complain(_("{error}; set VITRAL_TRACEBACK=1 to see where", error=told))
         return 4
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
-        complain(f"there is too little memory ({told}); use a smaller model, batch or text")
+        complain(_("there is too little memory ({error}); use a smaller model, batch or text", error=told))
         return 2
     if isinstance(error, ValueError | RecursionError):
-        complain(f"{told}; {where}")
+        complain(_("{error}; set VITRAL_TRACEBACK=1 to see where", error=told))
         return 2
-    complain(f"a fault of Vitral ({told}); {where}")
+    complain(_("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=told))
     return 70

@@ -17,6 +17,7 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
+from vitral.core.language import _, ngettext, number, retold
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -70,7 +71,7 @@ def corpus(
     if out is not None:
         page = surveyed.write(out)
         if format is Format.text:
-            say(f"page: {page}")
+            say(_("page: {path}", path=page))
 
 
 def print_survey(surveyed: "Survey") -> None:
@@ -79,22 +80,22 @@ def print_survey(surveyed: "Survey") -> None:
     from vitral.reports.text import ngram_rows, text_facts
 
     report, screen = surveyed.report, console()
-    screen.print(table(f"The text: {report.name}", ("", ""), text_facts(report), words=2))
+    screen.print(table(_("The text: {name}", name=report.name), ("", ""), text_facts(report), words=2))
     ordered = sorted(report.alphabet, key=lambda entry: -entry.count)
-    shown = "  ".join(f"{entry.label} {entry.count:,}" for entry in ordered[:SHOWN_CHARACTERS])
-    say(f"alphabet, most frequent first: {shown}")
-    if len(ordered) > SHOWN_CHARACTERS:
-        say(f"… and {len(ordered) - SHOWN_CHARACTERS} more")
+    shown = "  ".join(f"{_(entry.label)} {number(entry.count, ',')}" for entry in ordered[:SHOWN_CHARACTERS])
+    say(_("alphabet, most frequent first: {characters}", characters=shown))
+    if more := max(0, len(ordered) - SHOWN_CHARACTERS):
+        say(ngettext("… and {n} more", "… and {n} more", more, n=more))
     if report.rare:
-        rare = ", ".join(f"{entry.label} {entry.code_point} ×{entry.count}" for entry in report.rare[:SHOWN_RARE])
-        say(f"rare: {rare}" + (" …" if len(report.rare) > SHOWN_RARE else ""))
+        rare = ", ".join(f"{_(entry.label)} {entry.code_point} ×{entry.count}" for entry in report.rare[:SHOWN_RARE])
+        say(_("rare: {characters}", characters=rare) + (" …" if len(report.rare) > SHOWN_RARE else ""))
     say()
-    screen.print(table("N-gram baselines", ("", "nats per token"), ngram_rows(surveyed.baselines)))
+    screen.print(table(_("N-gram baselines"), ("", _("nats per token")), ngram_rows(surveyed.baselines)))
     for note in report.notes:
-        say(f"note: {note}")
+        say(_("note: {text}", text=retold(note)))
     for problem in report.problems:
-        say(f"problem: {problem}")
+        say(_("problem: {text}", text=retold(problem)))
     if not report.problems:
-        say("no problems found")
+        say(_("no problems found"))
     for line in surveyed.advice:
-        say(line)
+        say(retold(line))

@@ -16,6 +16,7 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
+from vitral.core.language import _, number, retold
 
 if TYPE_CHECKING:
     from vitral.reports.model import ModelCount
@@ -78,14 +79,15 @@ def print_count(counted: "ModelCount") -> None:
     from vitral.reports.model import cost_rows
 
     rows = [
-        (row.name, row.part, "×".join(str(size) for size in row.shape), row.formula, f"{row.count:,}")
+        (row.name, _(row.part), "×".join(str(size) for size in row.shape), row.formula, number(row.count, ","))
         for row in counted.rows
     ]
-    total = f"{counted.cost.parameters:,}"
-    title = f"Parameters of {counted.name} with {counted.vocab_size} tokens: {total}"
+    parameters = counted.cost.parameters
+    of = {"name": counted.name, "tokens": counted.vocab_size, "parameters": parameters}
+    title = _("Parameters of {name} with {tokens} tokens: {parameters:,}", **of)
     screen = console()
-    columns = ("name", "part", "shape", "formula", "parameters")
-    screen.print(table(title, columns, [*rows, ("total", "", "", "", total)], words=4))
-    screen.print(table("Operations and bytes (float32)", ("", "", "how counted"), cost_rows(counted), words=3))
+    columns = (_("name"), _("part"), _("shape"), _("formula"), _("parameters"))
+    screen.print(table(title, columns, [*rows, (_("total"), "", "", "", number(parameters, ","))], words=4))
+    screen.print(table(_("Operations and bytes (float32)"), ("", "", _("how counted")), cost_rows(counted), words=3))
     for line in counted.advice:
-        say(line)
+        say(retold(line))

@@ -1,6 +1,6 @@
 """vitral demo: the whole program in two minutes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vitral.cli.options import SetOption
+from vitral.core.language import _, number, retold
 
 if TYPE_CHECKING:
     from vitral.lab.demonstration import Demonstration
@@ -56,18 +57,44 @@ def _introduction(planned: "Demonstration") -> list[str]:
 
     report, orders, count = planned.survey.report, planned.survey.baselines.orders, planned.count
     model, study, tokens = count.config, planned.study, report.tokens
-    counts = " · ".join(f"{baseline_name(order)} {nats:.3f}" for order, nats in orders.items() if order > 1)
+    named = (f"{retold(baseline_name(order))} {number(nats, '.3f')}" for order, nats in orders.items() if order > 1)
+    text = [
+        _(corpus_names().get(report.name, report.name)),
+        _(
+            "{characters:,} characters: {train:,} for training, {validation:,} for validation, {test:,} for the test",
+            characters=report.num_characters,
+            train=tokens["train"],
+            validation=tokens["validation"],
+            test=tokens["test"],
+        ),
+        _("counted n-grams, in nats per character of the test: {losses}", losses=" · ".join(named)),
+    ]
+    of_model = [
+        _(
+            "{parameters:,} parameters: {layers} blocks of width {width} with {heads} heads",
+            parameters=count.cost.parameters,
+            layers=model.num_layers,
+            width=model.d_model,
+            heads=model.num_heads,
+        ),
+        _("reads up to {n} characters and predicts the next one", n=model.context_length),
+        _(
+            "is trained for {steps:,} steps, with attention and without, from {seeds} seeds: {runs} runs",
+            steps=planned.config.training.steps,
+            seeds=len(study.seeds),
+            runs=len(study.arms) * len(study.seeds),
+        ),
+    ]
+    return [*_beside({_("The text"): text, _("The model"): of_model}), ""]
+
+
+def _beside(lines: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines beside their headings, all from the same column."""
+    width = max(map(len, lines)) + 2
     return [
-        f"The text   {corpus_names().get(report.name, report.name)}",
-        f"           {report.num_characters:,} characters: {tokens['train']:,} for training, {tokens['validation']:,} "
-        f"for validation, {tokens['test']:,} for the test",
-        f"           counted n-grams, in nats per character of the test: {counts}",
-        f"The model  {count.cost.parameters:,} parameters: {model.num_layers} blocks of width {model.d_model} with "
-        f"{model.num_heads} heads",
-        f"           reads up to {model.context_length} characters and predicts the next one",
-        f"           is trained for {planned.config.training.steps:,} steps, with attention and without, from "
-        f"{len(study.seeds)} seeds: {len(study.arms) * len(study.seeds)} runs",
-        "",
+        f"{heading if place == 0 else '':{width}}{line}"
+        for heading, below in lines.items()
+        for place, line in enumerate(below)
     ]
 
 
@@ -77,27 +104,33 @@ def _ending(result: "DemonstrationResult", page: Path) -> list[str]:
 
     return [
         "",
-        result.verdict.text,
-        *(claim.text for claim in loss_claims(result.study).contrasts),
+        retold(result.verdict.text),
+        *(retold(claim.text) for claim in loss_claims(result.study).contrasts),
         "",
-        f"The page: {page}",
-        f"Try:      vitral generate {result.run} --prompt WREN.",
-        f'          vitral explain {result.run} --text "{result.sentence}"',
-        "          vitral train my.txt --minutes 2",
+        *_beside(
+            {
+                _("The page:"): [str(page)],
+                _("Try:"): [
+                    f"vitral generate {result.run} --prompt WREN.",
+                    f'vitral explain {result.run} --text "{result.sentence}"',
+                    f"vitral train {_('my.txt')} --minutes 2",
+                ],
+            }
+        ),
     ]
 
 
 @contextmanager
 def _reporter(study: "Study") -> "Iterator[Callback]":
     """The live panel on a terminal; elsewhere one line for each sample of the first run, and one for each run."""
-    from vitral.cli.progress import Harmless, live_reporter
+    from vitral.cli.progress import DISPLAY, Harmless, live_reporter
     from vitral.cli.screen import console
 
     if console().is_terminal:
         with live_reporter() as report:
             yield report
     else:
-        yield Harmless("the display of the progress", _Lines(study))
+        yield Harmless(DISPLAY, _Lines(study))
 
 
 class _Lines:
@@ -117,16 +150,21 @@ class _Lines:
         kind = event["event"]
         if kind == "sample" and event["run"] == 1:
             text = " / ".join(event["text"].split("\n"))
-            say(f"it writes, after step {event['step']:,}: {text[:SHOWN]}{'…' * (len(text) > SHOWN)}")
+            written = f"{text[:SHOWN]}{'…' * (len(text) > SHOWN)}"
+            say(_("it writes, after step {step:,}: {text}", step=event["step"], text=written))
         elif kind == "run" and event["state"] == "found":
-            say(f"run {event['run']} of {event['runs']} · {self.which(event)}: found finished")
+            place = {"run": event["run"], "runs": event["runs"], "which": self.which(event)}
+            say(_("run {run} of {runs} · {which}: found finished", **place))
         elif kind == "end" and event["finished"] and self.view.evaluation and self.view.lines:
             loss = self.view.evaluation["test_loss"]
-            rank = rank_among_baselines(loss, self.view.lines)
-            say(f"{self.view.whole()} · {self.which(event)}: test {loss:.3f}, {rank}")
-        elif kind in ("note", "stopped"):
-            say(f"{kind}: {event.get('text', event.get('reason'))}")
+            rank = retold(rank_among_baselines(loss, self.view.lines))
+            told = _("{which}: test {loss:.3f}, {rank}", which=self.which(event), loss=loss, rank=rank)
+            say(f"{self.view.whole()} · {told}")
+        elif kind == "note":
+            say(_("note: {text}", text=retold(event["text"])))
+        elif kind == "stopped":
+            say(_("stopped: {reason}", reason=retold(event["reason"])))
 
     def which(self, event: "Event") -> str:
         """The arm and the seed."""
-        return f"{self.titles[event['arm']]}, seed {event['seed']}"
+        return _("{arm}, seed {seed}", arm=_(self.titles[event["arm"]]), seed=event["seed"])

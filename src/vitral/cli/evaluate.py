@@ -16,9 +16,12 @@ from vitral.cli.options import (
     Which,
     WhichOption,
 )
+from vitral.core.language import N_, _, in_language, number, retold
 
 if TYPE_CHECKING:
     from vitral.lab import Measures
+
+SPLITS = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
 
 
 def evaluate(
@@ -42,7 +45,8 @@ def evaluate(
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
     measures = loaded.measure(copying=copying)
     if format is Format.json:
-        print_json(measures.plain())
+        with in_language("en"):  # data has no other language
+            print_json(measures.plain())
     else:
         print_measures(measures)
 
@@ -55,25 +59,35 @@ def print_measures(measures: "Measures") -> None:
 
     rows = [
         (
-            name,
-            f"{split.num_targets:,}",
-            f"{split.loss:.4f}",
-            f"{split.perplexity:.3f}",
-            f"{split.bits_per_character:.4f}",
-            f"{split.bits_per_byte:.4f}",
+            _(SPLITS.get(name, name)),
+            number(split.num_targets, ","),
+            number(split.loss, ".4f"),
+            number(split.perplexity, ".3f"),
+            number(split.bits_per_character, ".4f"),
+            number(split.bits_per_byte, ".4f"),
         )
         for name, split in measures.splits.items()
     ]
-    columns = ("split", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
+    columns = [
+        *(_("split"), _("tokens"), _("nats per token"), _("perplexity")),
+        *(_("bits per character"), _("bits per byte")),
+    ]
     screen = console()
-    screen.print(table(f"{measures.run} at step {measures.step:,}", columns, rows))
+    screen.print(table(_("{run} at step {step:,}", run=measures.run, step=measures.step), columns, rows))
     baselines = ngram_rows(measures.baselines)
-    screen.print(table("N-gram baselines on the test split", ("", "nats per token"), baselines))
-    say(f"The test loss is {measures.standing}.")
+    screen.print(table(_("N-gram baselines on the test split"), ("", _("nats per token")), baselines))
+    say(_("The test loss is {standing}.", standing=retold(measures.standing)))
     if measures.copying is not None:
         copied = measures.copying
         say(
-            f"The longest piece of a sample ({copied.characters:,} characters) that is copied from the training text "
-            f"has {copied.longest.length} characters: {copied.longest.text!r}. "
-            f"{copied.novel_share:.0%} of its pieces of {NOVEL_LENGTH} characters are not in the training text."
+            _(
+                "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
+                "{length} characters: {text!r}. {share:.0%} of its pieces of {novel} characters are not in the "
+                "training text.",
+                characters=copied.characters,
+                length=copied.longest.length,
+                text=copied.longest.text,
+                share=copied.novel_share,
+                novel=NOVEL_LENGTH,
+            )
         )

@@ -12,11 +12,10 @@ from vitral.cli.options import (
     Form,
     FormOption,
     KeyOption,
-    LanguageCode,
-    LanguageOption,
     QueryOption,
     choice_of,
 )
+from vitral.core.language import _, language
 
 
 def exercise(
@@ -38,7 +37,6 @@ def exercise(
     key: KeyOption = None,
     column: ColumnOption = None,
     digits: DigitsOption = 3,
-    lang: LanguageOption = LanguageCode.en,
     format: FormOption = Form.text,
     out: FileOption = None,
 ) -> None:
@@ -56,6 +54,7 @@ def exercise(
     choice = choice_of(head, query, key, column, first=1)
     made = make_exercise(Exercise(positions, d_model, num_heads, mask, scale, seed), file)
     if file is not None:
-        say(f"written: {file}\nfill in the question marks, then run: vitral check {file}")
+        say(_("written: {path}", path=file))
+        say(_("fill in the question marks, then run: vitral check {path}", path=file))
     if file is None or out is not None:
-        write_walkthrough(walk_example(made, choice, lang.value), format, digits, out)
+        write_walkthrough(walk_example(made, choice, language()), format, digits, out)

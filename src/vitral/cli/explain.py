@@ -19,8 +19,6 @@ from vitral.cli.options import (
     FormOption,
     HeadOption,
     KeyOption,
-    LanguageCode,
-    LanguageOption,
     Precision,
     QueryOption,
     ReplaceOption,
@@ -30,6 +28,7 @@ from vitral.cli.options import (
     numbers,
 )
 from vitral.core.errors import UsageError
+from vitral.core.language import language
 
 WhatArgument = Annotated[
     str | None,
@@ -59,7 +58,6 @@ def explain(
         bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
     ] = False,
     digits: DigitsOption = 3,
-    lang: LanguageOption = LanguageCode.en,
     format: FormOption = Form.text,
     out: FileOption = None,
     checkpoint: WhichOption = Which.best,
@@ -90,7 +88,7 @@ def explain(
     if what is None:
         complain("explain --tiny is now the command: vitral exercise [FILE.toml]")
         sizes = (positions, d_model, num_heads, mask, scale, seed)
-        shown = (head or "all", query, key, column, digits, lang, format, None if exercise else out)
+        shown = (head or "all", query, key, column, digits, format, None if exercise else out)
         make_exercise(exercise, *sizes, *shown)
         return
     is_run = Path(what).is_dir()
@@ -101,7 +99,7 @@ def explain(
         from vitral.explanation import RunView
         from vitral.lab import Run
 
-        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=lang.value)
+        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=language())
         loaded = Run(what, checkpoint.value, device=device.value, dtype=dtype.value)
         walkthrough = loaded.explain("To be" if text is None else text, view, replace=replace)
     else:
@@ -109,7 +107,7 @@ def explain(
         from vitral.explanation import walk_example
         from vitral.lab.examples import find_example
 
-        walkthrough = walk_example(find_example(what), choice, lang.value)
+        walkthrough = walk_example(find_example(what), choice, language())
     write_walkthrough(walkthrough, format, digits, out)
 
 

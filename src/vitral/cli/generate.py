@@ -19,6 +19,7 @@ from vitral.cli.options import (
     WhichOption,
 )
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 
 if TYPE_CHECKING:
     from vitral.decoding import Sample
@@ -111,8 +112,8 @@ def _stream(run: "Run", prompt: str, options: dict[str, Any]) -> None:
 def _print_samples(samples: list["Sample"]) -> None:
     from vitral.cli.screen import say
 
-    for number, sample in enumerate(samples, start=1):
+    for place, sample in enumerate(samples, start=1):
         if len(samples) > 1:
-            score = "" if sample.score is None else f", log-probability {sample.score:.3f}"
-            say(f"--- {number} of {len(samples)}{score}")
+            score = "" if sample.score is None else f", {_('log-probability {score:.3f}', score=sample.score)}"
+            say(f"--- {_('{n} of {all}', n=place, all=len(samples))}{score}")
         say(sample.prompt + sample.text)

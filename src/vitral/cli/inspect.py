@@ -22,6 +22,7 @@ from vitral.cli.options import (
     WhichOption,
 )
 from vitral.core.errors import UsageError
+from vitral.core.language import _, number, retold
 
 if TYPE_CHECKING:
     from vitral.figures.sections import Table
@@ -83,7 +84,7 @@ def inspect(
     if out is None:
         sys.stdout.write(written)
     else:
-        say(f"written: {write_new(out, written)}")
+        say(_("written: {path}", path=write_new(out, written)))
 
 
 FORMS = {
@@ -132,7 +133,7 @@ def print_inspection(found: dict[str, Any]) -> None:
 
     say(summary(found))
     for note in found["notes"]:
-        say(f"note: {note}")
+        say(_("note: {text}", text=retold(note)))
     say()
     screen = console()
     for made in (sublayer_table(found), head_table(found)):
@@ -163,15 +164,15 @@ def _lens(found: dict[str, Any]) -> Any:
         (tokens[place], *(_cell(point["positions"][place], targets[place], best_token) for point in shown))
         for place in range(first, len(tokens))
     ]
-    mean = ("loss", *("–" if point["loss"] is None else f"{point['loss']:.3f}" for point in shown))
-    title = "Logit lens: most probable token, its probability, ✓ where it is the true one"
-    cut = [f"the last {len(rows)} of {len(tokens)} positions"] * (first > 0)
-    cut += [f"{len(shown)} of {len(points)} points"] * (step > 1)
+    mean = (_("loss"), *("–" if point["loss"] is None else number(point["loss"], ".3f") for point in shown))
+    title = _("Logit lens: most probable token, its probability, ✓ where it is the true one")
+    cut = [_("the last {n} of {all} positions", n=len(rows), all=len(tokens))] * (first > 0)
+    cut += [_("{n} of {all} points", n=len(shown), all=len(points))] * (step > 1)
     if cut:
-        title += f" ({', '.join(cut)}; --out page.html has all)"
-    return table(title, ("position", *(point_label(point["point"]) for point in shown)), [*rows, mean])
+        title = _("{title} ({parts}; --out page.html has all)", title=title, parts=", ".join(cut))
+    return table(title, (_("position"), *(point_label(point["point"]) for point in shown)), [*rows, mean])
 
 
 def _cell(position: dict[str, Any], target: dict[str, Any] | None, best_token: Any) -> str:
     share = position["top"][0]["probability"]
-    return f"{best_token(position, target)} {'–' if share is None else f'{share:.2f}'}"
+    return f"{best_token(position, target)} {'–' if share is None else number(share, '.2f')}"

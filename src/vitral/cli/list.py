@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from vitral.cli.options import Format, FormatOption
+from vitral.core.language import N_, _, in_language, number, retold
 
 
 class Kind(enum.StrEnum):
@@ -17,11 +18,17 @@ class Kind(enum.StrEnum):
     examples = "examples"
 
 
+TITLES = {
+    Kind.presets: N_("Presets"),
+    Kind.texts: N_("Texts"),
+    Kind.studies: N_("Studies"),
+    Kind.examples: N_("Examples"),
+}
 USED_BY = {
-    Kind.presets: "vitral train NAME",
-    Kind.texts: "vitral corpus NAME, vitral train NAME",
-    Kind.studies: "vitral study NAME",
-    Kind.examples: "vitral explain NAME, vitral check NAME",
+    Kind.presets: N_("vitral train NAME"),
+    Kind.texts: N_("vitral corpus NAME, vitral train NAME"),
+    Kind.studies: N_("vitral study NAME"),
+    Kind.examples: N_("vitral explain NAME, vitral check NAME"),
 }
 
 
@@ -44,7 +51,9 @@ def list_names(
             _print(each)
 
 
+@in_language("en")
 def _entries(kind: Kind) -> list[dict[str, Any]]:
+    """Names and descriptions, which are data: English, and translated where they are shown."""
     from vitral.data import corpus_names
     from vitral.lab import presets
     from vitral.lab.examples import find_example, gallery
@@ -62,9 +71,9 @@ def _entries(kind: Kind) -> list[dict[str, Any]]:
 def _print(kind: Kind) -> None:
     from vitral.cli.screen import console, say, table
 
-    rows = [(entry["name"], entry["description"]) for entry in _entries(kind)]
-    console().print(table(kind.value.capitalize(), ("name", "description"), rows, words=2))
-    say(f"{USED_BY[kind]}\n")
+    rows = [(entry["name"], retold(entry["description"])) for entry in _entries(kind)]
+    console().print(table(_(TITLES[kind]), (_("name"), _("description")), rows, words=2))
+    say(f"{_(USED_BY[kind])}\n")
 
 
 def print_studies() -> None:
@@ -76,12 +85,12 @@ def print_studies() -> None:
 
     costs = {(cost.name, cost.budget): cost for cost in study_costs()}
     rows = [
-        (name, question, *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
+        (name, retold(question), *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
         for name, question in study_names().items()
     ]
-    console().print(table("Studies", ("name", "question", *BUDGETS), rows, words=2))
-    say("Times are estimates for this machine, from a few training steps timed now.")
-    say("vitral study NAME --budget standard")
+    console().print(table(_(TITLES[Kind.studies]), (_("name"), _("question"), *BUDGETS), rows, words=2))
+    say(_("Times are estimates for this machine, from a few training steps timed now."))
+    say(_("vitral study NAME --budget standard"))
 
 
 def _minutes(minutes: float) -> str:
@@ -90,4 +99,4 @@ def _minutes(minutes: float) -> str:
     >>> _minutes(0.4), _minutes(7.2), _minutes(200.0)
     ('1 min', '7 min', '3.3 h')
     """
-    return f"{max(1, round(minutes))} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    return f"{max(1, round(minutes))} min" if minutes < 100 else f"{number(minutes / 60, '.1f')} h"

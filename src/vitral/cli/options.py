@@ -44,13 +44,6 @@ class Which(enum.StrEnum):
     last = "last"
 
 
-class LanguageCode(enum.StrEnum):
-    """The language of an explanation."""
-
-    en = "en"
-    pt = "pt"
-
-
 class Form(enum.StrEnum):
     """The form of a walkthrough."""
 
@@ -127,7 +120,6 @@ ReplaceOption = Annotated[
 RunFolderOption = Annotated[Path | None, typer.Option(help="Folder to create.  [default: a new one under runs/]")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run)]
 
-LanguageOption = Annotated[LanguageCode, typer.Option("--lang", help="Language: English or Portuguese.")]
 HeadOption = Annotated[
     str | None,
     typer.Option(

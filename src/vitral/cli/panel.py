@@ -8,6 +8,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from vitral.cli.chart import Chart, drawn
+from vitral.core.language import _, ngettext, number, retold
 from vitral.figures.text import visible
 from vitral.lab.training_state import TrainingState, copied_note
 
@@ -37,9 +38,8 @@ class TrainingPanel:
         state = self._state
         said = [Text(state.headline(), style=LABEL_STYLE), self._bar(width), Text(state.progress())]
         said += [Text(state.measured(), style="bold")]
-        said += [
-            Text(line) for line in filter(None, (state.planned, state.whole(), *arm_lines(state.arms), state.measuring))
-        ]
+        below = (retold(state.planned), state.whole(), *arm_lines(state.arms), state.measuring)
+        said += [Text(line) for line in below if line]
         told = wrapped(said, console, width)
         room -= len(told)
         header, sample = sample_text(state.sample)
@@ -87,11 +87,16 @@ def sample_text(sample: Mapping[str, Any]) -> tuple[str, Text]:
         at = end
     made.append(visible(sample["text"][at:]))
     made.rstrip()
-    which = f" of {sample['arm']}, seed {sample['seed']}" if "arm" in sample else ""
-    return " · ".join(filter(None, (f"sample after step {sample['step']:,}{which}", copied_note(sample)))), made
+    if "arm" in sample:
+        which = {"step": sample["step"], "arm": sample["arm"], "seed": sample["seed"]}
+        heading = _("sample after step {step:,} of {arm}, seed {seed}", **which)
+    else:
+        heading = _("sample after step {step:,}", step=sample["step"])
+    return " · ".join(filter(None, (heading, copied_note(sample)))), made
 
 
 def arm_lines(arms: Mapping[str, Sequence[float]]) -> list[str]:
     """The test losses of a study's finished runs, one line for each arm."""
-    lines = [f"{arm}: {' · '.join(f'{loss:.3f}' for loss in losses)}" for arm, losses in arms.items()]
-    return [*lines[-ARMS_SHOWN:], *([f"and {len(lines) - ARMS_SHOWN} more arms"] if len(lines) > ARMS_SHOWN else [])]
+    lines = [f"{arm}: {' · '.join(number(loss, '.3f') for loss in losses)}" for arm, losses in arms.items()]
+    more = len(lines) - ARMS_SHOWN
+    return [*lines[-ARMS_SHOWN:], *([ngettext("and {n} more arm", "and {n} more arms", more, n=more)] * (more > 0))]

@@ -15,11 +15,14 @@ from vitral.cli.screen import console, prints_unicode, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import N_, _, retold
 from vitral.figures.text import visible
 from vitral.lab.training_state import TrainingState, copied_note
 from vitral.training import Callback, Event
 
 TENSORBOARD = "tensorboard"
+DISPLAY = N_("the display of the progress failed ({kind}: {error})")
+TENSORBOARD_FAILED = N_("TensorBoard failed ({kind}: {error})")
 PLAIN_EVERY = 10.0
 """Seconds between plain lines of progress."""
 REDRAWN_EVERY = 0.25
@@ -44,24 +47,24 @@ def live_reporter() -> Iterator[Callback]:
         with suppress(Exception):
             live.start()
         try:
-            yield Harmless("the display of the progress", _Panel(live))
+            yield Harmless(DISPLAY, _Panel(live))
         finally:
             with suppress(Exception):
                 live.stop()
     else:
-        yield Harmless("the display of the progress", _Lines())
+        yield Harmless(DISPLAY, _Lines())
 
 
 class Harmless:
     """A reporter that never ends a training: its first error, and the loss of standard output, are one line each.
 
-    The line is printed on stderr, and returned with the next event that the run records, so that the run records it
-    as well.
+    The line is printed on stderr, and returned in English with the next event that the run records, so that the run
+    records it as well.
     """
 
-    def __init__(self, name: str, report: Callable[[Event], None]) -> None:
-        """Report until the first error, which names the reporter by `name`."""
-        self._name, self._report = name, report
+    def __init__(self, failure: str, report: Callable[[Event], None]) -> None:
+        """Report until the first error; `failure` is the sentence about it, with the places `kind` and `error`."""
+        self._failure, self._report = failure, report
         self._failed = False
         self._news: list[str] = []
 
@@ -73,7 +76,7 @@ class Harmless:
             except Exception as error:
                 self._failed = True
                 show_traceback(error)
-                self._say(f"{self._name} failed ({type(error).__name__}: {error})")
+                self._say(self._failure.format(kind=type(error).__name__, error=error))
         lost = news_of_loss()
         if lost:
             self._say(lost)
@@ -83,9 +86,9 @@ class Harmless:
         return news
 
     def _say(self, news: str) -> None:
-        line = f"{news}; training goes on without it"
-        complain(line, error_stream())
-        self._news.append(line)
+        without = N_("training goes on without it")
+        complain(f"{retold(news)}; {_(without)}", error_stream())
+        self._news.append(f"{news}; {without}")
 
 
 class _Panel:
@@ -124,7 +127,8 @@ class _Lines:
             say(self.compared)
         elif kind == "step" and time.monotonic() - self.said >= PLAIN_EVERY:
             self.said = time.monotonic()
-            say(" · study: ".join(filter(None, (state.progress(), state.whole()))))
+            progress, whole = state.progress(), state.whole()
+            say(_("{progress} · study: {whole}", progress=progress, whole=whole) if whole else progress)
         elif kind == "early" or (kind == "evaluation" and not (in_study and event["step"] < state.start["steps"])):
             say(state.measured())
         elif kind == "sample":
@@ -141,26 +145,27 @@ def _is_planned(event: Event) -> bool:
 
 
 def _whole(sample: Event) -> list[str]:
-    heading = " · ".join(filter(None, (f"--- sample after step {sample['step']:,}", copied_note(sample, marked=False))))
-    return [heading, sample["text"], "---"]
+    after = _("sample after step {step:,}", step=sample["step"])
+    return [f"--- {' · '.join(filter(None, (after, copied_note(sample, marked=False))))}", sample["text"], "---"]
 
 
 def _brief(sample: Event) -> list[str]:
     words = " ".join(sample["text"].split())
-    return [f"sample after step {sample['step']:,}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"]
+    return [f"{_('sample after step {step:,}', step=sample['step'])}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"]
 
 
 def _lasting(event: Event, state: TrainingState) -> list[str]:
     """Lines that stay on the screen."""
     kind = event["event"]
     if kind == "note":
-        return [f"note: {event['text']}"]
+        return [_("note: {text}", text=retold(event["text"]))]
     if kind == "stopped":
-        return [f"stopped: {event['reason']}"]
+        return [_("stopped: {reason}", reason=retold(event["reason"]))]
     if kind == "end" and not event["finished"]:
-        return [f"stopped after step {event['step']:,}, saved; continue with: vitral resume {state.start['out']}"]
+        where = {"step": event["step"], "run": state.start["out"]}
+        return [_("stopped after step {step:,}, saved; continue with: vitral resume {run}", **where)]
     if kind == "end" and "arm" not in event:
-        return [f"done: {event['step']:,} steps in {event['seconds']:.0f} s"]
+        return [_("done: {steps:,} steps in {seconds:.0f} s", steps=event["step"], seconds=event["seconds"])]
     return []
 
 
@@ -188,4 +193,4 @@ def tensorboard_reporter(folder: Path) -> Callback:
             writers[0].close()
             opened.close()
 
-    return Harmless("TensorBoard", report)
+    return Harmless(TENSORBOARD_FAILED, report)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from vitral.cli.complaints import complain
 from vitral.core.errors import VitralError
+from vitral.core.language import N_, _, retold
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -30,7 +31,9 @@ class OutputLost(VitralError):
 
     def __init__(self, error: Exception) -> None:
         """Say the reason in one line."""
-        super().__init__(f"standard output cannot be written ({_reason(error)}); the result is incomplete")
+        super().__init__(
+            "standard output cannot be written ({reason}); the result is incomplete", reason=_(_reason(error))
+        )
         self.reader_left = isinstance(error, ConnectionError)
 
 
@@ -122,7 +125,7 @@ def guard() -> None:
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
     _output, sys.stdout = _guarded(sys.stdout, 1, "<stdout>")
-    _, _error_stream = _guarded(sys.stderr, 2, "<stderr>")
+    _error_stream = _guarded(sys.stderr, 2, "<stderr>")[1]
     sys.stderr = _error_stream
 
 
@@ -136,11 +139,11 @@ def output_is_optional() -> None:
 
 
 def news_of_loss() -> str | None:
-    """A line that says why standard output is gone; None if it is not, or if the line was given before."""
+    """A line, in English, that says why standard output is gone; None if it is not, or if it was given before."""
     if _output is None or _output.lost is None or _output.told:
         return None
     _output.told = True
-    return f"standard output is gone ({_reason(_output.lost)})"
+    return N_("standard output is gone ({reason})").format(reason=_reason(_output.lost))
 
 
 def error_stream() -> TextIO:
@@ -155,9 +158,14 @@ def settle() -> None:
     sys.stdout.flush()
     lost = news_of_loss()
     if lost:
-        complain(lost)
+        complain(retold(lost))
     if _output is not None and _output.replaced and _output.lost is None:
-        complain(f"some characters are not in the encoding {sys.stdout.encoding} and are shown as ?; use UTF-8")
+        complain(
+            _(
+                "some characters are not in the encoding {encoding} and are shown as ?; use UTF-8",
+                encoding=sys.stdout.encoding,
+            )
+        )
     sys.stderr.flush()
 
 

@@ -8,6 +8,7 @@ import typer
 from vitral.cli.completion import complete_preset, complete_study
 from vitral.cli.options import CorpusOption, SetOption, ThreadsOption
 from vitral.core.errors import UsageError
+from vitral.core.language import _, retold
 
 
 def study(
@@ -60,10 +61,10 @@ def study(
     plan = plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
     with live_reporter() as report:
         done = plan.run(callback=report)
-    say("verdict:")
+    say(_("verdict:"))
     for claim in done.listed:
-        say(f"  {claim.text}")
-    say(f"report: {done.html}")
+        say(f"  {retold(claim.text)}")
+    say(_("report: {path}", path=done.html))
 
 
 def _seeds(text: str | None) -> list[int] | None:

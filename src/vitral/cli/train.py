@@ -23,6 +23,7 @@ from vitral.cli.options import (
     reading,
     runtime,
 )
+from vitral.core.language import _
 
 
 class StepPlan(enum.StrEnum):
@@ -145,10 +146,11 @@ def finish(run: Path) -> None:
 
     ended = RunFolder.open(run).metrics("end")
     if ended and not ended[-1]["finished"]:
-        say(f"stopped at step {ended[-1]['step']:,}, saved; continue with: vitral resume {run}")
+        step = ended[-1]["step"]
+        say(_("stopped at step {step:,}, saved; continue with: vitral resume {run}", step=step, run=run))
         return
     from vitral.reports.run import write_run_report
 
     page = write_run_report(run)
-    say(f"report: {page}")
-    say(f'next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"')
+    say(_("report: {path}", path=page))
+    say(_('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run))

@@ -103,6 +103,18 @@ def in_language(name: str) -> Generator[None]:
         _current.reset(token)
 
 
+@contextmanager
+def process_language(name: str | None) -> Generator[str]:
+    """Another language inside the block, in every thread; None for the environment's. Gives its code."""
+    global _process
+    before, code = _process, set_language(name)
+    try:
+        with in_language(code):
+            yield code
+    finally:
+        _process = before
+
+
 def _(sentence: str, /, **places: Any) -> str:
     """The sentence in the current language, with values in its places.
 

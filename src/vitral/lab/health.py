@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, in_language
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
 from vitral.core.tables import Tabular
@@ -33,8 +34,8 @@ class HealthCheck:
     Attributes:
         mark: "ok" or "wrong", "unknown" where it was not checked; of a choice, "ok" if it makes training faster here,
             "same" if it makes no difference, "slower" if it does harm.
-        what: the subject of the check.
-        found: the result, in one line.
+        what: the subject of the check, in English.
+        found: the result, in one line of English; `retold` gives it in the current language.
     """
 
     mark: Mark
@@ -75,22 +76,25 @@ class Diagnosis(Shown, Tabular):
         return [asdict(finding) for finding in self.findings]
 
 
+@in_language("en")
 def examine_machine() -> Diagnosis:
     """Processor, memory, disk and compiler of this machine, what makes training faster, and whether it is correct."""
     memory, disk = memory_limit(), shutil.disk_usage(Path.cwd())
     compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
-    compiling = "whether training.compile helps is measured by --plan auto where training takes 10 minutes or more"
+    processor = N_("{cores} cores, {capability}").format(
+        cores=os.cpu_count(), capability=torch.backends.cpu.get_cpu_capability()
+    )
+    known_memory = N_("unknown") if memory is None else f"{memory / 1e9:,.1f} GB"
+    free = N_("{size:,.1f} GB free").format(size=disk.free / 1e9)
+    compiling = N_("whether training.compile helps is measured by --plan auto where training takes 10 minutes or more")
+    without = N_("none; training.compile has no effect")
     findings = [
-        HealthCheck("ok", "versions", versions()),
-        HealthCheck("ok", "processor", f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}"),
-        HealthCheck("ok", "memory", "unknown" if memory is None else f"{memory / 1e9:,.1f} GB"),
-        HealthCheck("ok" if disk.free > 1e9 else "wrong", "disk here", f"{disk.free / 1e9:,.1f} GB free"),
+        HealthCheck("ok", N_("versions"), versions()),
+        HealthCheck("ok", N_("processor"), processor),
+        HealthCheck("ok", N_("memory"), known_memory),
+        HealthCheck("ok" if disk.free > 1e9 else "wrong", N_("disk here"), free),
         *(judge_speed(compared) for compared in compare_speeds()),
-        HealthCheck(
-            "unknown",
-            "compiler",
-            f"{compiler}; {compiling}" if compiler else "none; training.compile has no effect",
-        ),
+        HealthCheck("unknown", N_("compiler"), f"{compiler}; {compiling}" if compiler else without),
         _precision_finding(),
     ]
     return Diagnosis((*findings, *_accelerator_findings()))
@@ -98,14 +102,20 @@ def examine_machine() -> Diagnosis:
 
 def judge_speed(compared: ComparedSpeed) -> HealthCheck:
     """Whether a choice makes training faster."""
-    times, plain = compared.times, compared.plain
-    bound = "at least " if compared.is_least else ""
-    took = f"a training step takes {bound}{times:.2f} times as long as with {plain}"
-    if times >= 1 + DIFFERENCE:
-        return HealthCheck("slower", compared.choice, f"{took}: slower here, use {plain}")
-    if times > 1 - DIFFERENCE:
-        return HealthCheck("same", compared.choice, f"{took}: no difference here")
-    return HealthCheck("ok", compared.choice, f"{took}: faster here")
+    places = {"times": compared.times, "plain": compared.plain}
+    mark: Mark
+    if compared.times >= 1 + DIFFERENCE and compared.is_least:
+        mark = "slower"
+        found = N_("a training step takes at least {times:.2f} times as long as with {plain}: slower here, use {plain}")
+    elif compared.times >= 1 + DIFFERENCE:
+        mark = "slower"
+        found = N_("a training step takes {times:.2f} times as long as with {plain}: slower here, use {plain}")
+    elif compared.times > 1 - DIFFERENCE:
+        mark = "same"
+        found = N_("a training step takes {times:.2f} times as long as with {plain}: no difference here")
+    else:
+        mark, found = "ok", N_("a training step takes {times:.2f} times as long as with {plain}: faster here")
+    return HealthCheck(mark, compared.choice, found.format(**places))
 
 
 def _probe() -> Transformer:
@@ -118,19 +128,21 @@ def _precision_finding() -> HealthCheck:
         single = model(tokens).double()
         difference = float((single - model.double()(tokens)).abs().max())
     mark: Mark = "ok" if difference < 1e-4 else "wrong"
-    return HealthCheck(mark, "float32", f"logits of a small model differ from float64 by {difference:.1e}")
+    found = N_("logits of a small model differ from float64 by {difference:.1e}").format(difference=difference)
+    return HealthCheck(mark, "float32", found)
 
 
 def _accelerator_findings() -> list[HealthCheck]:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not any(there.values()):
-        return [HealthCheck("ok", "accelerator", "none; everything runs on the CPU")]
+        return [HealthCheck("ok", N_("accelerator"), N_("none; everything runs on the CPU"))]
     findings = []
     for name, is_there in there.items():
         if is_there:
             try:
                 difference = check_device(_probe(), torch.device(name))
-                findings.append(HealthCheck("ok", name, f"logits differ from the CPU by {difference:.1e}"))
+                found = N_("logits differ from the CPU by {difference:.1e}").format(difference=difference)
+                findings.append(HealthCheck("ok", name, found))
             except UsageError as error:
                 findings.append(HealthCheck("wrong", name, str(error)))
     return findings

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from vitral.core.language import N_
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.lab.configuration import DEFAULT_PRESET, configure, presets
@@ -40,7 +41,9 @@ def compare_speeds() -> list[ComparedSpeed]:
     most, compared = min(cores(), MOST_THREADS), []
     threads = 1
     if most > 1:
-        compared.append(compare(f"{most} threads", StepTimes(most, FLOAT32), "1 thread", StepTimes(1, FLOAT32)))
+        compared.append(
+            compare(N_("{n} threads").format(n=most), StepTimes(most, FLOAT32), N_("1 thread"), StepTimes(1, FLOAT32))
+        )
         threads = most if compared[0].times < 1 else 1
     return [*compared, compare("bfloat16", StepTimes(threads, BFLOAT16), "float32", StepTimes(threads, FLOAT32))]
 

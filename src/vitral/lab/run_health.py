@@ -9,6 +9,7 @@ import torch
 from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
+from vitral.core.language import N_, in_language
 from vitral.core.parts import own_parts
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.reports.folder import MANIFEST, check_report
@@ -41,26 +42,33 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         UsageError: not a run.
     """
     folder = RunFolder.open(path)
+    with in_language("en"):
+        return _examined(path, folder, replay=replay)
+
+
+def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
     complaints: list[str] = []
     try:
         sealed = enter(path, complaints.append)
         missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
         shapes = None if missing else needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
-        return Diagnosis((HealthCheck("wrong", "files", str(error)), *_left_behind(folder)))
+        return Diagnosis((HealthCheck("wrong", N_("files"), str(error)), *_left_behind(folder)))
     files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
-    compared = "configuration" if sealed.notes else "configuration, tokenizer, text record and log"
-    findings = [one for one in files if not STEP.fullmatch(one.what)] or [
-        HealthCheck("ok", "files", f"{compared}: as sealed")
-    ]
-    findings += [HealthCheck("unknown", "format", line.removeprefix(f"{path}: ")) for line in sealed.notes]
-    findings += [HealthCheck("unknown", "own parts", line) for line in missing]
+    as_sealed = (
+        N_("configuration: as sealed")
+        if sealed.notes
+        else N_("configuration, tokenizer, text record and log: as sealed")
+    )
+    findings = [one for one in files if not STEP.fullmatch(one.what)] or [HealthCheck("ok", "files", as_sealed)]
+    findings += [HealthCheck("unknown", N_("format"), line.removeprefix(f"{path}: ")) for line in sealed.notes]
+    findings += [HealthCheck("unknown", N_("own parts"), line) for line in missing]
     events = _events(folder, findings)
     checkpoints, whole = _checkpoints(sealed, shapes)
     findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
     findings += _report(folder)
     if not whole:
-        findings.append(HealthCheck("wrong", "checkpoints", "none is complete"))
+        findings.append(HealthCheck("wrong", N_("checkpoints"), N_("none is complete")))
         return Diagnosis(tuple(findings))
     if replay:
         findings.append(_replay(sealed, whole, events))
@@ -80,7 +88,7 @@ def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, An
         if not any(finding.what == LOG for finding in findings):
             findings.append(HealthCheck("wrong", LOG, str(error).removeprefix(f"{folder.path / LOG}: ")))
         return []
-    findings.append(HealthCheck("ok", LOG, f"{len(events):,} events"))
+    findings.append(HealthCheck("ok", LOG, N_("{n:,} events").format(n=len(events))))
     return events
 
 
@@ -95,7 +103,7 @@ def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any] | None) -> tuple[l
             if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
                 raise UsageError("it is of another run; remove it")
             whole.append(checkpoint)
-            findings.append(HealthCheck("ok", one.name, "files, hashes, shapes and numbers are correct"))
+            findings.append(HealthCheck("ok", one.name, N_("files, hashes, shapes and numbers are correct")))
         except (UsageError, StorageError) as error:
             findings.append(HealthCheck("wrong", one.name, str(error).removeprefix(f"{one}: ")))
     return findings, whole
@@ -107,9 +115,11 @@ def _left_behind(folder: RunFolder) -> list[HealthCheck]:
     swept = [name for name in names if name.startswith(".")]
     found = []
     if damaged:
-        found.append(HealthCheck("unknown", "set aside", f"{', '.join(damaged)}: can be deleted"))
+        deletable = N_("{names}: can be deleted").format(names=", ".join(damaged))
+        found.append(HealthCheck("unknown", N_("set aside"), deletable))
     if swept:
-        found.append(HealthCheck("unknown", "leftovers", f"{len(swept)} from an interrupted save; resume removes them"))
+        left = N_("{n} from an interrupted save; resume removes them").format(n=len(swept))
+        found.append(HealthCheck("unknown", N_("leftovers"), left))
     return found
 
 
@@ -128,7 +138,13 @@ def _pointers(folder: RunFolder, sealed: SealedRun) -> list[HealthCheck]:
             findings.append(HealthCheck("wrong", pointer, str(error)))
             continue
         right = name == step_name(step)
-        found = f"is {name}" if right else f"says {name[:40]!a}, but the sealed one is {step_name(step)}, which is used"
+        found = (
+            N_("is step-{step:08d}").format(step=step)
+            if right
+            else N_("says {name!a}, but the sealed one is {sealed}, which is used").format(
+                name=name[:40], sealed=step_name(step)
+            )
+        )
         findings.append(HealthCheck("ok" if right else "wrong", pointer, found))
     return findings
 
@@ -146,62 +162,68 @@ def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthChec
             wrong.append(name)
         right += name in texts and name not in wrong
     if wrong:
-        return [HealthCheck("wrong", "samples", f"{', '.join(wrong[:3])}: differ from the log, which is right")]
-    return [HealthCheck("ok", "samples", f"{right} as in the log")] if texts else []
+        differing = N_("{names}: differ from the log, which is right").format(names=", ".join(wrong[:3]))
+        return [HealthCheck("wrong", N_("samples"), differing)]
+    return [HealthCheck("ok", "samples", N_("{n} as in the log").format(n=right))] if texts else []
 
 
 def _report(folder: RunFolder) -> list[HealthCheck]:
     """The pages and figures, compared with their manifest."""
     report = folder.files.within("report")
     complaints, is_listed = check_report(report), report.kind(MANIFEST) is not None
-    found = [HealthCheck("wrong" if is_listed else "unknown", "report", complaint) for complaint in complaints]
-    return found or ([HealthCheck("ok", "report", "agrees with its manifest")] if is_listed else [])
+    found = [HealthCheck("wrong" if is_listed else "unknown", N_("report"), complaint) for complaint in complaints]
+    return found or ([HealthCheck("ok", "report", N_("agrees with its manifest"))] if is_listed else [])
 
 
 def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, Any]]) -> HealthCheck:
-    what = "recomputed step"
+    what = N_("recomputed step")
     losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
     start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
     if start is None:
-        return HealthCheck("unknown", what, "no step after a checkpoint was logged")
+        return HealthCheck("unknown", what, N_("no step after a checkpoint was logged"))
     threads = torch.get_num_threads()
     try:
         recorded, here = sealed.document("environment"), describe_environment()
         differing = [key for key in ("packages", "machine", "cpu_capability") if recorded.get(key) != here[key]]
         if sealed.config.training.compile or differing:
-            why = f"{differing[0]} differs here" if differing else "it was compiled"
-            return HealthCheck("unknown", what, f"not compared: {why}")
+            compiled = N_("not compared: it was compiled")
+            differs = N_("not compared: {part} differs here")
+            return HealthCheck("unknown", what, differs.format(part=differing[0]) if differing else compiled)
         torch.set_num_threads(int(recorded["threads"]))
         require_same_parts(sealed.config, str(sealed.folder.path))
         trainer = restored(sealed, start, silent)
         if chain_from_anchor(trainer) != trainer.state.chain:
-            return HealthCheck("wrong", what, f"the batches up to step {start.step} differ from those of the training")
+            others = N_("the batches up to step {step} differ from those of the training").format(step=start.step)
+            return HealthCheck("wrong", what, others)
         with torch.no_grad():
             found = sum(
                 (loss_of(trainer, start.step, micro)[0].cpu() for micro in range(trainer.config.training.accumulation)),
                 start=torch.zeros(()),
             )
     except (VitralError, KeyError, ValueError, TypeError) as error:
-        return HealthCheck("unknown", what, f"not compared: {error}")
+        return HealthCheck("unknown", what, N_("not compared: {reason}").format(reason=error))
     finally:
         torch.set_num_threads(threads)
-    loss, logged = float(found), losses[start.step + 1]
-    if loss == logged:
-        return HealthCheck("ok", what, f"step {start.step + 1}: loss {loss:.6f}, bit-equal to the logged loss")
-    return HealthCheck("wrong", what, f"step {start.step + 1}: loss {loss!r}, but {logged!r} was logged")
+    compared = {"step": start.step + 1, "loss": float(found), "logged": losses[start.step + 1]}
+    if compared["loss"] == compared["logged"]:
+        return HealthCheck(
+            "ok", what, N_("step {step}: loss {loss:.6f}, bit-equal to the logged loss").format(**compared)
+        )
+    return HealthCheck("wrong", what, N_("step {step}: loss {loss!r}, but {logged!r} was logged").format(**compared))
 
 
 def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> HealthCheck:
     left = sealed.config.training.steps - last.step
     if left <= 0:
-        return HealthCheck("ok", "progress", f"finished at step {last.step:,}")
-    return HealthCheck(
-        "ok", "progress", f"step {last.step:,}, {left:,} steps left; continue with: vitral resume {path}"
-    )
+        return HealthCheck("ok", N_("progress"), N_("finished at step {step:,}").format(step=last.step))
+    found = N_("step {step:,}, {left:,} steps left; continue with: vitral resume {run}")
+    return HealthCheck("ok", "progress", found.format(step=last.step, left=left, run=path))
 
 
 def repair_run(path: Path) -> tuple[str, ...]:
-    """Restore what the newest intact checkpoint seals: config.toml, run.json, log, pointers; return a line for each.
+    """Restore what the newest intact checkpoint seals: config.toml, run.json, log, pointers.
+
+    The returned lines, one for each, are English; `retold` gives them in the current language.
 
     What was there is kept beside it, under a name with "damaged".
 
@@ -243,14 +265,14 @@ def _is_born(folder: RunFolder, sealed: SealedRun) -> bool:
 def _set_aside(folder: RunFolder, name: str) -> str:
     """Keep a damaged file under another name."""
     if folder.files.kind(name) is None:
-        return f"{name} was missing and has been restored"
+        return N_("{file} was missing and has been restored").format(file=name)
     stem, suffix = Path(name).stem, Path(name).suffix
     number = 1
     while folder.files.kind(kept := f"{stem}.damaged-{number}{suffix}") is not None:
         number += 1
     with storage(folder.path / name):
         folder.files.rename(name, kept)
-    return f"{name} has been restored; the damaged one is {kept}"
+    return N_("{file} has been restored; the damaged one is {kept}").format(file=name, kept=kept)
 
 
 def _repair_log(folder: RunFolder) -> str:
@@ -272,10 +294,13 @@ def _repair_log(folder: RunFolder) -> str:
         folder.log.cut({"bytes": intact})
     elif folder.files.kind(LOG) is not None:
         _set_aside(folder, LOG)
-    text = "the log was damaged and has been cut here"
+    text = N_("the log was damaged and has been cut here")
     folder.append_metric({"event": "repaired", "text": text, "kept": kept})
     folder.reseal("metrics")
-    return f"{LOG} has been cut after {intact:,} bytes; the damaged one is {kept or 'lost'}"
+    found = {"file": LOG, "bytes": intact}
+    if not kept:
+        return N_("{file} has been cut after {bytes:,} bytes; the damaged one is lost").format(**found)
+    return N_("{file} has been cut after {bytes:,} bytes; the damaged one is {kept}").format(**found, kept=kept)
 
 
 def _copied(folder: RunFolder) -> str:

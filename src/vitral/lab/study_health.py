@@ -7,6 +7,7 @@ from pathlib import Path
 from vitral.core.errors import VitralError
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import N_, in_language
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.lab.run_health import examine_run
 from vitral.reports.folder import MANIFEST, check_report
@@ -15,8 +16,6 @@ from vitral.studies.design import Study, resolve
 from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, read_record
 from vitral.studies.results import require_config, run_name
-
-AGAIN = "the same vitral study command"
 
 
 def is_study(path: Path) -> bool:
@@ -28,6 +27,7 @@ def is_study(path: Path) -> bool:
         return False
 
 
+@in_language("en")
 def examine_study(path: Path) -> Diagnosis:
     """Whether a study is whole: its record, every run, the hashes of its measurements and of its report.
 
@@ -39,7 +39,7 @@ def examine_study(path: Path) -> Diagnosis:
         try:
             findings += examine(folder)
         except (VitralError, OSError) as error:
-            findings.append(HealthCheck("wrong", "folder", str(error)))
+            findings.append(HealthCheck("wrong", N_("folder"), str(error)))
     return Diagnosis(tuple(findings))
 
 
@@ -51,11 +51,11 @@ def _record(folder: GuardedFolder) -> Iterator[HealthCheck]:
         yield HealthCheck("wrong", RECORD, str(error))
         return
     if found is None:
-        yield HealthCheck("wrong", RECORD, f"missing; {AGAIN} writes it again")
+        yield HealthCheck("wrong", RECORD, N_("missing; the same vitral study command writes it again"))
     elif notes:
         yield HealthCheck("unknown", RECORD, notes[0])
     else:
-        yield HealthCheck("ok", RECORD, f"{found['study']['name']}: agrees with its hash")
+        yield HealthCheck("ok", RECORD, N_("{study}: agrees with its hash").format(study=found["study"]["name"]))
 
 
 def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:
@@ -70,16 +70,17 @@ def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:
         try:
             found = examine_run(folder.within(name).path, replay=number == 0).findings
         except VitralError as error:
-            found = (HealthCheck("wrong", "run", str(error)),)
+            found = (HealthCheck("wrong", N_("run"), str(error)),)
         bad = [one for one in found if one.mark == "wrong"]
         for one in bad:
             yield HealthCheck("wrong", name, f"{one.what}: {one.found}")
         if not bad:
             again = next((f"; {one.what}: {one.found}" for one in found if one.what == "recomputed step"), "")
-            yield HealthCheck("ok", name, f"{len(found)} checks, nothing wrong{again}")
+            yield HealthCheck("ok", name, N_("{n} checks, nothing wrong").format(n=len(found)) + again)
     missing = sorted(_designed(folder) - set(there))
     if missing:
-        yield HealthCheck("unknown", "runs", f"{len(missing)} not begun, the first {missing[0]}; {AGAIN} trains them")
+        found = N_("{n} not begun, the first {run}; the same vitral study command trains them")
+        yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
 
 
 def _designed(folder: GuardedFolder) -> set[str]:
@@ -115,33 +116,33 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
             if name in runs:
                 config = RunConfig.parse(arm.config.plain() | {"seed": seed})
                 require_config(runs[name].folder.path, config, lambda line: None)
-    yield HealthCheck("ok", ARMS, f"{len(runs)} runs are those of {RECORD}")
+    yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 
 
 def _measures(folder: GuardedFolder) -> Iterator[HealthCheck]:
     intact, unsealed, complaints = check_measures(folder)
     for complaint in complaints:
-        yield HealthCheck("wrong", MEASURES, f"{complaint}; {AGAIN} measures it again")
+        yield HealthCheck("wrong", MEASURES, f"{complaint}; {N_('the same vitral study command measures it again')}")
     if unsealed:
-        found = f"{unsealed} without a hash, of an earlier Vitral; {AGAIN} measures them again"
-        yield HealthCheck("unknown", MEASURES, found)
+        found = N_("{n} without a hash, of an earlier Vitral; the same vitral study command measures them again")
+        yield HealthCheck("unknown", MEASURES, found.format(n=unsealed))
     if intact:
-        yield HealthCheck("ok", MEASURES, f"{intact} agree with their hashes")
+        yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
 
 
 def _report(folder: GuardedFolder) -> Iterator[HealthCheck]:
     complaints = check_report(folder.within(REPORT))
     mark = "wrong" if folder.kind(f"{REPORT}/{MANIFEST}") else "unknown"
     for complaint in complaints:
-        yield HealthCheck(mark, REPORT, f"{complaint}; {AGAIN} writes it again")
-    if not complaints:
-        there = bool(folder.names(REPORT))
-        yield HealthCheck(
-            "ok" if there else "unknown", REPORT, "agrees with its manifest" if there else "not written yet"
-        )
+        yield HealthCheck(mark, REPORT, f"{complaint}; {N_('the same vitral study command writes it again')}")
+    if not complaints and folder.names(REPORT):
+        yield HealthCheck("ok", REPORT, N_("agrees with its manifest"))
+    elif not complaints:
+        yield HealthCheck("unknown", REPORT, N_("not written yet"))
 
 
 def _leftovers(folder: GuardedFolder) -> Iterator[HealthCheck]:
     left = [name for name in folder.names() if is_left_behind(name)]
     if left:
-        yield HealthCheck("unknown", "leftovers", f"{len(left)} of an ended process; {AGAIN} removes them")
+        found = N_("{n} of an ended process; the same vitral study command removes them").format(n=len(left))
+        yield HealthCheck("unknown", N_("leftovers"), found)

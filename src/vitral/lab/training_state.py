@@ -4,10 +4,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from vitral.core.language import N_, _, number, retold
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.training import Event
 
+NATS = {True: N_("nats per token"), False: N_("nats per masked token")}
 WORK = ("before", "during", "in_all")
 """Keys of a study's events: floating-point operations before and during this run, and in the whole study."""
 
@@ -69,7 +71,9 @@ class TrainingState:
             self.start["steps"] = event["steps"]
         elif kind == "end" and event["finished"] and "arm" in event and self.evaluation:
             self.arms.setdefault(event["arm"], []).append(self.evaluation["test_loss"])
-        self.measuring = f"measuring {event['name']}: {event['subject']}" if kind == "probe" else ""
+        self.measuring = (
+            _("measuring {name}: {subject}", name=event["name"], subject=event["subject"]) if kind == "probe" else ""
+        )
         self.run = {key: event[key] for key in ("arm", "seed", "run", "runs", *WORK) if key in event}
         if self.run.get("in_all") and self.study_began is None:
             self.study_began = time.monotonic()
@@ -89,27 +93,28 @@ class TrainingState:
         start = self.start
         if not start:
             return ""
-        which = (
-            f"arm {self.run['arm']}, seed {self.run['seed']} (run {self.run['run']} of {self.run['runs']}) · "
-            if self.run
-            else ""
+        size = _(
+            "{parameters:,} parameters · vocabulary of {vocabulary:,} · {tokens:,} training tokens · {device}, {dtype}",
+            parameters=start["parameters"],
+            vocabulary=start["vocab_size"],
+            tokens=start["tokens"]["train"],
+            device=start["device"],
+            dtype=start["dtype"],
         )
-        return (
-            f"{which}{start['parameters']:,} parameters · vocabulary of {start['vocab_size']:,} · "
-            f"{start['tokens']['train']:,} training tokens · {start['device']}, {start['dtype']}"
-        )
+        run = {key: self.run[key] for key in ("arm", "seed", "run", "runs")} if self.run else {}
+        return f"{_('arm {arm}, seed {seed} (run {run} of {runs})', **run)} · {size}" if run else size
 
     def progress(self) -> str:
         """Step, loss, learning rate, speed and time left, in one line."""
         if not self.step:
-            return "starting"
+            return _("starting")
         done, total = self.step["step"], self.start["steps"]
         parts = [
-            f"step {done:,}/{total:,}",
-            f"loss {self.step['loss']:.3f}",
-            f"learning rate {self.step['learning_rate']:.2e}",
-            f"{self.step['tokens_per_second']:,.0f} tokens/s",
-            f"{self._left(done, total)} left",
+            _("step {step:,}/{steps:,}", step=done, steps=total),
+            _("loss {loss:.3f}", loss=self.step["loss"]),
+            _("learning rate {rate:.2e}", rate=self.step["learning_rate"]),
+            _("{speed:,.0f} tokens/s", speed=self.step["tokens_per_second"]),
+            _("{time} left", time=self._left(done, total)),
         ]
         return " · ".join(parts)
 
@@ -121,35 +126,45 @@ class TrainingState:
         share = (self.step.get("step", self.first_step) - self.first_step) / to_do if to_do else 0.0
         before, during, in_all = (self.run[key] for key in WORK)
         done = (before + share * during) / in_all
-        parts = [f"run {self.run['run']} of {self.run['runs']}", f"{100 * done:.0f}% of all training"]
+        parts = [
+            _("run {run} of {runs}", run=self.run["run"], runs=self.run["runs"]),
+            _("{share:.0f}% of all training", share=100 * done),
+        ]
         if done > 0:
-            parts.append(f"{_clock((time.monotonic() - self.study_began) * (1 - done) / done)} left")
+            left = _clock((time.monotonic() - self.study_began) * (1 - done) / done)
+            parts.append(_("{time} left", time=left))
         return " · ".join(parts)
 
     def measured(self) -> str:
         """The last evaluation, or the early one, compared with the n-gram baselines."""
-        unit = "token" if self.is_causal_lm else "masked token"
-        if self.evaluation:
-            found = self.evaluation
-            losses = f"validation {found['validation_loss']:.3f} · test {found['test_loss']:.3f} nats per {unit}"
-            return f"step {found['step']:,}: {losses}{self._rank(found['test_loss'])}"
+        unit, found = _(NATS[self.is_causal_lm]), self.evaluation
+        if found:
+            losses = _(
+                "step {step:,}: validation {validation:.3f} · test {test:.3f} {unit}",
+                step=found["step"],
+                validation=found["validation_loss"],
+                test=found["test_loss"],
+                unit=unit,
+            )
+            return f"{losses}{self._rank(found['test_loss'])}"
         if self.early:
-            loss, tokens = self.early["validation_loss"], self.early["tokens"]
-            where = f"on {tokens:,} tokens of the validation split"
-            return f"step {self.early['step']:,}: {loss:.3f} nats per {unit} {where}{self._rank(loss)}"
-        return "not evaluated yet"
+            loss = self.early["validation_loss"]
+            where = {"step": self.early["step"], "tokens": self.early["tokens"], "loss": loss, "unit": unit}
+            told = _("step {step:,}: {loss:.3f} {unit} on {tokens:,} tokens of the validation split", **where)
+            return f"{told}{self._rank(loss)}"
+        return _("not evaluated yet")
 
     def compared(self) -> str:
         """The n-gram baselines in one line; empty where they are not known or do not apply."""
         if self.lines is None or not self.is_causal_lm:
             return ""
-        named = (f"{baseline_name(order)} {loss:.3f}" for order, loss in self.lines.orders.items())
-        return f"n-gram baselines, nats per token: {' · '.join(named)}"
+        named = (f"{retold(baseline_name(order))} {number(loss, '.3f')}" for order, loss in self.lines.orders.items())
+        return _("n-gram baselines, nats per token: {losses}", losses=" · ".join(named))
 
     def _rank(self, loss: float) -> str:
         if self.lines is None or not self.is_causal_lm:
             return ""
-        return f", {rank_among_baselines(loss, self.lines)}"
+        return f", {retold(rank_among_baselines(loss, self.lines))}"
 
     def _left(self, done: int, total: int) -> str:
         elapsed, steps = time.monotonic() - self.began, done - self.first_step
@@ -166,10 +181,12 @@ def copied_note(sample: Mapping[str, Any], *, marked: bool = True) -> str:
     if "copied" not in sample:
         return ""
     copied = sum(end - begin for begin, end in sample["copied"])
-    long = f"{COPIED_WORDS} or more words in a row"
     if not copied:
-        return f"nothing copied ({long})"
-    return f"{copied / len(sample['text']):.0%} copied ({'underlined: ' * marked}{long} from the text)"
+        return _("nothing copied ({words} or more words in a row)", words=COPIED_WORDS)
+    found = {"share": copied / len(sample["text"]), "words": COPIED_WORDS}
+    if marked:
+        return _("{share:.0%} copied (underlined: {words} or more words in a row from the text)", **found)
+    return _("{share:.0%} copied ({words} or more words in a row from the text)", **found)
 
 
 def _clock(seconds: float) -> str:

@@ -1,0 +1,239 @@
+"""The argument parser in the current language: the option --lang, help pages, and the parser's own words.
+
+Help texts stay English where they are declared; they are translated when they are shown. The parser's words are marked
+here, in the spelling of the oldest and of the newest versions of its libraries.
+"""
+
+import functools
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from vitral.cli.complaints import complain
+from vitral.core.language import (
+    LANGUAGES,
+    N_,
+    VARIABLE,
+    _,
+    language,
+    process_language,
+    recognised,
+    retold,
+    unknown_language,
+)
+
+OPTION = "--lang"
+COMPLETING = "_VITRAL_COMPLETE"
+"""The variable by which a shell asks for completion; nothing else is printed then."""
+METAVARS = (
+    N_("OPTIONS"),
+    N_("COMMAND"),
+    N_("ARGS"),
+    N_("RUN"),
+    N_("STUDY"),
+    N_("PATH"),
+    N_("NAME"),
+    N_("TEXT"),
+    N_("PRESET"),
+    N_("CONFIG"),
+    N_("EXAMPLE"),
+    N_("FILE"),
+    N_("MY"),
+    N_("KIND"),
+    N_("KEY"),
+    N_("VALUE"),
+    N_("PATTERN"),
+    N_("INTEGER"),
+    N_("FLOAT"),
+    N_("RANGE"),
+)
+"""Words in capitals that stand for what the user writes."""
+TYPES = (N_("int"), N_("float"), N_("str"), N_("path"), N_("int range"), N_("float range"), N_("list[str]"))
+HEADINGS = (N_("Arguments"), N_("Options"), N_("Commands"))
+HELPS = (
+    N_("required"),
+    N_("Show this message and exit."),
+    N_("Install completion for the current shell."),
+    N_("Show completion for the current shell, to copy it or customize the installation."),
+)
+REFUSALS = (
+    N_("Missing command"),
+    N_("Missing argument {name}"),
+    N_("Missing option {name}"),
+    N_("Missing parameter {name}"),
+    N_("Missing argument {name}. Choose from: {choices}"),
+    N_("Missing option {name}. Choose from: {choices}"),
+    N_("No such command {name}"),
+    N_("No such command {name}. Did you mean {names}?"),
+    N_("No such option: {option}"),
+    N_("No such option: {option} Did you mean {options}?"),
+    N_("No such option: {option} (Possible options: {options})"),
+    N_("Got unexpected extra argument(s) ({words})"),
+    N_("Got unexpected extra argument ({words})"),
+    N_("Got unexpected extra arguments ({words})"),
+    N_("Option {option} requires an argument"),
+    N_("Option {option} requires {n} arguments"),
+    N_("Option {option} does not take a value"),
+    N_("Argument {name} takes {n} values"),
+    N_("Invalid value for {name}: {reason}"),
+)
+REASONS = (
+    N_("{value} is not one of {choices}"),
+    N_("{value} is not a valid integer"),
+    N_("{value} is not a valid float"),
+    N_("{value} is not a valid boolean"),
+    N_("{value} is not in the range {bounds}"),
+    N_("Input should be a valid integer, unable to parse string as an integer"),
+    N_("Input should be a valid number, unable to parse string as a number"),
+    N_("Input should be a valid integer, got a number with a fractional part"),
+    N_("Unable to parse input string as an integer, exceeded maximum size"),
+    N_("Input should be a finite number"),
+    N_("Input should be greater than or equal to {bound}"),
+    N_("Input should be less than or equal to {bound}"),
+    N_("Input should be greater than {bound}"),
+    N_("Input should be less than {bound}"),
+)
+_CAPITALS = re.compile(rf"\b(?:{'|'.join(METAVARS)})\b")
+_TYPE = re.compile(rf"(?<=<)(?:{'|'.join(map(re.escape, TYPES))})(?=>)")
+_EXTRA = re.compile(r"(?:(.*\S)  )?\[([^\[\]]*)\]", re.DOTALL)
+_NAMED = re.compile(r"(Missing \w+|Invalid value for) ('[^']*')(.*)")
+_INVALID = re.compile(r"Invalid value for (.*?): (.*)")
+
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        OPTION,
+        metavar="|".join(LANGUAGES),
+        help=f"Language: en (English) or pt (Portuguese).  [default: {VARIABLE}, or the system's]",
+        autocompletion=lambda incomplete: [code for code in LANGUAGES if code.startswith(incomplete)],
+    ),
+]
+
+
+def with_language(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the option --lang, which `speaking` has read before the arguments are parsed."""
+
+    @functools.wraps(command)
+    def called(*given: Any, lang: str | None = None, **options: Any) -> None:
+        command(*given, **options)
+
+    signature = inspect.signature(command)
+    option = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=LanguageOption)
+    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # pyright: ignore
+    called.__annotations__ = {**command.__annotations__, "lang": LanguageOption}
+    return called
+
+
+def asked_language(arguments: Sequence[str]) -> str | None:
+    """The value of the last --lang, before or after the command's name; None if there is none.
+
+    It is read before the arguments are parsed, so that it holds for help pages and for what the parser refuses.
+
+    >>> asked_language(["--lang", "pt", "demo"]), asked_language(["demo", "--lang=en"]), asked_language(["demo"])
+    ('pt', 'en', None)
+    """
+    found = None
+    for place, word in enumerate(arguments):
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if name == OPTION and (equals or place + 1 < len(arguments)):
+            found = value if equals else arguments[place + 1]
+    return found
+
+
+@contextmanager
+def speaking(arguments: Sequence[str]) -> Iterator[None]:
+    """The language of one call of the program: that of --lang, else of VITRAL_LANG, else of the system.
+
+    An unknown one is English, with a note on stderr.
+    """
+    asked = asked_language(arguments)
+    with process_language(asked):
+        unknown = unknown_language() if asked is None else asked if recognised(asked) is None else None
+        if unknown is not None and COMPLETING not in os.environ:
+            known = ", ".join(f"{code} ({name})" for code, name in LANGUAGES.items())
+            named = VARIABLE if asked is None else OPTION
+            note = "{option} {name}: no such language, English is used; there are {known}"
+            complain(note.format(option=named, name=unknown, known=known))
+        yield
+
+
+class _Page:
+    """A formatter of the parser's library that translates what is written into it."""
+
+    def __init__(self, formatter: Any) -> None:
+        self._formatter = formatter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._formatter, name)
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        self._formatter.write_usage(prog, in_capitals(args), f"{_('Usage:')} " if prefix is None else prefix)
+
+    def section(self, name: str) -> Any:
+        return self._formatter.section(_(name))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *given: Any, **options: Any) -> None:
+        self._formatter.write_dl([(in_capitals(name), _row(text)) for name, text in rows], *given, **options)
+
+
+class _Translated:
+    """A command, or the group of them, whose help is shown in the current language."""
+
+    @property
+    def help(self) -> str | None:
+        text: str | None = self.__dict__["help"]
+        return None if text is None else _(inspect.cleandoc(text))
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        self.__dict__["help"] = text
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, _Page(formatter))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Command(_Translated, TyperCommand):
+    """A command whose help is shown in the current language."""
+
+
+class Group(_Translated, TyperGroup):
+    """The group of all commands, whose help is shown in the current language."""
+
+
+def in_capitals(text: str) -> str:
+    """Words that stand for what the user writes, and types, in the current language."""
+    return _TYPE.sub(lambda found: _(found[0]), _CAPITALS.sub(lambda found: _(found[0]), text))
+
+
+def _row(text: str) -> str:
+    """The help of an option: its own text, then what the parser adds in brackets."""
+    told, found = _(text), _EXTRA.fullmatch(text)
+    if told != text or found is None:
+        return told
+    extra = "; ".join(map(_told_extra, found[2].split("; ")))
+    return f"{_(found[1])}  [{extra}]" if found[1] else f"[{extra}]"
+
+
+def _told_extra(text: str) -> str:
+    mark = "default: "
+    return _("default: {value}", value=text.removeprefix(mark)) if text.startswith(mark) else _(text)
+
+
+def refusal(message: str) -> str:
+    """What the parser refuses, in the current language."""
+    text = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
+    if language() == "en":
+        return text
+    if named := _NAMED.fullmatch(text):
+        text = f"{named[1]} {in_capitals(named[2])}{named[3]}"
+    if invalid := _INVALID.fullmatch(text):
+        return _("Invalid value for {name}: {reason}", name=invalid[1], reason=retold(invalid[2]))
+    return retold(text)
