@@ -26,6 +26,7 @@ COMMANDS = [
     "resume",
     "continue",
     "evaluate",
+    "compare",
     "generate",
     "inspect",
     "explain",
@@ -86,7 +87,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "--format --out",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set",
-        "list": "--format",
+        "list": "--sort --text --out --format",
+        "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",
     }
     assert set(expected) == set(COMMANDS)
@@ -296,6 +298,48 @@ def test_everything_with_a_name_is_listed(vitral) -> None:
     assert json.loads(vitral("list", "texts", "--format", "json").out) == {"texts": listed["texts"]}
     assert vitral("list", "examples").out in shown
     assert all(name in vitral("list", "studies").out for name in names["studies"])
+
+
+def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:
+    folder = str(trained.parent)
+    shown = vitral("list", "runs", folder)
+    assert shown.code == 0
+    assert "tiny" in shown.out
+    found = json.loads(vitral("list", "runs", folder, "--format", "json").out)
+    assert [(run["name"], run["state"], run["text"]) for run in found["runs"]] == [("tiny", "finished", "sample")]
+    assert vitral("list", "runs", folder, "--format", "csv").out.splitlines()[1].startswith("tiny,finished,")
+    assert vitral("list", "runs", folder, "--format", "markdown").out.startswith("| run |")
+    assert "\\toprule" in vitral("list", "runs", folder, "--format", "latex").out
+    assert vitral("list", "runs", folder, "--out", "page", "--sort", "time", "--text", "samp").code == 0
+    assert (tmp_path / "page" / "runs.html").is_file()
+    for wrong in (
+        ("runs",),
+        ("runs", str(tmp_path)),
+        ("runs", folder, "--text", "other"),
+        ("presets", "--sort", "name"),
+    ):
+        refused = vitral("list", *wrong)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "kind,name,description" in vitral("list", "texts", "--format", "csv").out
+
+
+def test_runs_are_compared_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:
+    for name, size in (("wide", 24), ("narrow", 6)):
+        told = vitral("train", "sample", "--out", f"runs/{name}", *SETTINGS, "--set", f"model.d_model={size}")
+        assert told.code == 0, told.err
+    shown = vitral("compare", "runs", "--prompt", "WREN", "--max-tokens", "5", "--out", "page")
+    assert shown.code == 0, shown.err
+    assert "model.d_model" in shown.out
+    assert "no claim about the variants" in shown.out.replace("\n", " ")
+    assert (tmp_path / "page" / "comparison.html").is_file()
+    found = json.loads(vitral("compare", "runs/wide", "runs/narrow", "--format", "json").out)
+    assert found["relations"][0]["comparable"] == "nats per token"
+    assert found["configuration"]["model.d_model"] == [24, 6]
+    for form, begin in (("csv", "name,"), ("markdown", "| run |"), ("latex", "\\begin{table}")):
+        assert vitral("compare", "runs", "--no-losses", "--format", form).out.startswith(begin)
+    for wrong in (("runs/wide",), ("runs/wide", "nowhere"), ("runs/wide", "runs/wide")):
+        refused = vitral("compare", *wrong)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
 
 
 def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from vitral.cli import (
     check,
+    compare,
     continuation,
     corpus,
     count,
@@ -100,6 +101,7 @@ for command in (
     resume.resume,
     continuation.continue_run,
     evaluate.evaluate,
+    compare.compare,
     generate.generate,
     inspect_command.inspect,
     explain.explain,

@@ -1,11 +1,13 @@
-"""vitral list: everything that has a name."""
+"""vitral list: everything that has a name, and the runs below a folder."""
 
 import enum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vitral.cli.options import Format, FormatOption
+from vitral.cli.options import TableFormat, TableFormatOption
+from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, in_language, number, retold
 
 
@@ -16,6 +18,11 @@ class Kind(enum.StrEnum):
     texts = "texts"
     studies = "studies"
     examples = "examples"
+    runs = "runs"
+
+
+Order = enum.StrEnum("Order", {"loss": "loss", "time": "time", "name": "name"})
+"""The order of runs."""
 
 
 TITLES = {
@@ -33,22 +40,81 @@ USED_BY = {
 
 
 def list_names(
-    kind: Annotated[Kind | None, typer.Argument(metavar="KIND", help="Kind of names.  [default: all kinds]")] = None,
-    format: FormatOption = Format.text,
+    kind: Annotated[
+        Kind | None, typer.Argument(metavar="KIND", help="Kind of names.  [default: all kinds but runs]")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="Of runs: where to look, also in nested folders.  [default: runs]"),
+    ] = None,
+    sort: Annotated[
+        Order | None,
+        typer.Option(help="Of runs: best loss first (loss), newest first (time), or by name.  [default: loss]"),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Of runs: only those on texts whose name contains this.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Of runs: folder for a page with curves, tables and figures.  [default: none]")
+    ] = None,
+    format: TableFormatOption = TableFormat.text,
 ) -> None:
-    """List presets, texts, studies and worked examples.
+    """List presets, texts, studies and worked examples, or runs.
 
     Other commands accept these names. The list of studies shows their estimated times on this machine.
     """
-    from vitral.cli.screen import print_json
+    if kind is Kind.runs:
+        _list_runs(folder or Path("runs"), sort or Order.loss, text, out, format)
+        return
+    options = {"FOLDER": folder, "--sort": sort, "--text": text, "--out": out}
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UsageError("{option} is for vitral list runs", option=given[0])
+    kinds = [kind] if kind else [each for each in Kind if each is not Kind.runs]
+    if format is TableFormat.json:
+        from vitral.cli.screen import print_json
 
-    if format is Format.json:
-        print_json({each.value: _entries(each) for each in ([kind] if kind else Kind)})
+        print_json({each.value: _entries(each) for each in kinds})
+    elif format is not TableFormat.text:
+        _print_form(kinds, format)
     elif kind is Kind.studies:
         print_studies()
     else:
-        for each in [kind] if kind else Kind:
+        for each in kinds:
             _print(each)
+
+
+def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, format: TableFormat) -> None:
+    """Print the runs below a folder; without PyTorch, whose import takes longer than reading two hundred runs."""
+    from vitral.cli.screen import console, data_table, print_json, say
+    from vitral.reports.runs import list_runs
+
+    found = list_runs(folder, order=sort.value, text=text)
+    if format is TableFormat.json:
+        print_json(found.plain())
+    elif format is TableFormat.csv:
+        say(found.data().write(format.value).rstrip("\n"))
+    elif format is not TableFormat.text:
+        say(found.table().write(format.value).rstrip("\n"))
+    else:
+        console().print(data_table(found.table()))
+        for line in found.advice:
+            say(line)
+    if out is not None:
+        page = found.write(out)
+        if format is TableFormat.text:
+            say(f"page: {page}")
+
+
+def _print_form(kinds: list[Kind], format: TableFormat) -> None:
+    from vitral.cli.screen import say
+    from vitral.figures.tables import Column, DataTable
+
+    columns = (
+        Column("kind", "kind"),
+        Column("name", "name", is_prose=True),
+        Column("description", "description", is_prose=True),
+    )
+    rows = [{"kind": each.value, **entry} for each in kinds for entry in _entries(each)]
+    say(DataTable("", columns, rows).write(format.value).rstrip("\n"))
 
 
 @in_language("en")

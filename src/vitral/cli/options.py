@@ -20,6 +20,16 @@ class Format(enum.StrEnum):
     json = "json"
 
 
+class TableFormat(enum.StrEnum):
+    """The form of a printed table."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+    latex = "latex"
+
+
 class DeviceName(enum.StrEnum):
     """Where a model runs."""
 
@@ -55,6 +65,10 @@ class Form(enum.StrEnum):
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="Output for people (text) or programs (json).")]
+TableFormatOption = Annotated[
+    TableFormat,
+    typer.Option("--format", help="Output for people (text), programs (json, csv) or documents (markdown, latex)."),
+]
 DeviceOption = Annotated[DeviceName, typer.Option(help="Device to run the model on.")]
 DtypeOption = Annotated[Precision, typer.Option(help="Precision to run the model in.")]
 WhichOption = Annotated[

@@ -2,14 +2,18 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from vitral.figures.text import visible
+
+if TYPE_CHECKING:
+    from vitral.figures.tables import DataTable
 
 PLAIN_WIDTH = 120
 """Columns where there is no terminal."""
@@ -57,4 +61,16 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
         made.add_column(column, justify="left" if index < words else "right", overflow="fold")
     for row in rows:
         made.add_row(*(visible(cell) for cell in row))
+    return made
+
+
+def data_table(shown: "DataTable") -> Table:
+    """A table of plain data; where it is too wide, cells of words are broken, of the other columns only headings."""
+    made = table(shown.caption, shown.labels, shown.cells)
+    for index, (column, of_data) in enumerate(zip(made.columns, shown.columns, strict=True)):
+        column.justify = "left" if index in (0, *shown.words) else "right"
+        if not of_data.is_long and index:
+            widest = max((len(row[index]) for row in shown.cells), default=0)
+            column.no_wrap = True
+            column.header = textwrap.fill(str(column.header), max(widest, 4), break_long_words=False)
     return made

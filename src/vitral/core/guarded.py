@@ -89,6 +89,16 @@ class GuardedFolder:
         with self.stream(name) as file:
             return os.fstat(file.fileno()).st_size
 
+    def modified(self, name: str) -> float:
+        """When a regular file was written last, in seconds of Unix time.
+
+        Raises:
+            NotOurs: it is not a regular file.
+            OSError: it does not exist.
+        """
+        with self.stream(name) as file:
+            return os.fstat(file.fileno()).st_mtime
+
     def read(self, name: str, most: int) -> bytes:
         """The bytes of a regular file.
 

@@ -132,17 +132,21 @@ def windows(split: Split, context_length: Count, batch_size: Count) -> Iterator[
         UsageError: a size is not positive.
     """
     tokens = np.asarray(split.tokens)
-    starts: dict[int, list[np.ndarray]] = {}
+    for length, begins in window_begins(split, context_length):
+        offsets = np.arange(length + 1)
+        for first in range(0, begins.size, batch_size):
+            yield _pair(tokens[begins[first : first + batch_size, None] + offsets])
+
+
+def window_begins(split: Split, context_length: int) -> list[tuple[int, Int[np.ndarray, " windows"]]]:
+    """The windows of `windows` by their length, longest first: where each begins in the split's tokens."""
+    begins: dict[int, list[np.ndarray]] = {}
     for begin, end in split.segments.tolist():
         whole, rest = divmod(max(end - begin - 1, 0), context_length)
-        starts.setdefault(context_length, []).append(begin + context_length * np.arange(whole))
+        begins.setdefault(context_length, []).append(begin + context_length * np.arange(whole))
         if rest:
-            starts.setdefault(rest, []).append(np.array([begin + context_length * whole]))
-    for length in sorted(starts, reverse=True):
-        offsets = np.arange(length + 1)
-        same = np.concatenate(starts[length])
-        for first in range(0, same.size, batch_size):
-            yield _pair(tokens[same[first : first + batch_size, None] + offsets])
+            begins.setdefault(rest, []).append(np.array([begin + context_length * whole]))
+    return [(length, np.concatenate(begins[length])) for length in sorted(begins, reverse=True)]
 
 
 @checked(first=True)

@@ -1,30 +1,60 @@
 """Evaluation: losses of a model on a split, n-gram baselines, and copying from the training text."""
 
-from vitral.evaluation.copying import Copy, copied_spans, longest_copy, novel_share, training_text
-from vitral.evaluation.losses import SplitLoss, evaluate_split
-from vitral.evaluation.masking import Masking
-from vitral.evaluation.ngrams import (
-    NgramBaselines,
-    WittenBell,
-    baseline_name,
-    bigram_entropy,
-    ngram_baselines,
-    rank_among_baselines,
-)
+from typing import TYPE_CHECKING
+
+from vitral.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from vitral.evaluation.baselines import NgramBaselines, baseline_name, neighbours, rank_among_baselines
+    from vitral.evaluation.copying import Copy, copied_spans, longest_copy, novel_share, training_text
+    from vitral.evaluation.losses import SplitLoss, evaluate_split, token_losses
+    from vitral.evaluation.masking import Masking
+    from vitral.evaluation.ngrams import WittenBell, bigram_entropy, ngram_baselines
+    from vitral.evaluation.paired import TargetLosses, block_differences, target_losses
 
 __all__ = [
     "Copy",
     "Masking",
     "NgramBaselines",
     "SplitLoss",
+    "TargetLosses",
     "WittenBell",
     "baseline_name",
     "bigram_entropy",
+    "block_differences",
     "copied_spans",
     "evaluate_split",
     "longest_copy",
+    "neighbours",
     "ngram_baselines",
     "novel_share",
     "rank_among_baselines",
+    "target_losses",
+    "token_losses",
     "training_text",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Copy": "copying",
+        "Masking": "masking",
+        "NgramBaselines": "baselines",
+        "SplitLoss": "losses",
+        "TargetLosses": "paired",
+        "WittenBell": "ngrams",
+        "baseline_name": "baselines",
+        "bigram_entropy": "ngrams",
+        "block_differences": "paired",
+        "copied_spans": "copying",
+        "evaluate_split": "losses",
+        "longest_copy": "copying",
+        "neighbours": "baselines",
+        "ngram_baselines": "ngrams",
+        "novel_share": "copying",
+        "rank_among_baselines": "baselines",
+        "target_losses": "paired",
+        "token_losses": "losses",
+        "training_text": "copying",
+    },
+)

@@ -7,14 +7,14 @@ from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import Split, windows
+from vitral.data.batches import Split, window_begins, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
 from vitral.model.transformer import Transformer, first_target
@@ -124,6 +124,46 @@ def evaluate_split(
     finally:
         model.train(training)
     return _loss_of(nats, counts, split, model.config.context_length, tokenizer)
+
+
+@checked(first=True)
+def token_losses(
+    model: Transformer, split: Split, *, batch_tokens: Count = 4096, tick: Callable[[], None] = no_tick
+) -> Float[np.ndarray, " targets"]:
+    """The next-token loss of each target on its own, in nats, in the order of the text.
+
+    The targets are all tokens but the first of each segment, so that models with different contexts have the same ones.
+    A target that a prefix mask shows to its position is NaN. The mean of the others is the loss of `evaluate_split`.
+
+    Args:
+        model: the model; it runs without dropout and returns to its previous mode.
+        split: the tokens; its segments are in the order of the text.
+        batch_tokens: tokens per batch; affects speed and memory, not the result.
+        tick: called after each batch; an exception it raises ends the pass.
+    """
+    context_length, first, training = model.config.context_length, first_target(model.mask), model.training
+    begins, lengths = split.segments[:, 0], split.segments[:, 1] - split.segments[:, 0]
+    targets_before = np.cumsum(np.maximum(lengths - 1, 0)) - np.maximum(lengths - 1, 0)
+    tokens, device = np.asarray(split.tokens), model.token_embedding.weight.device
+    found = np.full(int(np.maximum(lengths - 1, 0).sum()), np.nan)
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for length, starts in window_begins(split, context_length):
+                rows = max(1, batch_tokens // length)
+                for row in range(0, starts.size, rows):
+                    some = starts[row : row + rows]
+                    ids = torch.from_numpy(tokens[some[:, None] + np.arange(length + 1)].astype(np.int64))
+                    logits = model(ids[:, :-1].to(device)).float().flatten(0, 1)
+                    nats = functional.cross_entropy(logits, ids[:, 1:].to(device).flatten(), reduction="none")
+                    each = nats.cpu().double().numpy().reshape(len(some), length)
+                    segment = np.searchsorted(begins, some, side="right") - 1
+                    places = targets_before[segment] + some - begins[segment]
+                    found[(places[:, None] + np.arange(length))[:, first:]] = each[:, first:]
+                    tick()
+    finally:
+        model.train(training)
+    return found
 
 
 def bits_per_nat(split: Split, context_length: int, tokenizer: Tokenizer) -> float:

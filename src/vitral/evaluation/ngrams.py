@@ -8,18 +8,16 @@ h: the n - 1 tokens before w; h': h without its first token; c: count in the tra
 T(h): number of distinct tokens after h. For an unseen h, p_n = p_{n-1}; p_0 = 1 / vocab.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
 from vitral.data.batches import Split, thinned
+from vitral.evaluation.baselines import NgramBaselines
 from vitral.evaluation.losses import no_tick
 
 TABLE = 2**24
@@ -29,49 +27,6 @@ LONG = 2**25
 """Above this number of tokens only a sample is counted: counting takes about a hundred bytes per token."""
 COUNTED = 2**20
 """Size of that sample: evenly spaced tokens of each split."""
-
-_NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
-
-
-@checked(first=["__init__", "from_plain"])
-@dataclass(frozen=True)
-class NgramBaselines:
-    """Losses on the test split of n-gram models counted on the training split.
-
-    Attributes:
-        orders: order -> nats per token.
-        test_bigram_entropy: the entropy of a test token given the previous one, by the test split's own counts, in
-            nats: a lower bound for every model that sees only the last token.
-        counted: number of counted training tokens; None if all were counted.
-    """
-
-    orders: dict[int, float]
-    test_bigram_entropy: float
-    counted: int | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data; `from_plain(baselines.plain()) == baselines`."""
-        return {
-            "orders": {str(order): loss for order, loss in self.orders.items()},
-            "test_bigram_entropy": self.test_bigram_entropy,
-            **({} if self.counted is None else {"counted": self.counted}),
-        }
-
-    @staticmethod
-    def from_plain(plain: Mapping[str, Any]) -> "NgramBaselines":
-        """The baselines from plain data.
-
-        Raises:
-            UsageError: the data is malformed.
-        """
-        try:
-            orders = {int(order): float(loss) for order, loss in plain["orders"].items()}
-            counted = None if plain.get("counted") is None else int(plain["counted"])
-            return NgramBaselines(orders, float(plain["test_bigram_entropy"]), counted)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(
-                "n-gram baselines: malformed ({kind}: {error})", kind=type(error).__name__, error=error
-            ) from None
 
 
 @checked(first=True)
@@ -163,40 +118,6 @@ def bigram_entropy(split: Split, vocab_size: Count) -> float:
         raise UsageError("bigram entropy: the split's {tokens} tokens contain no adjacent pair", tokens=len(tokens))
     shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
     return float(-(counts.counts * np.log(shares)).sum() / total)
-
-
-@checked(first=True)
-def baseline_name(order: Count) -> str:
-    """The usual name of an n-gram of this order.
-
-    >>> [baseline_name(order) for order in (1, 2, 3, 4)]
-    ['unigram', 'bigram', 'trigram', '4-gram']
-    """
-    return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
-
-
-@checked(first=True)
-def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
-    """The rank of a loss among the n-gram baselines, to follow "the loss is …".
-
-    Baselines are sorted by loss, since on a small text a longer n-gram can be worse than a shorter one.
-
-    >>> rank_among_baselines(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
-    'between the bigram and the trigram'
-
-    Raises:
-        UsageError: the loss is NaN.
-    """
-    if math.isnan(loss):
-        raise UsageError("n-gram baselines: the loss is not a number")
-    by_loss = sorted(baselines.orders, key=lambda order: (-baselines.orders[order], order))
-    above = [order for order in by_loss if baselines.orders[order] > loss]
-    below = [order for order in by_loss if baselines.orders[order] <= loss]
-    if not above:
-        return _("above the {ngram} baseline", ngram=baseline_name(below[0]))
-    if not below:
-        return _("below the {ngram} baseline", ngram=baseline_name(above[-1]))
-    return _("between the {above} and the {below}", above=baseline_name(above[-1]), below=baseline_name(below[0]))
 
 
 @dataclass(frozen=True)

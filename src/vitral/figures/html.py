@@ -1,7 +1,7 @@
 """One self-contained HTML file from sections: no network, readable in light, in dark and on paper.
 
-A page whose cells can be chosen contains one small script; the content security policy forbids any other. The page is
-readable without it.
+A page whose cells can be chosen, or whose tables can be sorted, contains one small script; the content security policy
+forbids any other. The page is readable without it.
 """
 
 import base64
@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from vitral.core.checked import checked
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
-from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section
+from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section, SortableTable
 from vitral.figures.text import visible
 
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
@@ -58,7 +58,8 @@ def page(
     render = _renderer(anchors)
     body = Markup("\n").join(render(section) for section in sections)
     entries = [anchor for anchor in anchors if anchor.text]
-    script = _script() if _has_cells(sections) else None
+    scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
+    script = _script(scripts) if scripts else None
     shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer, "contents": contents, "language": language}
     return shell.render(**words, body=body, entries=entries, script=script)
@@ -71,15 +72,20 @@ class PageScript(NamedTuple):
     hash: str
 
 
-def _script() -> PageScript:
-    source = (resources.files("vitral.figures") / "templates" / "cells.js").read_text(encoding="utf-8")
+SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,)}
+"""The scripts, and the sections that need them."""
+
+
+def _script(names: Sequence[str]) -> PageScript:
+    folder = resources.files("vitral.figures") / "templates"
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in names)
     digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     return PageScript(Markup(source), f"sha256-{digest}")
 
 
-def _has_cells(sections: Sequence[Section]) -> bool:
+def _has(sections: Sequence[Section], kinds: tuple[type, ...]) -> bool:
     return any(
-        isinstance(section, CellTable | Beside) or (isinstance(section, Details) and _has_cells(section.sections))
+        isinstance(section, kinds) or (isinstance(section, Details) and _has(section.sections, kinds))
         for section in sections
     )
 
@@ -115,6 +121,8 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["anchor"] = _note(anchors, section)
         elif isinstance(section, Figure):
             extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
+        elif isinstance(section, SortableTable):
+            extra["drawings"] = [Markup(_themed(svg)) for svg in section.drawings]
         elif isinstance(section, Formula):
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):
@@ -153,6 +161,11 @@ def inline_svg(svg: str, prefix: str) -> str:
     svg = _SVG_METADATA.sub("", _SVG_STYLE.sub("", svg))
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    return _themed(svg)
+
+
+def _themed(svg: str) -> str:
+    """An SVG file whose ink and paper are those of the page, hidden from screen readers, which have its text."""
     for colour, variable in _THEMED.items():
         svg = svg.replace(colour, variable)
     return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1).strip()

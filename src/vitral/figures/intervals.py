@@ -50,7 +50,7 @@ def interval_dots(
 
     Args:
         rows: in the order of the table beside the figure.
-        references: vertical lines, named above the plot.
+        references: vertical lines, named above the plot if they have a label.
         title: above everything; empty for none.
         x_label: the quantity and its unit.
 
@@ -60,7 +60,8 @@ def interval_dots(
     if not rows:
         raise UsageError("no arm has a value, so there is nothing to draw")
     labels = [Label(row.label, row.mean) for row in rows]
-    names = [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in references]
+    named = [reference for reference in references if reference.label]
+    names = [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in named]
     left = max(text_width(line, size=FONT_SIZE) for label in labels for line in label.lines) + 0.3
     upright = max((LEADER_INCHES + text_width(name.text) for name in names), default=0.0)
     top = 0.2 + TITLE_INCHES * bool(title) + upright

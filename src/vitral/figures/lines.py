@@ -24,7 +24,7 @@ MOST_LINES = 8
 FEW_STEPS = 12
 """Below this many steps the automatic ticks of a plot of losses would be fractions."""
 SETTLED_AFTER = 0.1
-"""In a plot of losses, values before this share of the steps may lie above the frame."""
+"""In a plot of losses, values before this share of a line's steps may lie above the frame."""
 
 
 MARKS_NEED = 1.015
@@ -282,12 +282,11 @@ def _across(axes: Axes, lines: Sequence[Line]) -> None:
 
 def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[Reference]) -> None:
     # Sets the y limits, and notes above the frame the values outside it.
-    last = max(line.x[-1] for line in lines if line.x)
     everything = [value for line in lines for value in (*_values(line), *line.low, *line.high)]
     settled = [reference.value for reference in references]
     for line in lines:
         settled += _values(line) if line.look == "hollow" else []
-        late = [index for index, step in enumerate(line.x) if step >= SETTLED_AFTER * last]
+        late = [index for index, step in enumerate(line.x) if step >= SETTLED_AFTER * line.x[-1]]
         settled += [series[index] for series in (_values(line), line.low, line.high) if series for index in late]
     low, high = min([*settled, *everything]), max(settled)
     pad = 0.04 * (high - low) or 0.5

@@ -68,10 +68,13 @@ def _(section: pieces.Listing) -> str:
 
 @_block.register
 def _(section: pieces.Table) -> str:
-    marks = ["---" if not index or index in section.prose else "---:" for index in range(len(section.columns))]
-    lines = [list(map(_one_line, section.columns)), marks, *(list(map(_one_line, row)) for row in section.rows)]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    table = "\n".join(table_lines(section.columns, section.rows, section.prose))
     return f"{escape(section.caption)}\n\n{table}"
+
+
+@_block.register
+def _(section: pieces.SortableTable) -> str:
+    return _block(section.table)
 
 
 @_block.register
@@ -114,6 +117,13 @@ def _(section: pieces.CellTable) -> str:
 @_block.register
 def _(section: pieces.Beside) -> str:
     return "\n\n".join(_block(item) for item in section.tables)
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], prose: Sequence[int] = ()) -> list[str]:
+    """The lines of a table; the first column and those in `prose` are left-aligned."""
+    marks = ["---" if not index or index in prose else "---:" for index in range(len(columns))]
+    lines = [list(map(_one_line, columns)), marks, *(list(map(_one_line, row)) for row in rows)]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
 def _one_line(text: str) -> str:

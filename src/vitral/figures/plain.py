@@ -14,6 +14,7 @@ from vitral.figures.sections import (
     Paragraph,
     Preformatted,
     Section,
+    SortableTable,
     Table,
 )
 from vitral.figures.text import visible
@@ -38,8 +39,8 @@ def _block(section: Section) -> str:
             return _wrapped(section.text)
         case Listing():
             return "\n".join(_wrapped(item) for item in section.items)
-        case Table():
-            return _table(section)
+        case Table() | SortableTable() | CellTable():
+            return _table(_as_table(section))
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():
@@ -48,10 +49,14 @@ def _block(section: Section) -> str:
             return "\n".join([visible(section.summary), *map(_block, section.sections)])
         case Formula():
             return visible(section.text)
-        case CellTable():
-            return _table(Table(section.caption, section.columns, section.rows))
         case _:
             return ""
+
+
+def _as_table(section: Table | SortableTable | CellTable) -> Table:
+    if isinstance(section, CellTable):
+        return Table(section.caption, section.columns, section.rows)
+    return section.table if isinstance(section, SortableTable) else section
 
 
 def _wrapped(text: str) -> str:

@@ -79,6 +79,33 @@ class Table:
 
 
 @dataclass(frozen=True)
+class SortableTable:
+    """A table whose rows can be sorted by any column, with a small drawing at the end of each row.
+
+    Attributes:
+        table: captions, columns and cells.
+        keys: of each cell, the value that it is sorted by; None stays at the end.
+        drawings: of each row, the text of an SVG file, not escaped, or empty; no column of drawings if empty.
+        drawn: heading of the drawings.
+        alts: of each drawing, the finding in words.
+    """
+
+    table: Table
+    keys: tuple[tuple[float | str | None, ...], ...]
+    drawings: tuple[str, ...] = ()
+    drawn: str = ""
+    alts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse keys and drawings of other numbers than there are cells and rows."""
+        rows = len(self.table.rows)
+        if {len(keys) for keys in self.keys} - {len(self.table.columns)} or len(self.keys) != rows:
+            raise UsageError("table {caption!r}: its keys are not as many as its cells", caption=self.table.caption)
+        if {len(self.drawings), len(self.alts)} - {0, rows}:
+            raise UsageError("table {caption!r}: its drawings are not as many as its rows", caption=self.table.caption)
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure.
 
@@ -202,6 +229,7 @@ Section = (
     | Callout
     | Listing
     | Table
+    | SortableTable
     | Figure
     | Preformatted
     | Columns

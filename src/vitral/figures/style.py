@@ -101,6 +101,12 @@ def png_bytes(figure: Figure) -> bytes:
     return _rendered(figure, "png", {"Software": "Vitral"})
 
 
+@checked
+def pdf_bytes(figure: Figure) -> bytes:
+    """The figure as a PDF file, for papers."""
+    return _rendered(figure, "pdf", {"CreationDate": None, "Creator": "Vitral", "Producer": "Vitral"})
+
+
 def _rendered(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
     buffer = io.BytesIO()
     with matplotlib.style.context(["default", _SETTINGS]):
@@ -108,9 +114,10 @@ def _rendered(figure: Figure, kind: str, metadata: dict[str, str | None]) -> byt
     return buffer.getvalue()
 
 
-def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
-    """The files of a figure by file name: `name.svg` and `name.png`."""
-    return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure)}
+def figure_files(figure: Figure, name: str, *, pdf: bool = False) -> dict[str, bytes]:
+    """The files of a figure by file name: `name.svg` and `name.png`, and `name.pdf` if asked for."""
+    files = {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure)}
+    return {**files, f"{name}.pdf": pdf_bytes(figure)} if pdf else files
 
 
 @checked

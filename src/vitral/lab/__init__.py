@@ -20,10 +20,13 @@ from vitral.lab.names import Names, list_examples, list_presets, list_studies, l
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
 from vitral.lab.run import Generation, Measures, Run
 from vitral.lab.samples import Samples
+from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
 from vitral.lab.trained_runs import evaluate, generate, inspect
 from vitral.lab.worked_examples import check, exercise, explain
 from vitral.reports.model import ModelCount
+from vitral.reports.runs import RunList, list_runs
+from vitral.reports.side_by_side import RunComparison
 from vitral.reports.study import StudyPage
 from vitral.reports.text import Survey
 from vitral.runs.loading import warn_on_stderr
@@ -37,11 +40,14 @@ __all__ = [
     "Names",
     "Preset",
     "Run",
+    "RunComparison",
+    "RunList",
     "Samples",
     "StudyPage",
     "StudyPlan",
     "Survey",
     "check",
+    "compare",
     "configure",
     "continue_",
     "continue_run",
@@ -56,6 +62,7 @@ __all__ = [
     "inspect",
     "list_examples",
     "list_presets",
+    "list_runs",
     "list_studies",
     "list_texts",
     "load",

@@ -12,6 +12,7 @@ from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json, unsealed_json
 from vitral.figures.sections import Figure
+from vitral.figures.tables import ENDINGS, DataTable
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -31,14 +32,20 @@ class ReportFolder:
         folder: where it will be written.
     """
 
-    def __init__(self, folder: GuardedFolder, figures: str = "") -> None:
-        """Start an empty report; `figures` is the folder inside it for figures, itself if empty."""
-        self.folder = folder
+    def __init__(self, folder: GuardedFolder, figures: str = "", *, pdf: bool = False) -> None:
+        """Start an empty report.
+
+        Args:
+            folder: where it will be written.
+            figures: the folder inside it for figures; itself if empty.
+            pdf: whether figures are written as PDF too.
+        """
+        self.folder, self._pdf = folder, pdf
         self._figures = f"{figures}/" if figures else ""
         self._files: dict[str, bytes] = {}
 
     def figure(self, drawn: "matplotlib.figure.Figure", name: str, caption: str, alt: str) -> Figure:
-        """Add a figure as SVG and PNG, and return it as a section of a page.
+        """Add a figure as SVG and PNG (and PDF), and return it as a section of a page.
 
         Args:
             drawn: the figure.
@@ -48,13 +55,18 @@ class ReportFolder:
         """
         from vitral.figures.style import figure_files  # matplotlib is slow to import, and tables need none
 
-        files = figure_files(drawn, name)
+        files = figure_files(drawn, name, pdf=self._pdf)
         self._files |= {f"{self._figures}{file}": content for file, content in files.items()}
         return Figure(files[f"{name}.svg"].decode(), caption, alt, path=f"{self._figures}{name}.svg")
 
     def add(self, name: str, text: str) -> None:
         """Add a page or a table."""
         self._files[name] = text.encode()
+
+    def add_table(self, name: str, table: DataTable) -> None:
+        """Add a table as CSV, Markdown and LaTeX."""
+        for form in ("csv", "markdown", "latex"):
+            self.add(f"{name}.{ENDINGS[form]}", table.write(form))
 
     def write(self, *, manifest: bool = True) -> None:
         """Write every file, and with `manifest` the list of their hashes; other files in the folder stay.

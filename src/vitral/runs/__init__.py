@@ -1,24 +1,57 @@
-"""Runs on disk: their configuration and identity, run folders, checkpoints, the gate, loading, locking."""
+"""Runs on disk: configuration and identity, run folders, checkpoints, the gate, loading, locking, summaries."""
 
-from vitral.runs.checkpoint import Checkpoint
-from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.runs.folder import RunFolder, is_run, refuse_existing
-from vitral.runs.gate import SealedRun, enter
-from vitral.runs.identity import Decision, Identity, Parent
-from vitral.runs.loading import LoadedRun, load_run
+from typing import TYPE_CHECKING
+
+from vitral.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from vitral.runs.checkpoint import Checkpoint
+    from vitral.runs.config import RunConfig, TrainingConfig
+    from vitral.runs.folder import RunFolder, is_run, refuse_existing
+    from vitral.runs.gate import SealedRun, enter
+    from vitral.runs.identity import Decision, Identity, Parent
+    from vitral.runs.loading import LoadedRun, load_run
+    from vitral.runs.summary import FoundRuns, RunSummary, find_runs, summarize_run
 
 __all__ = [
     "Checkpoint",
     "Decision",
+    "FoundRuns",
     "Identity",
     "LoadedRun",
     "Parent",
     "RunConfig",
     "RunFolder",
+    "RunSummary",
     "SealedRun",
     "TrainingConfig",
     "enter",
+    "find_runs",
     "is_run",
     "load_run",
     "refuse_existing",
+    "summarize_run",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Checkpoint": "checkpoint",
+        "Decision": "identity",
+        "FoundRuns": "summary",
+        "Identity": "identity",
+        "LoadedRun": "loading",
+        "Parent": "identity",
+        "RunConfig": "config",
+        "RunFolder": "folder",
+        "RunSummary": "summary",
+        "SealedRun": "gate",
+        "TrainingConfig": "config",
+        "enter": "gate",
+        "find_runs": "summary",
+        "is_run": "folder",
+        "load_run": "loading",
+        "refuse_existing": "folder",
+        "summarize_run": "summary",
+    },
+)

@@ -22,17 +22,18 @@ import shutil
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors
-import safetensors.torch
-from torch import Tensor
 
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import as_json, sha256, storage
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""
@@ -85,8 +86,8 @@ class Checkpoint:
     """
 
     step: int
-    model: Mapping[str, Tensor]
-    optimizer: Mapping[str, Tensor]
+    model: "Mapping[str, Tensor]"
+    optimizer: "Mapping[str, Tensor]"
     state: Mapping[str, Any]
     history: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT
@@ -181,6 +182,8 @@ def load_checkpoint(
                 tensors = _described(content[name], 0 if shapes is None else SLOTS * len(shapes))
                 if name == WEIGHTS and shapes is not None:
                     _require_shapes(guarded.path, tensors, shapes)
+        import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
+
         model = safetensors.torch.load(content[WEIGHTS])
         optimizer = safetensors.torch.load(content[OPTIMIZER]) if with_optimizer else {}
         state, history = _plain(guarded, content)
@@ -199,6 +202,26 @@ def load_state(folder: GuardedFolder | Path) -> Checkpoint:
     with _understood(guarded):
         state, history = _plain(guarded, content)
         return Checkpoint(int(state["step"]), {}, {}, state, history, sealed.format, sealed.sha256)
+
+
+def count_weights(folder: GuardedFolder | Path) -> int:
+    """The numbers in the weights of a checkpoint, by the header of their file; the weights themselves are not read.
+
+    Raises:
+        UsageError: the header is malformed, or is not that of a file of this size.
+        OSError: the file cannot be read.
+    """
+    guarded = _guarded(folder)
+    with _understood(guarded):
+        with guarded.stream(WEIGHTS) as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = file.read(min(length, MOST_PLAIN))
+            size = os.fstat(file.fileno()).st_size
+        tensors = json.loads(header)
+        tensors.pop("__metadata__", None)
+        if size != 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0):
+            raise ValueError(_("its weights are of another size"))
+        return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
 
 
 def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -295,7 +318,9 @@ def _remove(steps: GuardedFolder, name: str) -> bool:
     return steps.remove_folder(name, {*FILES, MANIFEST}.__contains__)
 
 
-def _tensors(tensors: Mapping[str, Tensor]) -> bytes:
+def _tensors(tensors: "Mapping[str, Tensor]") -> bytes:
+    import safetensors.torch
+
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 

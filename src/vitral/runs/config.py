@@ -11,6 +11,7 @@ from vitral.core.parts import OwnPart
 from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
+from vitral.runs.keys import FREE
 
 OBJECTIVES = ("next-token", "masked")
 Steps = Annotated[int, Field(ge=1, le=10**9)]
@@ -183,10 +184,6 @@ class TrainingConfig(Config):
     plan: Literal["as-written", "auto", "fit"] = "as-written"
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
-
-
-FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints")
-"""Keys of [training] that do not affect the results, so that they may change when a run is resumed."""
 
 
 class RunConfig(Config):

@@ -32,7 +32,6 @@ from vitral.core.files import as_json, is_left_behind, sha256, storage, temporar
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.core.seals import json_object, sealed_json, unsealed_json
-from vitral.data import corpus_names
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, Shapes
 from vitral.runs.metrics_log import MetricsLog
@@ -131,6 +130,8 @@ class RunFolder:
         """
         folder = cls(path)
         if not _has_files_of_run(folder.files):
+            from vitral.data import corpus_names  # loads PyTorch, which takes seconds
+
             is_text = path.is_file() or (len(path.parts) == 1 and path.name in corpus_names())
             if is_text:
                 raise UsageError(

@@ -26,9 +26,10 @@ from vitral.core.files import sha256
 from vitral.core.language import _
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state
-from vitral.runs.config import FREE, RunConfig, comparable
+from vitral.runs.config import RunConfig, comparable
 from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal, most_bytes
 from vitral.runs.identity import Identity, run_id
+from vitral.runs.keys import FREE
 
 Warn = Callable[[str], object]
 

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ except ImportError:  # Windows: two writers of one run are not prevented
 
 LOCK = ".lock"
 MOST_HOLDER = 1000
+ATTEMPTS, PAUSE = 5, 0.01
+"""Attempts at a lock, and seconds between them: whoever asks `is_held` has it for a moment."""
 
 
 @contextmanager
@@ -51,23 +54,49 @@ def _held(files: GuardedFolder, descriptor: int, folder: Path) -> bool:
     Raises:
         UsageError: another process holds the lock.
     """
-    if fcntl is not None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    try:
+        if not _taken(descriptor):
             raise UsageError(
                 "{folder}: {holder} is writing to it; wait for it, or stop it",
                 folder=folder,
                 holder=_holder(descriptor),
-            ) from None
-        except OSError:
-            return True  # a file system without locks: continue unlocked
+            )
+    except OSError:
+        return True  # a file system without locks: continue unlocked
     ours = os.fstat(descriptor)
     if ours.st_nlink > 1:
         files.remove(LOCK)
         return False
     with files.held(LOCK) as now:
         return os.path.samestat(os.fstat(now), ours)
+
+
+def _taken(descriptor: int) -> bool:
+    """Lock an open lock file; return whether no other process has it."""
+    if fcntl is None:
+        return True
+    for attempt in range(ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(PAUSE if attempt < ATTEMPTS - 1 else 0)
+        else:
+            return True
+    return False
+
+
+def is_held(folder: GuardedFolder) -> bool:
+    """Whether a process holds the lock of a run's or a study's folder. Nothing is written."""
+    if fcntl is None:
+        return False
+    try:
+        with folder.stream(LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # until the file is closed
+    except BlockingIOError:
+        return True
+    except (OSError, UsageError):  # there is none, or the file system has no locks
+        return False
+    return False
 
 
 def _holder(descriptor: int) -> str:

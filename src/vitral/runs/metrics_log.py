@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from vitral.core.errors import StorageError, UsageError, reason
@@ -15,6 +16,8 @@ MOST_LINE = 1 << 24
 MOST_UNSEALED = 1 << 26
 """Maximum bytes of a log without a seal."""
 _PIECE = 1 << 20
+_EVENT = re.compile(rb'\{"event": "(\w+)"')
+"""The beginning of a line as `MetricsLog.append` writes it."""
 
 Seal = Mapping[str, Any]
 """Lines, bytes and SHA-256 of the log up to a checkpoint."""
@@ -70,13 +73,13 @@ class MetricsLog:
         changed = _("its first {lines:,} lines were changed", lines=int(seal["lines"]))
         return None if digest.hexdigest() == seal["sha256"] else changed
 
-    def events(self, kind: str | None = None, seal: Seal | None = None) -> Iterator[dict[str, Any]]:
-        """The sealed events, all or of one kind; all lines that are complete if there is no seal yet.
+    def events(self, kind: str | Collection[str] | None = None, seal: Seal | None = None) -> Iterator[dict[str, Any]]:
+        """The sealed events, all or of some kinds; all lines that are complete if there is no seal yet.
 
         Raises:
             UsageError: the log differs from its seal, or a line is not an event.
         """
-        where = self._folder.path / NAME
+        where, kinds = self._folder.path / NAME, (kind,) if isinstance(kind, str) else kind
         if seal is not None and (complaint := self.complaint(seal)):
             raise UsageError(
                 "{where}: {complaint}; vitral doctor --repair {path} cuts it",
@@ -91,6 +94,9 @@ class MetricsLog:
                 most=MOST_UNSEALED,
             )
         for number, (line, whole) in enumerate(self._split(None if seal is None else int(seal["bytes"])), start=1):
+            begin = None if seal is None or kinds is None else _EVENT.match(line)  # sealed lines are ours
+            if begin is not None and kinds is not None and begin[1].decode() not in kinds:
+                continue
             try:
                 found = json.loads(line)
                 if not isinstance(found, dict) or not isinstance(found.get("event"), str):
@@ -101,7 +107,7 @@ class MetricsLog:
                         "{where}: line {number} is not an event in JSON", where=where, number=str(number)
                     ) from None
                 return
-            if kind is None or found["event"] == kind:
+            if kinds is None or found["event"] in kinds:
                 yield found
 
     def cut(self, seal: Seal) -> int:

@@ -1,0 +1,28 @@
+"""Packages whose public names are imported when they are first asked for: what needs no PyTorch imports none."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package (PEP 562).
+
+    Args:
+        package: its `__name__`.
+        homes: public name -> the module of the package that has it.
+
+    >>> lazily("vitral.core", {"minus": "lazy"})("plus")
+    Traceback (most recent call last):
+    AttributeError: module 'vitral.core' has no attribute 'plus'
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return get

@@ -1,0 +1,114 @@
+"""The losses of two models on the same text, target by target, and their difference in blocks of the text.
+
+The blocks are the units of a paired interval: contiguous pieces of the test split, equal in targets (the same tokens)
+or in characters (other tokens). Such an interval is the uncertainty over texts like this one, for these two models; it
+says nothing about other seeds.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError
+from vitral.data.batches import Split
+from vitral.data.tokenizers import Tokenizer
+from vitral.evaluation.losses import SplitLoss, token_losses, token_sizes
+from vitral.model.transformer import Transformer
+
+BLOCKS = 30
+"""Blocks of a test split at most."""
+LEAST = 200
+"""Targets or characters of a block at least: neighbouring losses are not independent."""
+
+
+@checked(first=["__init__"])
+@dataclass(frozen=True, eq=False)
+class TargetLosses:
+    """The losses of one model on the targets of a split.
+
+    Attributes:
+        nats: of each target, in the order of the text; NaN where the model's mask shows the target.
+        places: characters of the split before each target.
+        num_characters: of the whole split, first tokens of segments included.
+        whole: the loss over all scored targets.
+    """
+
+    nats: Float[np.ndarray, " targets"]
+    places: Int[np.ndarray, " targets"]
+    num_characters: int
+    whole: SplitLoss
+
+
+@checked(first=True)
+def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> TargetLosses:
+    """The next-token loss of every target of a split, with its place in the text.
+
+    Raises:
+        UsageError: the tokenizer is not the model's, or the split contains no target.
+    """
+    if model.vocab_size != tokenizer.vocab_size:
+        raise UsageError(
+            "the model has {vocab_size} tokens and the tokenizer {vocab_size2}: they do not come from the same run",
+            vocab_size=model.vocab_size,
+            vocab_size2=tokenizer.vocab_size,
+        )
+    nats = token_losses(model, split)
+    pieces = [np.asarray(split.tokens[begin:end]).astype(np.int64) for begin, end in split.segments]
+    tokens = np.concatenate([*pieces, np.empty(0, dtype=np.int64)])
+    is_target = np.concatenate([*(np.arange(len(piece)) > 0 for piece in pieces), np.empty(0, dtype=bool)])
+    characters, sizes = token_sizes(tokenizer)
+    ends = np.cumsum(characters[tokens])
+    scored = tokens[is_target][~np.isnan(nats)]
+    if not scored.size or not characters[scored].sum():
+        raise UsageError("nothing to score: the split's {tokens} tokens contain no target", tokens=len(tokens))
+    loss = float(np.nansum(nats)) / scored.size
+    whole = SplitLoss(loss, scored.size, int(characters[scored].sum()), int(sizes[scored].sum()))
+    places = (ends - characters[tokens])[is_target]
+    return TargetLosses(nats, places, int(ends[-1]), whole)
+
+
+@checked(first=True)
+def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bool) -> Float[np.ndarray, " blocks"]:
+    """The loss of one model minus that of another in each block of the same text.
+
+    The mean over the blocks is the difference over the whole text: with the same tokens in nats per token, over the
+    targets that both models predict; with other tokens in bits per character.
+
+    Args:
+        one: losses of the first model.
+        other: losses of the second model.
+        same_tokens: whether the targets are the same tokens.
+
+    Raises:
+        UsageError: the texts are not the same, or too short for two blocks.
+    """
+    if (same_tokens and one.nats.shape != other.nats.shape) or one.num_characters != other.num_characters:
+        raise UsageError("paired losses: the two test splits are not the same text")
+    if same_tokens:
+        both = ~np.isnan(one.nats) & ~np.isnan(other.nats)
+        differences = (one.nats - other.nats)[both]
+        size, blocks = differences.size, min(BLOCKS, differences.size // LEAST)
+        _require_blocks(blocks, size)
+        sums = np.bincount(np.arange(size) * blocks // size, weights=differences, minlength=blocks)
+        return sums * blocks / size
+    size, blocks = one.num_characters, min(BLOCKS, one.num_characters // LEAST)
+    _require_blocks(blocks, size)
+    first, second = (_bits(each, blocks) for each in (one, other))
+    return (first - second) * blocks
+
+
+def _bits(losses: TargetLosses, blocks: int) -> Float[np.ndarray, " blocks"]:
+    """Bits of each block, divided by the scored characters of all."""
+    block = np.minimum(losses.places * blocks // losses.num_characters, blocks - 1)
+    sums = np.bincount(block, weights=np.nan_to_num(losses.nats), minlength=blocks)
+    return sums / math.log(2) / losses.whole.num_characters
+
+
+def _require_blocks(blocks: int, size: int) -> None:
+    if blocks < 2:
+        raise UsageError(
+            "paired losses: {size:,} are too few for an interval, which needs {least:,}", size=size, least=2 * LEAST
+        )

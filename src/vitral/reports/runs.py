@@ -1,0 +1,387 @@
+"""The runs below a folder: a table, and a page with their curves, best first; without PyTorch."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
+from vitral.core.language import N_, _, language, localised, ngettext, retold
+from vitral.core.tables import Tabular
+from vitral.evaluation.baselines import baseline_name, neighbours
+from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
+from vitral.figures.sections import Heading, Listing, Paragraph, Section, SortableTable
+from vitral.figures.sparkline import Spark
+from vitral.figures.tables import Column, DataTable, decimals, whole
+from vitral.figures.text import NONE, big
+from vitral.reports.folder import ReportFolder
+from vitral.runs.summary import RunSummary, find_runs, readable_path
+
+SCHEMA = 1
+PAGE = "runs.html"
+ORDERS = ("loss", "time", "name")
+Order = Literal["loss", "time", "name"]
+STATES = {
+    "finished": N_("finished"),
+    "running": N_("running"),
+    "stopped": N_("stopped"),
+    "damaged": N_("damaged"),
+}
+
+
+RECENT = 300 * 86400.0
+"""Seconds for which a time is shown with its hour and without its year."""
+
+
+def _when(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return time.strftime("%m-%d %H:%M" if 0 <= time.time() - value < RECENT else "%Y-%m-%d", time.localtime(value))
+
+
+SHOWN = (
+    Column("name", N_("run")),
+    Column("text", N_("text"), is_prose=True, is_long=True),
+    Column("size", N_("size"), is_prose=True),
+    Column("tokens", N_("tokenizer"), is_prose=True),
+    Column("progress", N_("steps")),
+    Column("test_loss", N_("test loss"), decimals(3)),
+    Column("rank", N_("n-grams beside"), is_prose=True),
+    Column("when", N_("when"), _when, is_prose=True),
+    Column("minutes", N_("minutes"), decimals(1)),
+    Column("standing", N_("state"), is_prose=True, is_long=True),
+)
+"""Columns for people."""
+DATA = tuple(
+    Column(key, "")
+    for key in (
+        *(
+            "name",
+            "state",
+            "why",
+            "text",
+            "tokenizer",
+            "vocab_size",
+            "parameters",
+            "layers",
+            "width",
+            "context",
+            "seed",
+        ),
+        *(
+            "objective",
+            "step",
+            "steps",
+            "best_step",
+            "validation_loss",
+            "test_loss",
+            "baseline_above",
+            "baseline_below",
+        ),
+        *("time", "minutes", "format", "run", "test_text", "test_tokens", "path"),
+    )
+)
+"""Columns of data."""
+SORTED_BY = {"size": "parameters", "progress": "step", "rank": "test_loss"}
+"""Columns for people -> the values that they are sorted by."""
+
+
+@checked(first=True)
+@dataclass(frozen=True, repr=False)
+class RunList(Shown, Tabular):
+    """The runs below a folder, in order; print it to read it.
+
+    Attributes:
+        folder: that was searched.
+        runs: in the chosen order.
+        notes: what was not looked into, one English sentence each.
+        order: "loss" (runs of one text and tokenizer together, best first), "time" (newest first) or "name".
+    """
+
+    folder: Path
+    runs: tuple[RunSummary, ...]
+    notes: tuple[str, ...] = field(default=())
+    order: Order = "loss"
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        runs = [{**run.plain(), **_derived(run)} for run in self.runs]
+        return {"schema": SCHEMA, "folder": readable_path(self.folder), "runs": runs, "notes": list(self.notes)}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each run."""
+        return self.data().plain()
+
+    def table(self) -> DataTable:
+        """The table for people."""
+        return DataTable(self.title, SHOWN, [run_row(run) for run in self.runs])
+
+    def data(self) -> DataTable:
+        """The table of data, with every number in full precision."""
+        return DataTable(self.title, DATA, [run_row(run) for run in self.runs])
+
+    @property
+    def title(self) -> str:
+        """The caption."""
+        count = len(self.runs)
+        return ngettext(
+            "{count:,} run in {folder}",
+            "{count:,} runs in {folder}",
+            count,
+            count=count,
+            folder=readable_path(self.folder),
+        )
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """How the losses may be read, and what was not looked into."""
+        groups = {run.test_tokens for run in self.runs if run.test_loss is not None}
+        told = [_("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")]
+        return (*(told if len(groups) > 1 else ()), *map(retold, self.notes))
+
+    def write(self, out: Path) -> Path:
+        """Write the page, the tables (CSV, Markdown, LaTeX, JSON) and the figures into `out`; return the page's path.
+
+        Raises:
+            StorageError: writing to disk failed.
+        """
+        report = ReportFolder(GuardedFolder(out), figures="figures", pdf=True)
+        sections = self.sections(report)
+        report.add(PAGE, self.page(sections))
+        for form, name in (("csv", "runs.csv"), ("markdown", "runs.md"), ("latex", "runs.tex")):
+            report.add(name, (self.data() if form == "csv" else self.table()).write(form))
+        report.add("runs.json", json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        report.write(manifest=False)  # the folder is the user's own
+        return out / PAGE
+
+    def page(self, sections: Sequence[Section]) -> str:
+        """A page of these sections."""
+        footer, code = _("Made by vitral list runs."), PAGE_LANGUAGE[language()]
+        return page(self.title, sections, lead=self.lead, footer=footer, language=code)
+
+    @property
+    def lead(self) -> str:
+        """How many runs there are of each state, in a line."""
+        counts = {state: sum(run.state == state for run in self.runs) for state in STATES}
+        return ", ".join(f"{count:,} {_(STATES[state])}" for state, count in counts.items() if count)
+
+    def sections(self, report: ReportFolder | None = None) -> list[Section]:
+        """The page: a table for each text and tokenizer, best first, with curves in one frame.
+
+        Args:
+            report: receives a figure for each table of two runs or more; None: no figures.
+        """
+        told: list[Section] = []
+        groups = grouped(self.runs)
+        if len(groups) > 1:
+            told.append(
+                Paragraph(
+                    _(
+                        "Losses in nats per token can be compared inside a table, where text and tokenizer are the "
+                        "same. A heading sorts its table."
+                    )
+                )
+            )
+        for number, runs in enumerate(groups, start=1):
+            title = _group_title(runs[0])
+            told += [Heading(title), _sortable(runs, title)]
+            drawn = _curves(runs) if report is not None else None
+            if report is not None and drawn is not None:
+                figure, caption = drawn
+                told.append(report.figure(figure, f"curves-{number}", caption, title))
+        if self.notes:
+            told += [Heading(_("Not looked into")), Listing(tuple(map(retold, self.notes)))]
+        return told
+
+    def __str__(self) -> str:
+        """The table in aligned lines, with what is to be said of it."""
+        return plain_text("", [self.table().section(), *map(Paragraph, self.advice)])
+
+
+PAGE_LANGUAGE = {"en": "en", "pt": "pt-BR"}
+"""BCP 47 codes of pages."""
+
+
+@page_of.register
+def _list_page(found: RunList) -> str:
+    return found.page(found.sections())
+
+
+@checked(first=True)
+def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str | None = None) -> RunList:
+    """Every run below a folder in a table: text, size, loss beside its baselines, when, state.
+
+    Nothing is written, and no weights are read (`vitral doctor` verifies them).
+
+    Args:
+        folder: of runs, also nested, such as a study's.
+        order: "loss" (runs of one text and tokenizer together, best first), "time" (newest first) or "name".
+        text: only runs on texts whose name contains this.
+
+    Raises:
+        UsageError: there is no such folder, or no run in it.
+    """
+    found = find_runs(Path(folder))
+    if not found.runs:
+        raise UsageError(
+            "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
+        )
+    runs = [run for run in found.runs if text is None or (run.text and text.casefold() in run.text.casefold())]
+    if not runs:
+        known = ", ".join(sorted({run.text for run in found.runs if run.text})) or NONE
+        raise UsageError(
+            "{folder}: no run on a text {text!r}; there are: {known}", folder=folder, text=text, known=known
+        )
+    return RunList(Path(folder), tuple(ordered(runs, order)), found.notes, order)
+
+
+def ordered(runs: Sequence[RunSummary], order: Order) -> list[RunSummary]:
+    """The runs in an order; see `RunList`."""
+    if order == "loss":
+        return [run for group in grouped(runs) for run in group]
+    if order == "time":
+        return sorted(runs, key=lambda run: -(run.when or 0.0))
+    return sorted(runs, key=lambda run: run.name)
+
+
+def grouped(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
+    """Runs whose losses can be compared together, best first; groups by text, those without a loss last."""
+    groups: dict[Any, list[RunSummary]] = {}
+    for run in runs:
+        groups.setdefault((run.test_tokens, run.objective), []).append(run)
+    inside = [sorted(group, key=lambda run: (_loss_or_last(run), run.name)) for group in groups.values()]
+    return sorted(inside, key=lambda group: (group[0].text is None, group[0].text or "", str(group[0].tokenizer)))
+
+
+def _loss_or_last(run: RunSummary) -> float:
+    return float("inf") if run.test_loss is None else run.test_loss
+
+
+def _derived(run: RunSummary) -> dict[str, Any]:
+    """Values that follow from others, for data."""
+    above, below = _neighbours(run)
+    stamp = None if run.when is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.when))
+    minutes = None if run.seconds is None else round(run.seconds / 60, 4)
+    return {"baseline_above": above, "baseline_below": below, "time": stamp, "minutes": minutes}
+
+
+def _neighbours(run: RunSummary) -> tuple[int | None, int | None]:
+    if run.test_loss is None or not run.baselines or run.objective != "next-token" or run.test_loss != run.test_loss:
+        return None, None
+    return neighbours(run.test_loss, run.baselines)
+
+
+def run_row(run: RunSummary, *, shown: bool = True) -> dict[str, Any]:
+    """The values of a run by the keys of `DATA` and, with `shown`, of `SHOWN`."""
+    data = {
+        **{column.key: getattr(run, column.key, None) for column in DATA},
+        **_derived(run),
+        "path": readable_path(run.path),
+    }
+    if not shown:
+        return data
+    size = NONE if run.parameters is None else big(run.parameters)
+    shape = "" if run.layers is None else f" ({run.layers}×{run.width})"
+    return {
+        **data,
+        "when": run.when,
+        "size": f"{localised(size)}{shape}",
+        "tokens": NONE if run.tokenizer is None else f"{run.tokenizer} {run.vocab_size or ''}".strip(),
+        "progress": _progress(run),
+        "rank": rank_text(run),
+        "standing": standing_text(run),
+    }
+
+
+def _progress(run: RunSummary) -> str:
+    if run.step is None or run.steps is None:
+        return NONE
+    return whole(run.step) if run.step == run.steps else _("{step:,} of {steps:,}", step=run.step, steps=run.steps)
+
+
+def rank_text(run: RunSummary) -> str:
+    """The n-gram baselines next to the test loss, in a few words."""
+    above, below = _neighbours(run)
+    if above is not None and below is not None:
+        return f"{baseline_name(above)} – {baseline_name(below)}"
+    if above is not None:
+        return _("below the {baseline}", baseline=baseline_name(above))
+    if below is not None:
+        return _("above the {baseline}", baseline=baseline_name(below))
+    return NONE
+
+
+def standing_text(run: RunSummary) -> str:
+    """The state with its reason and, of an earlier Vitral, the format."""
+    told = _(STATES[run.state])
+    if run.format == 1:
+        told = _("{state} (format 1)", state=told)
+    return f"{told}: {retold(run.why)}" if run.why else told
+
+
+def _group_title(run: RunSummary) -> str:
+    if run.text is None:
+        return _("Runs that cannot be read")
+    title = f"{run.text} · {run.tokenizer} {run.vocab_size or ''}".strip()
+    return title if run.objective == "next-token" else _("{title}, masked tokens", title=title)
+
+
+def _sortable(runs: Sequence[RunSummary], title: str) -> SortableTable:
+    columns = tuple(column for column in SHOWN if column.key not in ("text", "tokens"))
+    rows = [run_row(run) for run in runs]
+    keys = tuple(tuple(_key(row.get(SORTED_BY.get(column.key, column.key))) for column in columns) for row in rows)
+    sparks = _sparks(runs)
+    table = DataTable(_("{title}: runs, best first", title=title), columns, rows).section()
+    has_curves = any(spark.points for spark in sparks)
+    return SortableTable(
+        table,
+        keys,
+        tuple(spark.svg for spark in sparks) if has_curves else (),
+        _("test loss by step"),
+        tuple(spark.alt for spark in sparks) if has_curves else (),
+    )
+
+
+def _key(value: Any) -> float | str | None:
+    return value if value is None or isinstance(value, str) else float(value)
+
+
+def _sparks(runs: Sequence[RunSummary]) -> list[Spark]:
+    """A small curve of each run, all in one frame, with the baselines that lie in it."""
+    curves = [[(float(step), test) for step, _validation, test in run.curve] for run in runs]
+    every = [point for curve in curves for point in curve]
+    if not every:
+        return [Spark((), (0.0, 1.0, 0.0, 1.0)) for _run in runs]
+    levels = sorted({loss for run in runs for loss in (run.baselines or {}).values()})
+    lasts = [curve[-1][1] for curve in curves if curve]
+    least, most = min(test for _step, test in every), max(test for _step, test in every)
+    top = min(most, max(lasts) + 2 * (max(lasts) - least) + 0.3)
+    frame = (0.0, max(step for step, _test in every), least, top)
+    alts = [
+        _("from {first:.3f} to {last:.3f}", first=curve[0][1], last=curve[-1][1]) if curve else "" for curve in curves
+    ]
+    return [Spark(tuple(curve), frame, tuple(levels), alt) for curve, alt in zip(curves, alts, strict=True)]
+
+
+def _curves(runs: Sequence[RunSummary]) -> Any:
+    """The curves of the best runs of a group in one figure, and its caption; None for fewer than two."""
+    shown = [run for run in runs if len(run.curve) > 1]
+    if len(shown) < 2:
+        return None
+    from vitral.figures.lines import MOST_LINES, Line, left_out, loss_plot
+    from vitral.figures.margin import Reference
+
+    lines = [Line(run.name, [p[0] for p in run.curve], [p[2] for p in run.curve], look="dots") for run in shown]
+    lines = lines[:MOST_LINES]
+    orders = shown[0].baselines or {} if shown[0].objective == "next-token" else {}
+    references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
+    title, y_label = _("Test loss while training"), _("loss (nats per token)")
+    figure = loss_plot(lines, references=references, title=title, x_label=_("optimizer step"), y_label=y_label)
+    caption = _("Test loss against steps, at every evaluation. Gray lines: n-gram baselines.")
+    return figure, caption + left_out([run.name for run in shown])

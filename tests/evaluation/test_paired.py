@@ -1,0 +1,100 @@
+"""Losses target by target, and their differences in blocks: by hand, and by the definition."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.evaluation import SplitLoss, TargetLosses, block_differences, evaluate_split, target_losses, token_losses
+from vitral.model import ModelConfig, Transformer
+
+Make = Callable[..., Any]
+PIECES = [b"a", b"bc", "é".encode(), b"", b"d"]
+STRETCHES = ([1, 2, 0, 3, 4, 2, 2, 1, 2, 3, 0, 4], [3], [4, 0, 0, 1, 2], [4, 4, 3, 0, 2, 2])
+
+
+def small(context_length: int, **config: Any) -> Transformer:
+    """A small Transformer in double precision."""
+    sizes = {"context_length": context_length, "d_model": 6, "num_heads": 2, "num_layers": 1, "dropout": 0.3}
+    return Transformer(ModelConfig.parse({**sizes, **config}), len(PIECES), seed=context_length).double()
+
+
+@pytest.mark.parametrize(("context", "prefix"), [(3, 0), (5, 0), (50, 0), (5, 3)])
+@pytest.mark.parametrize("batch_tokens", [1, 7, 4096])
+def test_every_target_has_its_loss_in_the_order_of_the_text(
+    context: int, prefix: int, batch_tokens: int, part: Make
+) -> None:
+    attention = {"mask": {"name": "prefix", "length": prefix}} if prefix else {}
+    model = small(context, **({"attention": attention} if prefix else {}))
+    expected: list[float] = []
+    for segment in STRETCHES:
+        for begin in range(0, len(segment) - 1, context):
+            window = segment[begin : begin + context + 1]
+            with torch.inference_mode():
+                logs = model.eval()(torch.tensor([window[:-1]]))[0].log_softmax(-1)
+            losses = [-float(logs[place, target]) for place, target in enumerate(window[1:])]
+            shown = min(max(prefix - 1, 0), len(losses))
+            expected += [math.nan] * shown + losses[shown:]
+    model.train()
+    found = token_losses(model, part(*STRETCHES), batch_tokens=batch_tokens)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert model.training
+
+
+def test_places_count_the_characters_before_and_the_whole_is_that_of_a_pass(part: Make, pieces: Make) -> None:
+    model, split, tokenizer = small(5), part([0, 1, 2, 3, 4], [2, 2]), pieces(PIECES)
+    found = target_losses(model, split, tokenizer)
+    assert found.places.tolist() == [1, 3, 4, 4, 6]  # a | bc é "" d | é é: each target after the first of its segment
+    assert found.num_characters == 7
+    whole = evaluate_split(model, split, tokenizer)
+    assert found.whole.loss == pytest.approx(whole.loss, rel=1e-6)
+    assert found.whole.plain() == {**whole.plain(), **{key: pytest.approx(v) for key, v in whole.plain().items()}}
+
+
+def losses(nats: list[float], places: list[int] | None = None, characters: int | None = None) -> TargetLosses:
+    """Losses of which every target is a character, unless places are given."""
+    size = len(nats)
+    scored = [value for value in nats if not math.isnan(value)]
+    whole = SplitLoss(sum(scored) / len(scored), len(scored), characters or size, size)
+    return TargetLosses(np.array(nats), np.array(places or range(size)), characters or size, whole)
+
+
+def test_blocks_of_the_same_tokens_by_hand() -> None:
+    one, other = losses([1.0] * 200 + [2.0] * 200), losses([0.5] * 200 + [2.25] * 200)
+    assert block_differences(one, other, same_tokens=True).tolist() == pytest.approx([0.5, -0.25])
+
+
+def test_the_mean_over_blocks_is_the_difference_of_the_losses() -> None:
+    numbers = np.random.default_rng(0)
+    one, other = (losses(numbers.exponential(2.0, 7321).tolist()) for _ in range(2))
+    blocks = block_differences(one, other, same_tokens=True)
+    assert len(blocks) == 30
+    assert blocks.mean() == pytest.approx(one.whole.loss - other.whole.loss, rel=1e-9)
+
+
+def test_only_targets_that_both_predict_are_compared() -> None:
+    one = losses([math.nan, 1.0] * 600)
+    other = losses([9.0, 0.5] * 400 + [9.0, math.nan, 9.0, 0.0] * 100)
+    # 500 targets in two blocks: 250 differences of 0.5; 150 of 0.5 and 100 of 1.
+    blocks = block_differences(one, other, same_tokens=True)
+    assert blocks.tolist() == pytest.approx([2 * 125 / 500, 2 * 175 / 500])
+
+
+def test_other_tokens_are_compared_in_bits_per_character() -> None:
+    # The first model has a token for each of 400 characters, the second one for every two.
+    one = losses([math.log(2)] * 400)
+    other = losses([math.log(8)] * 100 + [math.log(2)] * 100, list(range(0, 400, 2)), 400)
+    blocks = block_differences(one, other, same_tokens=False)
+    assert blocks.tolist() == pytest.approx([1 - 3 / 2, 1 - 1 / 2])
+    assert blocks.mean() == pytest.approx(one.whole.bits_per_character - other.whole.bits_per_character)
+
+
+def test_other_texts_and_short_ones_are_refused() -> None:
+    with pytest.raises(UsageError, match="not the same text"):
+        block_differences(losses([1.0] * 500), losses([1.0] * 501), same_tokens=True)
+    with pytest.raises(UsageError, match="too few"):
+        block_differences(losses([1.0] * 399), losses([1.0] * 399), same_tokens=True)

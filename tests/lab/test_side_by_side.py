@@ -1,0 +1,239 @@
+"""Runs side by side: what may be compared, and the differences, against what the runs measure alone."""
+
+import json
+import math
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import vitral
+from vitral.core.config import merge
+from vitral.core.errors import UsageError
+from vitral.core.language import in_language
+from vitral.lab import RunComparison
+from vitral.reports.side_by_side import BITS, NATS
+from vitral.training import RunConfig, train
+
+WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(own_cache: None) -> None:
+    """Prepared texts go to a folder of the tests."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the same text and of another one: base, wider, slower (same batches), other tokens, another text."""
+    top = tmp_path_factory.mktemp("compared")
+    for name, step in (("words", 5), ("others", 3)):
+        text = " ".join(WORDS[(n * n + n // step) % 7] for n in range(3000))
+        (top / f"{name}.txt").write_text(text, encoding="utf-8")
+    base = {
+        "corpus": {"source": str(top / "words.txt"), "tokenizer": "char", "split": "tail"},
+        "model": {"context_length": 8, "d_model": 6, "num_heads": 3, "num_layers": 1},
+        "training": {"steps": 12, "evaluate_every": 4, "batch_size": 5, "log_every": 1, "device": "cpu"},
+    }
+    for name, changes in {
+        "base": {},
+        "wider": {"model": {"d_model": 12, "context_length": 16}},
+        "slower": {"training": {"optimizer": {"learning_rate": 1e-4}}},
+        "bytepairs": {"corpus": {"tokenizer": {"name": "bpe", "vocab_size": 280}}},
+        "others": {"corpus": {"source": str(top / "others.txt")}},
+        "nanogpt": {"corpus": {"split": "nanogpt"}},
+        "blanks": {"training": {"objective": "masked"}, "model": {"attention": {"mask": "bidirectional"}}},
+    }.items():
+        train(RunConfig.parse(merge(base, changes)), top / "runs" / name)
+    return top
+
+
+def compared(folder: Path, *names: str, **options: Any) -> RunComparison:
+    return vitral.compare(*(folder / "runs" / name for name in names), max_tokens=10, **options)
+
+
+def test_the_same_tokens_are_compared_in_nats_whatever_the_context(folder: Path) -> None:
+    found = compared(folder, "base", "wider")
+    (one,) = found.relations
+    assert (one.run, one.against, one.comparable) == ("wider", "base", NATS)
+    assert (one.same_text, one.same_test, one.same_tokens, one.same_task) == (True, True, True, True)
+    losses = [vitral.load(folder / "runs" / name).evaluate("test")["test"] for name in ("wider", "base")]
+    assert one.difference is not None
+    assert one.difference.difference == pytest.approx(losses[0].loss - losses[1].loss, rel=1e-4)
+    assert one.difference.targets == losses[0].num_targets == losses[1].num_targets
+    shown = [run.loss.loss for run in found.runs if run.loss is not None]
+    assert shown == pytest.approx([losses[1].loss, losses[0].loss], rel=1e-6)
+
+
+def test_the_interval_is_students_over_the_blocks(folder: Path) -> None:
+    (one,) = compared(folder, "base", "slower").relations
+    found = one.difference
+    assert found is not None
+    expected = stats.ttest_1samp(found.blocks, 0.0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert found.difference == pytest.approx(float(np.mean(found.blocks)))
+    assert found.excludes_zero == (not expected.low <= 0 <= expected.high)
+
+
+def test_intervals_of_several_differences_hold_together(folder: Path) -> None:
+    found = compared(folder, "base", "wider", "slower", "others")
+    assert [one.difference.confidence for one in found.relations if one.difference] == [0.975, 0.975]
+
+
+def test_equal_batches_are_known_by_their_hash(folder: Path) -> None:
+    found = compared(folder, "base", "slower", "wider")
+    assert found.relations[0].batches == "same"
+    assert (found.relations[1].batches, found.relations[1].batches_differ) == ("other", ("context_length",))
+
+
+def test_other_tokens_are_compared_in_bits_per_character(folder: Path) -> None:
+    (one,) = compared(folder, "base", "bytepairs").relations
+    assert (one.comparable, one.same_test, one.same_tokens) == (BITS, True, False)
+    losses = [vitral.load(folder / "runs" / name).evaluate("test")["test"] for name in ("bytepairs", "base")]
+    assert one.difference is not None
+    assert one.difference.targets is None
+    bits = [loss.bits_per_character for loss in losses]
+    assert one.difference.difference == pytest.approx(bits[0] - bits[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("others", (False, False, True)),
+        ("nanogpt", (True, False, True)),
+        ("blanks", (True, True, False)),
+    ],
+)
+def test_what_cannot_be_compared_is_not(folder: Path, name: str, facts: tuple[bool, bool, bool]) -> None:
+    (one,) = compared(folder, "base", name).relations
+    assert (one.same_text, one.same_test, one.same_task) == facts
+    assert (one.comparable, one.difference) == ("nothing", None)
+
+
+def test_each_run_is_compared_with_the_first_that_it_can_be_compared_with(folder: Path) -> None:
+    found = compared(folder, "others", "bytepairs", "base", "wider", "blanks")
+    assert [(one.run, one.against, one.comparable) for one in found.relations] == [
+        ("bytepairs", "others", "nothing"),
+        ("base", "bytepairs", BITS),
+        ("wider", "base", NATS),
+        ("blanks", "others", "nothing"),
+    ]
+
+
+def test_only_keys_that_differ_are_shown(folder: Path) -> None:
+    changed = compared(folder, "base", "wider", "slower", losses=False).changed
+    assert changed == {
+        "model.context_length": [8, 16, 8],
+        "model.d_ff": [24, 48, 24],
+        "model.d_model": [6, 12, 6],
+        "training.optimizer.learning_rate": [3e-3, 3e-3, 1e-4],
+    }
+
+
+def test_a_copy_differs_by_nothing(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "runs" / "base", tmp_path / "copy" / "base")
+    found = vitral.compare(folder / "runs" / "base", tmp_path / "copy" / "base", max_tokens=5)
+    assert [run.name for run in found.runs] == ["runs/base", "copy/base"]
+    (one,) = found.relations
+    assert one.batches == "same"
+    assert one.difference is not None
+    assert (one.difference.difference, one.difference.low, one.difference.high) == (0.0, 0.0, 0.0)
+    assert not one.difference.excludes_zero
+    assert found.changed == {}
+
+
+def test_curves_have_steps_tokens_and_seconds(folder: Path) -> None:
+    run = compared(folder, "base", "wider", losses=False).runs[1]
+    assert [(point.step, point.tokens) for point in run.curve] == [(n, n * 5 * 16) for n in (4, 8, 12)]
+    seconds = [point.seconds for point in run.curve]
+    assert all(a is not None and b is not None and 0 < a < b for a, b in pairwise(seconds))
+
+
+def test_samples_are_those_of_each_run_alone(folder: Path) -> None:
+    found = compared(folder, "base", "wider", prompt="the ", seed=3, losses=False)
+    for run in found.runs:
+        alone = vitral.load(run.summary.path).generate("the ", max_tokens=10, seed=3, temperature=0.8)
+        assert run.sample == alone
+    missing = compared(folder, "base", "wider", prompt="日", losses=False).runs[0]
+    assert missing.sample is None
+    assert "日" in missing.why
+
+
+def test_a_folder_of_runs_is_compared_and_damaged_ones_are_left_out(folder: Path, tmp_path: Path) -> None:
+    for name in ("base", "wider", "slower"):
+        shutil.copytree(folder / "runs" / name, tmp_path / name)
+    (tmp_path / "slower" / "tokenizer.json").unlink()
+    found = vitral.compare(tmp_path, tmp_path / "base", max_tokens=5)
+    assert {run.name for run in found.runs} == {"base", "wider"}
+    assert len(found.notes) == 1
+    assert "slower" in found.notes[0]
+
+
+def test_nothing_of_the_runs_changes(folder: Path) -> None:
+    def times() -> dict[str, int]:
+        return {str(p): p.stat().st_mtime_ns for p in (folder / "runs").rglob("*") if p.is_file()}
+
+    before = times()
+    compared(folder, "base", "wider")
+    assert times() == before
+
+
+def test_the_page_the_tables_and_the_data_say_the_same(folder: Path, tmp_path: Path) -> None:
+    found = compared(folder, "base", "wider", "bytepairs", "others", prompt="the")
+    page = found.write(tmp_path / "out").read_text(encoding="utf-8")
+    names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"comparison.md", "comparison.json", "runs.csv", "runs.tex", "figures/curves-by-step-1.pdf"} <= names
+    plain = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert plain == json.loads(json.dumps(found.plain()))
+    for run in found.runs:
+        assert run.name in page
+        assert run.loss is not None
+        assert f"{run.loss.loss:.4f}" in page
+        assert f"{run.loss.loss:.4f}" in str(found)
+    with in_language("pt"):
+        assert json.loads(json.dumps(found.plain())) == plain
+        assert "Its" not in str(found)
+    assert "&lt;svg" in found._repr_html_()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_fewer_than_two_runs_are_refused(folder: Path, count: int) -> None:
+    with pytest.raises(UsageError, match="two runs"):
+        vitral.compare(*[folder / "runs" / "base"] * count)
+
+
+def test_the_same_run_twice_is_one_run(folder: Path) -> None:
+    with pytest.raises(UsageError, match="two runs"):
+        vitral.compare(folder / "runs" / "base", vitral.load(folder / "runs" / "base"))
+
+
+@pytest.mark.parametrize("wrong", ["words.txt", "nowhere", "empty"])
+def test_what_is_no_run_is_refused_in_one_line(folder: Path, wrong: str) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
+    with pytest.raises(UsageError) as refused:
+        vitral.compare(folder / "runs" / "base", folder / wrong)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_damaged_run_that_was_named_is_refused(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "runs" / "base", tmp_path / "base")
+    (tmp_path / "base" / "tokenizer.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"tokenizer\.json"):
+        vitral.compare(folder / "runs" / "wider", tmp_path / "base")
+
+
+def test_a_text_that_is_lost_is_told_and_can_be_given(folder: Path) -> None:
+    moved = (folder / "words.txt").rename(folder / "moved.txt")
+    try:
+        lost = compared(folder, "base", "wider")
+        assert [run.loss for run in lost.runs] == [None, None]
+        assert "words.txt" in lost.relations[0].why
+        assert "was not found" in str(lost)
+        given = compared(folder, "base", "others", "wider", corpus=moved)
+        assert all(run.loss is not None and math.isfinite(run.loss.loss) for run in given.runs)
+    finally:
+        moved.rename(folder / "words.txt")

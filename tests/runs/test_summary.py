@@ -1,0 +1,317 @@
+"""Summaries of runs: the numbers of the sealed files, the right state, one line for whatever is wrong."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.config import merge
+from vitral.core.errors import TrainingStopped, UsageError
+from vitral.core.language import in_language
+from vitral.model import count_parameters
+from vitral.reports.runs import RunList, grouped, list_runs
+from vitral.runs import RunFolder, RunSummary, enter, find_runs, summarize_run
+from vitral.runs.lock import is_held, only_writer
+from vitral.training import RunConfig, train
+
+KEPT = Path(__file__).parents[1] / "reliability" / "kept" / "format-1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(own_cache: None) -> None:
+    """Prepared texts go to a folder of the tests."""
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five words in an order that is not quite regular."""
+    path = tmp_path_factory.mktemp("texts") / "words.txt"
+    path.write_text(" ".join(("the", "cat", "saw", "a", "bird")[n * n % 5] for n in range(1500)), encoding="utf-8")
+    return path
+
+
+def trained(out: Path, text: Path, callback: Callable[[Any], object] = lambda event: None, **changes: Any) -> Path:
+    """A run of nine tiny steps, evaluated at every third."""
+    base = {
+        "corpus": {"source": str(text), "tokenizer": "char", "split": "tail"},
+        "model": {"context_length": 8, "d_model": 6, "num_heads": 3, "num_layers": 1},
+        "training": {"steps": 9, "evaluate_every": 3, "batch_size": 3, "log_every": 1, "device": "cpu"},
+    }
+    return train(RunConfig.parse(merge(base, changes)), out, callback=callback).path
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
+    """A finished run that no test changes."""
+    return trained(tmp_path_factory.mktemp("runs") / "kept", text)
+
+
+@pytest.fixture
+def run(kept: Path, tmp_path: Path) -> Path:
+    """A finished run of one's own."""
+    return Path(shutil.copytree(kept, tmp_path / "run"))
+
+
+def content(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file with its bytes and its time."""
+    return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_numbers_are_those_of_the_sealed_files(run: Path, text: Path) -> None:
+    before = content(run)
+    found, sealed = summarize_run(run), enter(run, lambda line: None)
+    assert content(run) == before
+    evaluations = RunFolder(run).metrics("evaluation")
+    best = min(evaluations, key=lambda event: event["validation_loss"])
+    assert (found.state, found.why, found.format, found.run) == ("finished", "", 2, sealed.identity.run)
+    assert (found.text, found.tokenizer, found.vocab_size) == (text.name, "char", sealed.tokenizer.vocab_size)
+    assert (found.layers, found.width, found.context, found.seed) == (1, 6, 8, 1)
+    assert found.parameters == count_parameters(sealed.config.model, sealed.tokenizer.vocab_size)
+    assert (found.step, found.steps, found.best_step) == (9, 9, best["step"])
+    assert (found.validation_loss, found.test_loss) == (best["validation_loss"], best["test_loss"])
+    counted = sealed.ngrams()
+    assert counted is not None
+    assert found.baselines == {int(order): loss for order, loss in counted["orders"].items()}
+    assert [step for step, *_losses in found.curve] == [3, 6, 9]
+    end = RunFolder(run).metrics("end")[-1]
+    assert (found.seconds, found.when) == (end["seconds"], end["stepped"])
+    assert json.loads(json.dumps(found.plain()))["test_loss"] == found.test_loss
+
+
+def test_a_run_that_is_written_to_is_running(run: Path) -> None:
+    with only_writer(run):
+        assert summarize_run(run).state == "running"
+        (run / "run.json").write_bytes(b"")  # what is being written is not judged
+        assert summarize_run(run).state == "running"
+    assert not is_held(RunFolder(run).files)
+    with only_writer(run):  # whoever asked has let go of it
+        pass
+
+
+class Stop(Exception):
+    """Raised by a callback."""
+
+
+def stop_at(step: int) -> Callable[[Any], None]:
+    """A callback that stops training after a step."""
+
+    def callback(event: Any) -> None:
+        if event["event"] == "step" and event["step"] == step:
+            raise Stop
+
+    return callback
+
+
+def test_a_stopped_run_says_how_far_it_came(tmp_path: Path, text: Path) -> None:
+    with pytest.raises(Stop):
+        trained(tmp_path / "run", text, stop_at(5))
+    found = summarize_run(tmp_path / "run")
+    assert (found.state, found.step, found.steps, found.best_step) == ("stopped", 5, 9, 3)
+    assert [step for step, *_losses in found.curve] == [3]
+
+
+def test_a_run_killed_before_its_first_checkpoint_is_stopped_at_zero(run: Path) -> None:
+    for checkpoint in (run / "steps").iterdir():
+        shutil.rmtree(checkpoint)
+    found = summarize_run(run)
+    assert (found.state, found.step, found.test_loss, found.parameters) == ("stopped", 0, found.curve[-1][2], None)
+
+
+def test_a_run_whose_loss_was_not_finite_says_why(tmp_path: Path, text: Path) -> None:
+    with pytest.raises(TrainingStopped):
+        trained(tmp_path / "run", text, training={"optimizer": {"learning_rate": 1e30}})
+    found = summarize_run(tmp_path / "run")
+    assert found.state == "stopped"
+    assert "stopped before step" in found.why
+    assert "\n" not in found.why
+
+
+def newest(run: Path) -> Path:
+    return max((run / "steps").iterdir())
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "config.toml was changed": lambda run: (run / "config.toml").write_text(
+        (run / "config.toml").read_text().replace("num_layers = 1", "num_layers = 2")
+    ),
+    "config.toml cannot be read": lambda run: cut(run / "config.toml"),
+    "config.toml": lambda run: (run / "config.toml").unlink(),
+    "run.json": lambda run: cut(run / "run.json"),
+    "run.json is missing": lambda run: (run / "run.json").unlink(),
+    "tokenizer.json": lambda run: cut(run / "tokenizer.json"),
+    "corpus.json": lambda run: (run / "corpus.json").unlink(),
+    "ngrams.json": lambda run: cut(run / "ngrams.json"),
+    "environment.json": lambda run: cut(run / "environment.json"),
+    "metrics.jsonl": lambda run: cut(run / "metrics.jsonl"),
+    "step-00000009": lambda run: cut(newest(run) / "state.json"),
+    "model.safetensors": lambda run: (newest(run) / "model.safetensors").unlink(),
+    "steps": lambda run: shutil.rmtree(run / "steps"),
+}
+
+
+@pytest.mark.parametrize("why", DAMAGES)
+def test_whatever_is_damaged_is_one_line(why: str, run: Path) -> None:
+    DAMAGES[why](run)
+    found = find_runs(run.parent).runs
+    assert [(one.name, one.state) for one in found] == [("run", "damaged")]
+    assert why in found[0].why
+    assert "\n" not in found[0].why
+    assert str(run) not in found[0].why
+
+
+def test_losses_of_a_damaged_log_are_not_shown(run: Path) -> None:
+    cut(run / "metrics.jsonl")
+    assert summarize_run(run).test_loss is None
+
+
+def test_a_damaged_checkpoint_leaves_the_numbers_of_the_one_before(run: Path) -> None:
+    cut(newest(run) / "history.json")
+    found = summarize_run(run)
+    assert (found.state, found.step) == ("damaged", 6)
+    assert [step for step, *_losses in found.curve] == [3, 6]
+
+
+def test_a_link_in_a_run_is_damage(run: Path, tmp_path: Path) -> None:
+    (run / "steps").rename(tmp_path / "elsewhere")
+    (run / "steps").symlink_to(tmp_path / "elsewhere")
+    found = summarize_run(run)
+    assert found.state == "damaged"
+    assert "link" in found.why
+
+
+def test_keys_that_do_not_affect_the_numbers_may_change(run: Path) -> None:
+    path = run / "config.toml"
+    path.write_text(path.read_text().replace("log_every = 1", "log_every = 7"))
+    assert summarize_run(run).state == "finished"
+    path.write_text(path.read_text().replace("d_model = 6", "d_model = 6 # as before"))
+    assert summarize_run(run).state == "finished"
+
+
+def test_a_run_of_format_1_is_listed() -> None:
+    found = summarize_run(KEPT)
+    assert (found.state, found.format) == ("finished", 1)
+    assert found.test_loss is not None
+    assert "format 1" in str(RunList(KEPT, (found,)))
+
+
+def test_the_reason_is_data_in_english_and_told_in_the_readers_language(run: Path) -> None:
+    (run / "run.json").unlink()
+    with in_language("pt"):
+        found = list_runs(run.parent)
+        assert found.runs[0].why == "run.json is missing"
+        assert "is missing" not in str(found)
+
+
+def test_nested_runs_are_found_and_nothing_inside_a_run(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path / "study" / "arms" / "full" / "seed-1")
+    shutil.copytree(kept, tmp_path / "a")
+    shutil.copytree(kept, tmp_path / "a" / "report" / "inside")
+    shutil.copytree(kept, tmp_path / ".hidden")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    found = find_runs(tmp_path)
+    assert [run.name for run in found.runs] == ["a", "study/arms/full/seed-1"]
+    assert len(found.notes) == 1
+    assert "link" in found.notes[0]
+    assert [run.name for run in find_runs(tmp_path / "a").runs] == ["a"]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="everything can be read")
+def test_a_folder_that_cannot_be_read_is_noted(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path / "a")
+    (tmp_path / "closed").mkdir(mode=0)
+    found = find_runs(tmp_path)
+    (tmp_path / "closed").chmod(0o700)
+    assert (len(found.runs), len(found.notes)) == (1, 1)
+
+
+@pytest.mark.parametrize("steps", ['"many"', "true", "1.5", "[1]", "{a = 1}"])
+def test_a_number_that_is_none_is_damage(run: Path, steps: str) -> None:
+    """Before the first checkpoint of a run of format 1 nothing is sealed."""
+    for checkpoint in (run / "steps").iterdir():
+        shutil.rmtree(checkpoint)
+    (run / "run.json").unlink()
+    path = run / "config.toml"
+    path.write_text(path.read_text().replace("steps = 9", f"steps = {steps}"))
+    found = list_runs(run.parent)
+    assert found.runs[0].state == "damaged"
+    assert str(found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes")
+def test_names_that_are_no_text_are_listed_and_written(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path / os.fsdecode(b"run\xff\x1b[2J"))
+    found = list_runs(tmp_path)
+    assert found.runs[0].name.startswith("run\\xff")
+    page = found.write(tmp_path / "page").read_text(encoding="utf-8")
+    assert "\x1b" not in page
+    assert json.loads((tmp_path / "page" / "runs.json").read_text(encoding="utf-8"))["runs"][0]["state"] == "finished"
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path, tmp_path / "file", tmp_path / "nowhere"):
+        with pytest.raises(UsageError) as refused:
+            list_runs(folder)
+        assert "\n" not in str(refused.value)
+
+
+def test_runs_of_one_text_stand_together_best_first() -> None:
+    def one(name: str, tokens: str | None, loss: float | None, when: float) -> RunSummary:
+        mark = None if tokens is None else tokens
+        return RunSummary(Path(name), name, "finished", text=tokens, test_tokens=mark, test_loss=loss, when=when)
+
+    runs = [
+        one("a", "y", 2.0, 5.0),
+        one("b", "x", 3.0, 1.0),
+        one("c", "y", 1.0, 2.0),
+        one("d", "y", None, 9.0),
+        one("e", None, None, 3.0),
+    ]
+    assert [[run.name for run in group] for group in grouped(runs)] == [["b"], ["c", "a", "d"], ["e"]]
+
+
+def test_a_text_is_chosen_by_a_part_of_its_name(kept: Path, text: Path) -> None:
+    assert len(list_runs(kept.parent, text="WORDS").runs) == 1
+    with pytest.raises(UsageError, match=r"words\.txt"):
+        list_runs(kept.parent, text="shakespeare")
+
+
+def test_two_hundred_runs_are_listed_without_pytorch(kept: Path, tmp_path: Path) -> None:
+    for number in range(200):
+        shutil.copytree(kept, tmp_path / "runs" / f"run-{number:03}", copy_function=os.link)
+    code = (
+        "import sys, vitral.cli\n"
+        f"assert vitral.cli.run(['list', 'runs', {str(tmp_path / 'runs')!r}, '--format', 'csv']) == 0\n"
+        "print([name for name in ('torch', 'matplotlib', 'scipy', 'tokenizers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *lines, imported = done.stdout.splitlines()
+    assert imported == "[]"
+    assert [line.split(",")[:2] for line in lines[1:]] == [[f"run-{n:03}", "finished"] for n in range(200)]
+
+
+def test_a_list_has_a_page_a_table_and_data(kept: Path, tmp_path: Path) -> None:
+    found = list_runs(kept.parent)
+    page = found.write(tmp_path / "out").read_text(encoding="utf-8")
+    assert page.count("<svg") == 1
+    assert 'class="sortable"' in page
+    assert "script-src 'sha256-" in page
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("runs.html", "runs.csv", "runs.md", "runs.tex", "runs.json")
+    }
+    assert json.loads((tmp_path / "out" / "runs.json").read_text(encoding="utf-8")) == found.plain()
+    assert "sandbox" in found._repr_html_()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.order = "time"  # pyright: ignore[reportAttributeAccessIssue]
