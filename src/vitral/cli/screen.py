@@ -64,6 +64,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     return made
 
 
+def print_form(shown: "DataTable", form: str) -> None:
+    """Print a table as CSV, Markdown or LaTeX."""
+    say(shown.write(form).rstrip("\n"))
+
+
 def data_table(shown: "DataTable") -> Table:
     """A table of plain data; where it is too wide, cells of words are broken, of the other columns only headings."""
     made = table(shown.caption, shown.labels, shown.cells)

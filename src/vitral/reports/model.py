@@ -4,12 +4,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_
+from vitral.core.language import N_, _
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Listing, Section, Table
+from vitral.figures.tables import Column, DataTable, whole
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.runs import RunConfig
 
@@ -68,6 +69,19 @@ class ModelCount(Shown, Tabular):
     def _title(self) -> str:
         total = self.cost.parameters
         return f"Parameters of {self.name} with {self.vocab_size} tokens: {total:,}"
+
+    def table(self) -> DataTable:
+        """Every learned tensor, in a form to be written."""
+        columns = (
+            Column("name", N_("name"), is_prose=True),
+            Column("part", N_("part"), _, is_prose=True),
+            Column("shape", N_("shape"), lambda shape: "×".join(map(str, shape)), is_prose=True),
+            Column("formula", N_("formula"), is_prose=True),
+            Column("count", N_("parameters"), whole),
+        )
+        places = {"name": self.name, "tokens": self.vocab_size, "parameters": self.cost.parameters}
+        caption = _("Parameters of {name} with {tokens} tokens: {parameters:,}", **places)
+        return DataTable(caption, columns, self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each learned tensor."""
