@@ -1,5 +1,6 @@
 """vitral study: variants compared over several seeds."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,7 @@ def study(
     from vitral.cli.screen import print_form, print_json, say
     from vitral.core.config import assignment
     from vitral.lab import plan_study
+    from vitral.training import silent
 
     if name == "list":
         print_studies()
@@ -60,7 +62,8 @@ def study(
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
     plan = plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
-    with live_reporter() as report:
+    # Standard output is for the table alone where it is to be read on.
+    with live_reporter() if format is TableFormat.text else nullcontext(silent) as report:
         done = plan.run(callback=report)
     if format is TableFormat.json:
         with in_language("en"):  # data has no other language
