@@ -11,7 +11,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full test-oldest test-newest check format gallery bench wheel resolve constraints clean
+.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps bench wheel resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -51,6 +51,10 @@ format: $(VENV)/.installed-dev
 
 gallery: $(VENV)/.installed
 	$(BIN)/python docs/make_gallery.py
+
+# On an idle machine: what both first-steps.md show is measured again.
+first-steps: $(VENV)/.installed
+	$(BIN)/python docs/make_first_steps.py
 
 # BENCH names rows and options: make bench BENCH="step throughput --threads 2"
 bench: $(VENV)/.installed-bench

@@ -7,8 +7,11 @@
 >>> run.trace("To be")["blocks.0.attn.weights"]     # doctest: +SKIP
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from vitral.core.renamed import FormerModule
 
 if TYPE_CHECKING:
     from vitral.attention import attend, attend_traced
@@ -87,6 +90,8 @@ _ELSEWHERE = {
         ("Interrupted", "StorageError", "TrainingStopped", "UsageError", "VitralError"), "vitral.core.errors"
     ),
 }
+# `vitral.explain` is no submodule but the operation of that name; imports from the former package go on working.
+sys.modules.setdefault(f"{__name__}.explain", FormerModule(f"{__name__}.explain", f"{__name__}.explanation"))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,100 +1,103 @@
-"""docs/first-steps.md is a transcript: its commands run in its order, and print what it shows.
+"""docs/first-steps.md and docs/pt/first-steps.md are transcripts: their commands and their Python run, in their order.
 
-Every block ```console is run: a line that begins with `$ ` is a command, the lines after it are its output, and a line
-`…` stands for any number of lines. Commands run as they are written, on the play that comes with Vitral, as in the
-document; a training ends after a quarter of a pass over the text (PASSES) instead of after its minutes. What depends on
-the time and the machine is not compared: numbers, except where no training is involved (EXACT); text that a model
-wrote; lines of progress and measured plans (DROPPED); the words in VARIES; and the output of OF_THE_MACHINE.
+docs/make_first_steps.py reads and compares them, and writes them again. Commands and Python run as they are written,
+with the document's text, in a folder each; a training ends after a part of a pass over the text (PASSES) instead of
+after its minutes. What depends on the time and the machine is not compared: numbers, except where no training is
+involved; text that a model wrote; progress and measured plans; the rank among the n-gram baselines.
 """
 
 import re
 import shlex
-from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
+from docs.make_first_steps import (
+    ANY,
+    DOCUMENTS,
+    Document,
+    Step,
+    executed,
+    missing,
+    prepare,
+    rewritten,
+    stable,
+    steps,
+    today,
+)
 from vitral.cli import run
 from vitral.training import plans
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "first-steps.md"
-PLAY = "the-window-of-aldermere.txt"
-PASSES = 0.25
+PASSES = {"en": 0.25, "pt": 0.1}
 COMMANDS = {"corpus", "train", "generate", "continue", "explain", "doctor"}
-EXACT = ("corpus",)
-"""Commands whose numbers are those of the document."""
-OF_THE_MACHINE = ("vitral doctor", "vitral --version")
-"""Commands whose output describes the machine: they are run, and their output is not compared."""
-ANY = "…"
-SAMPLE, SAMPLE_END = "--- sample after step", "---"
-NUMBER = re.compile(r"[-−+]?\d[\d.,:]*(?:e[-+]?\d+)?")
-DROPPED = re.compile(r"step \S+ · loss|note: plan: .*(\d steps|a step[: ])")
-VARIES = (
-    (re.compile(r"[─━═\[\]]+"), ""),
-    (re.compile(r"(above|below|between) the .*$"), "RANK"),
-    (re.compile(r"\b(threads?|float32|bfloat16)\b"), "CHOSEN"),
-)
-"""Words that depend on the time or the machine: the rank among the n-gram baselines, the plan of a step."""
+CALLS = {"vitral.survey(", "vitral.train(", ".generate(", "vitral.continue_(", ".explain("}
+BOTH = pytest.mark.parametrize("language", DOCUMENTS)
 
 
-class Step(NamedTuple):
-    """A command and the output that the document shows."""
-
-    command: str
-    shown: tuple[str, ...]
+def written(document: Document) -> list[Step]:
+    """The steps of a document."""
+    return list(steps(document.path.read_text(encoding="utf-8")))
 
 
-def transcript(markdown: str) -> Iterator[Step]:
-    """The commands of a document."""
-    for block in re.findall(r"^```console\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL):
-        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, *shown = entry.rstrip("\n").split("\n")
-            yield Step(command, tuple(shown))
+def differs(step: Step, printed: str, document: Document) -> list[str]:
+    """The first piece of the document that a step did not print."""
+    if not step.is_compared:
+        return []
+    shown, found = (stable(lines, document, exact=step.is_exact) for lines in (step.shown, printed.split("\n")))
+    return missing(shown, found)
 
 
-def without_samples(lines: list[str]) -> Iterator[str]:
-    """The lines, without the texts that the model wrote while it was trained."""
-    inside = False
-    for line in lines:
-        if not inside:
-            yield SAMPLE if line.startswith(SAMPLE) else line
-        inside = line.startswith(SAMPLE) or (inside and line != SAMPLE_END)
+@pytest.fixture
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str) -> Document:
+    """A document in whose folder we are; training is short."""
+    document = DOCUMENTS[language]
+    prepare(document, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("VITRAL_LANG", language)
+    monkeypatch.setattr(plans, "most_epochs", lambda config: PASSES[language])
+    return document
 
 
-def stable(lines: list[str], exact: bool) -> list[str]:
-    """What has to be equal of each line; empty lines have nothing."""
-    kept = []
-    for line in without_samples(lines):
-        if DROPPED.match(line):
-            continue
-        for pattern, instead in () if exact else VARIES:
-            line = pattern.sub(instead, line)
-        kept.append(" ".join((line if exact else NUMBER.sub("#", line)).split()))
-    return [line for line in kept if line]
+@BOTH
+def test_the_commands_print_what_is_shown(short: Document, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [step for step in written(short) if step.kind == "console"]
+    assert {shlex.split(step.code)[1] for step in commands} >= COMMANDS
+    for step in commands:
+        program, *arguments = shlex.split(step.code)
+        assert program == "vitral", step.code
+        capsys.readouterr()
+        assert run(arguments) == 0, step.code
+        printed = capsys.readouterr().out
+        assert differs(step, printed, short) == [], f"{step.code}\n{printed}"
+        for page in re.findall(r"^(?:report|page|relatório|página): +(\S+)$", printed, re.MULTILINE):
+            assert Path(page).is_file()
 
 
-def missing(shown: list[str], printed: list[str]) -> list[str]:
-    """The first piece of the transcript, between two `…`, that the output does not have where it should."""
-    pieces: list[list[str]] = [[]]
-    for line in shown:
-        if line == ANY:
-            pieces.append([])
-        else:
-            pieces[-1].append(line)
-    at = 0
-    for number, piece in enumerate(pieces):
-        places = range(at, len(printed) - len(piece) + 1)
-        if number == 0:
-            places = places[:1]
-        if number == len(pieces) - 1:
-            places = [place for place in places if place + len(piece) == len(printed) or not piece]
-        found = next((place for place in places if printed[place : place + len(piece)] == piece), None)
-        if found is None:
-            return piece
-        at = found + len(piece)
-    return []
+@BOTH
+def test_the_python_prints_what_is_shown(short: Document) -> None:
+    blocks, names = [step for step in written(short) if step.kind == "python"], dict[str, Any]()
+    assert all(any(call in step.code for step in blocks) for call in CALLS)
+    for step in blocks:
+        printed = executed(step.code, names, short.language)
+        assert differs(step, printed, short) == [], f"{step.code}\n{printed}"
+
+
+def test_both_documents_do_the_same_work() -> None:
+    english, other = (written(document) for document in DOCUMENTS.values())
+    names = {document.text: "TEXT" for document in DOCUMENTS.values()}
+    names |= {f"runs/{document.text[:-4]}": "RUN" for document in DOCUMENTS.values()}
+
+    def work(step: Step) -> tuple[str, ...]:
+        if step.kind == "python":
+            return tuple(re.findall(r"(?:vitral|run)\.\w+", step.code))
+        code = step.code
+        for name, instead in sorted(names.items(), reverse=True):
+            code = code.replace(name, instead)
+        return tuple(word for word in shlex.split(code) if word.startswith("--") or word.isupper() or word.isalpha())
+
+    assert [work(step)[:3] for step in english] == [work(step)[:3] for step in other]
 
 
 def test_pieces_between_ellipses_are_found_in_order() -> None:
@@ -105,47 +108,58 @@ def test_pieces_between_ellipses_are_found_in_order() -> None:
         assert missing(shown, printed)
 
 
-def test_numbers_and_the_rank_are_not_compared() -> None:
-    one = "step 35/70: test 2.206 nats per token, between the bigram and the trigram"
-    other = "step 9/1,200:  test 1.9 nats per token, above the 4-gram"
-    assert stable([one], exact=False) == stable([other], exact=False)
-    assert stable(["tokens 1.0"], exact=True) != stable(["tokens 2.0"], exact=True)
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        (
+            "en",
+            "step 35/70: test 2.206 nats per token, between the bigram and the trigram",
+            "step 9/1,200:  test 1.9 nats per token, above the 4-gram",
+        ),
+        (
+            "pt",
+            "passo 35/70: teste 2,206 nats por token, entre o bigrama e o trigrama",
+            "passo 9/1.200:  teste 1,9 nats por token, acima do 4-grama",
+        ),
+    ],
+)
+def test_numbers_and_the_rank_are_not_compared(language: str, one: str, other: str) -> None:
+    document = DOCUMENTS[language]
+    assert stable([one], document, exact=False) == stable([other], document, exact=False)
+    assert stable(["tokens 1.0"], document, exact=True) != stable(["tokens 2.0"], document, exact=True)
 
 
-def test_progress_and_measured_plans_are_not_compared() -> None:
-    lines = [
-        "note: plan: 107 steps instead of 304",
-        "step 3/107 · loss 4.142",
-        "note: plan: context 128: usual",
-        "step 3: x",
-    ]
-    assert stable(lines, exact=False) == ["note: plan: context #: usual".replace("#:", "#"), "step # x"]
+TRAINING = [
+    "note: plan: 107 steps instead of 304",
+    "step 3/107 · loss 4.142",
+    "note: plan: context 128: usual",
+    "step 3: x",
+    "--- sample after step 1 · 8 words stand in the text",
+    "a",
+    "--",
+    "---",
+    "step 4: y",
+    "",
+]
 
 
-def test_samples_are_not_compared() -> None:
-    printed = ["step 1", "--- sample after step 1 · 8 words stand in the text", "a", "--", "---", "step 2"]
-    assert list(without_samples(printed)) == ["step 1", "--- sample after step", "step 2"]
+def test_progress_measured_plans_and_samples_are_not_compared() -> None:
+    compared = ["note: plan: context #: usual".replace("#:", "#"), "step # x", "--- sample after step", "step # y"]
+    assert stable(TRAINING, DOCUMENTS["en"], exact=False) == compared
 
 
-def test_the_document_is_a_transcript(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(plans, "most_epochs", lambda config: PASSES)
-    play = resources.files("vitral.data") / "texts" / PLAY
-    Path("my.txt").write_text(play.read_text(encoding="utf-8"), encoding="utf-8")
-    steps = list(transcript(DOCUMENT.read_text(encoding="utf-8")))
-    assert {shlex.split(step.command)[1] for step in steps} >= COMMANDS
-    for step in steps:
-        program, *arguments = shlex.split(step.command)
-        assert program == "vitral", step.command
-        capsys.readouterr()
-        assert run(arguments) == 0, step.command
-        printed = capsys.readouterr().out
-        exact = arguments[0] in EXACT
-        shown = stable(list(step.shown), exact)
-        if shown and step.command not in OF_THE_MACHINE:
-            assert missing(shown, stable(printed.split("\n"), exact)) == [], f"{step.command}\n{printed}"
-        for page in re.findall(r"^(?:report|page): +(\S+)$", printed, re.MULTILINE):
-            assert Path(page).is_file()
+def test_a_transcript_is_written_again_with_its_choice_of_lines() -> None:
+    shown = ("note: plan: context 64: usual", ANY, "--- sample after step 7 · nothing", "zz", "---", "step 9: y")
+    step = Step("console", "vitral train my.txt", shown)
+    assert today(step, TRAINING, DOCUMENTS["en"]) == ["note: plan: context 128: usual", ANY, *TRAINING[4:9]]
+    whole = Step("console", "vitral train my.txt", ("note: plan: 2 steps", "note: plan: context 64: usual", ANY))
+    assert today(whole, TRAINING, DOCUMENTS["en"])[-2:] == ["note: plan: context 128: usual", ANY]
+    with pytest.raises(ValueError, match="step # z"):
+        today(Step("console", "vitral train my.txt", ("step 1: z", ANY)), TRAINING, DOCUMENTS["en"])
+
+
+@BOTH
+def test_a_document_with_todays_outputs_is_itself(language: str) -> None:
+    document = DOCUMENTS[language]
+    markdown = document.path.read_text(encoding="utf-8")
+    assert rewritten(document, lambda step: "\n".join(step.shown)) == markdown

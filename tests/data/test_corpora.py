@@ -107,12 +107,13 @@ def test_a_name_is_looked_for_in_the_folder_of_corpora_first(tmp_path, monkeypat
     own = tmp_path / "own"
     own.mkdir()
     monkeypatch.setenv("VITRAL_CORPORA", str(own))
-    for name in ("mine", "homer", "sample"):
+    for name in ("mine", "homer", "sample", "sample-pt"):
         (own / f"{name}.txt").write_bytes(name.upper().encode())
     assert load("mine").text == "MINE"
     assert load("mine").notes == (f"Read from {own / 'mine.txt'}.",)
     assert load("homer").text == "HOMER"
     assert load("sample").text == "SAMPLE"
+    assert load("sample-pt").text == "SAMPLE-PT"
     (own / "homer-complete.txt").write_bytes(b"COMPLETE")
     assert load("homer").text == "COMPLETE"
     assert corpus_names()["mine"].endswith("mine.txt")
@@ -145,6 +146,13 @@ def test_the_bundled_text_is_plain_ascii():
     assert corpus.notes == ()
 
 
+def test_the_bundled_novel_is_a_text_like_the_play(tmp_path):
+    corpus = load("sample-pt")
+    assert (corpus.name, corpus.num_bytes, corpus.notes, corpus.path) == ("sample-pt", 382_609, (), None)
+    assert "Capitu" in corpus.text
+    assert "did you mean 'sample-pt'?" in refusal("sample-p")
+
+
 def test_the_source_of_python_is_a_large_text():
     corpus = load("python")
     assert corpus.num_bytes > 5_000_000
@@ -155,7 +163,16 @@ def test_the_source_of_python_is_a_large_text():
 
 def test_every_name_has_one_line_about_it():
     names = corpus_names()
-    assert {"sample", "python", "shakespeare", "tinyshakespeare", "dom-casmurro", "os-lusiadas", "alice"} <= set(names)
+    assert {
+        "sample",
+        "sample-pt",
+        "python",
+        "shakespeare",
+        "tinyshakespeare",
+        "dom-casmurro",
+        "os-lusiadas",
+        "alice",
+    } <= set(names)
     assert all(line and "\n" not in line for line in names.values())
 
 

@@ -86,6 +86,7 @@ def test_patterns_are_for_folders(tmp_path: Path) -> None:
     write(tmp_path, "a.txt")
     assert "--glob" in refusal(tmp_path / "a.txt", glob="*.txt")
     assert "--glob" in refusal("sample", glob="*.txt")
+    assert "--glob" in refusal("sample-pt", glob="*.txt")
     python = load_corpus(CorpusConfig(source="python", glob=("json/*.py",)))
     assert "class JSONDecoder" in "".join(pieces(python.text))
     assert python.num_bytes < 200_000

@@ -181,8 +181,9 @@ def test_from_another_current_folder_the_absolute_path_is_a_hint(
         again(trained, run)
 
 
-def test_bundled_texts_have_no_path(run: Path) -> None:
-    trained = train_on("sample")
+@pytest.mark.parametrize("name", ["sample", "sample-pt"])
+def test_bundled_texts_have_no_path(run: Path, name: str) -> None:
+    trained = train_on(name)
     assert "path" not in trained[2]
     again(trained, run)
 

@@ -7,6 +7,7 @@ import torch
 
 from vitral.attention import attend_traced
 from vitral.core.errors import UsageError
+from vitral.core.language import in_language
 from vitral.core.names import ATTENTION_STEPS, BLOCK_STEPS
 from vitral.explanation import Choice, Example, Exercise, Verdict, check, exercise_text, parse_example, walk_example
 from vitral.lab.examples import find_example, gallery, preset_model
@@ -175,6 +176,13 @@ def test_what_cannot_be_is_refused_in_one_line_that_names_its_own(text: str, lin
     assert "\n" not in told
     if line is not None:
         assert f"line {line}" in told
+
+
+@pytest.mark.parametrize(("text", "line"), [(text, line) for text, line, _ in REFUSALS if line is not None])
+def test_the_line_of_what_is_refused_is_the_same_in_portuguese(text: str, line: int) -> None:
+    with in_language("pt"), pytest.raises(UsageError) as refusal:
+        read(text)
+    assert f"linha {line}:" in str(refusal.value)
 
 
 def test_files_that_cannot_be_read(tmp_path) -> None:

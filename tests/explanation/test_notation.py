@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -34,7 +35,7 @@ NASTY = "\\end{document} $x_1^2$ & 50% #1 ~{} <b>\"'`</b> \x1b[31m \u202e \n\n �
 def evaluated(written: str) -> float:
     """What someone who knows the rules of arithmetic gets from the text."""
     signs = {"−": "-", "·": "*", "^": "**", "exp": "math.exp"}
-    python = re.sub("|".join(map(re.escape, signs)), lambda match: signs[match[0]], written)
+    python = re.sub("|".join(map(re.escape, signs)), lambda match: signs[match[0]], written.replace(",", "."))
     python = re.sub(r"√(\d+(?:\.\d+)?)", r"math.sqrt(\1)", python).replace("√(", "math.sqrt(")
     return eval(python, {"math": math})
 
@@ -67,7 +68,9 @@ expressions = st.recursive(tenths, larger, max_leaves=8)
 def test_the_text_evaluates_to_the_value(expression: Expression) -> None:
     value = value_of(expression)
     if math.isfinite(value) and abs(value) < 1e12:
-        assert math.isclose(evaluated(text(expression, 9, SAY)), value, rel_tol=1e-6, abs_tol=1e-6)
+        for language in LANGUAGES:
+            written = text(expression, 9, phrases(language))
+            assert math.isclose(evaluated(written), value, rel_tol=1e-6, abs_tol=1e-6)
 
 
 @given(expressions)
@@ -129,6 +132,22 @@ def test_latex_of_a_line_of_attention() -> None:
     )
 
 
+def test_a_decimal_comma_is_no_comma_of_a_list() -> None:
+    largest = Apply("max", (Number(0, exact=True), Number(-1.25), Number(2)))
+    portuguese = phrases("pt")
+    assert text(largest, 3, portuguese) == "max(0; −1,25; 2)"
+    assert latex(largest, 3, portuguese) == r"\max \left(0;\,-1{,}25;\,2\right)"
+    assert "<mn>1,25</mn>" in mathml(largest, 3, portuguese)
+    assert latex(Name("scores", "2,1"), 3, portuguese) == r"\text{scores}_{2,1}"  # two places, not a number
+    assert text(largest, 3, replace(portuguese, in_data=True)) == text(largest, 3, SAY)
+
+
+def test_words_in_formulas_are_translated_and_names_are_not() -> None:
+    formula = Sum((Apply("mean", (Name("rows"),)), Over("row", Name("count")), Words("rows"), Apply("max", ())))
+    assert text(formula, 3, SAY) == "mean(rows) + Σ_row count + rows + max()"
+    assert text(formula, 3, phrases("pt")) == "média(rows) + Σ_linha contagem + linhas + max()"
+
+
 def test_what_reads_the_same_is_not_said_twice() -> None:
     equal = Equation((Name("z", "1"), Number(0.5), Number(0.5), Number(0.25)))
     assert sides(equal, 2, SAY) == ["z[1]", "0.5", "0.25"]
@@ -143,7 +162,7 @@ def test_long_sums_say_how_many_terms_follow_and_what_they_come_to(script, langu
         long = Sum(tuple(Product((Number(index), Number(0.5))) for index in range(1, count + 1)))
         written = script(long, 3, say)
         rest = sum(index * 0.5 for index in range(MOST_TERMS + 1, count + 1))
-        told = say("page.more_terms", count=count - MOST_TERMS, total=f"{rest:.1f}".removesuffix(".0"))
+        told = say("page.more_terms", count=count - MOST_TERMS, total=say.number(f"{rest:.1f}".removesuffix(".0")))
         told = escape(told) if script is latex else told
         assert (told in written) == (count > MOST_TERMS + 1)
 

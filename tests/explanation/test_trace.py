@@ -69,9 +69,9 @@ def steps_of(made: Transformer, text: str = TEXT, **view) -> dict[str, Step]:
     return {step.name: step for step in walk_run(made, tokenizer(), text, RunView(**view)).steps}
 
 
-def told(step: Step, cell: tuple[int, int] | None = None) -> str:
+def told(step: Step, cell: tuple[int, int] | None = None, language: str = "en") -> str:
     panel = step.panels[0]
-    return as_text(panel.working(*(cell or panel.cell)).equation(), 12, SAY)
+    return as_text(panel.working(*(cell or panel.cell)).equation(), 12, phrases(language))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -103,15 +103,15 @@ def test_each_operation_makes_what_the_model_made(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("query", [0, 3])
-def test_the_arithmetic_as_written_comes_to_its_cell(variant: str, query: int) -> None:
+@pytest.mark.parametrize(("query", "language"), [(0, "en"), (3, "en"), (3, "pt")])
+def test_the_arithmetic_as_written_comes_to_its_cell(variant: str, query: int, language: str) -> None:
     made = model(**VARIANTS[variant])
     for step in steps_of(made, layers=None, block=True, ending=True, choice=Choice(heads=(3,), query=query)).values():
         panel = step.panels[0]
         row, column = panel.cell
         for cell in {panel.cell, (row, 0), (0, column)}:
             value = panel.matrix[cell[0]][cell[1]]
-            target, *sides = told(step, cell).split(" = ")
+            target, *sides = told(step, cell, language).split(" = ")
             assert target
             if step.name in ("token_embedding", "greedy", "beam") or "Words" in str(panel.working(*cell).stages):
                 continue
@@ -186,7 +186,7 @@ SENTENCES: list[tuple[dict, str, str, dict]] = [
 
 def says(sentence: str, key: str, **places: object) -> bool:
     """Whether a sentence contains the phrase, with any text in the placeholders that are not given."""
-    phrase = catalogue("en")[f"sentences.{key}"]
+    phrase = catalogue()[f"sentences.{key}"]
     pattern = re.sub(r"\\{(\w+)\\}", lambda place: re.escape(str(places.get(place[1], "\0"))), re.escape(phrase))
     return re.search(pattern.replace("\0", ".+").replace("\\\0", ".+"), sentence, re.IGNORECASE) is not None
 

@@ -97,10 +97,26 @@ def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
 
 
 def declared() -> Iterator[Sentence]:
-    """Sentences that are declared as data: help texts, the studies' files, the labels of the lists of words."""
+    """Sentences declared as data: help texts, phrases of explanations, studies' files, labels of word lists."""
     yield from _of_commands()
+    yield from _of_explanations()
     yield from _of_studies()
     yield from _of_word_lists()
+    yield from _of_presets()
+
+
+def _of_presets() -> Iterator[Sentence]:
+    for file in sorted((SOURCE / "lab" / "_presets").glob("*.toml")):
+        description = tomllib.loads(file.read_text(encoding="utf-8"))["description"]
+        yield Sentence(description, None, str(file.relative_to(SOURCE)), "lab")
+
+
+def _of_explanations() -> Iterator[Sentence]:
+    """The English sentences of walkthroughs and checks; their places are filled in by key."""
+    file = SOURCE / "explanation" / "catalogue" / "en.toml"
+    for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
+        for phrase in table.values():
+            yield Sentence(phrase, None, str(file.relative_to(SOURCE)), "explanation")
 
 
 def _of_studies() -> Iterator[Sentence]:

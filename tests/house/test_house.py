@@ -1,13 +1,16 @@
-"""Rules of the package itself: sizes, no pickle, the bundled play."""
+"""Rules of the package itself: sizes, no pickle, the bundled texts."""
 
 import ast
+import hashlib
 import re
+import unicodedata
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
 import vitral
+from vitral.data.corpora import BUNDLED
 from vitral.lab.examples import find_example, gallery
 from vitral.reports.gallery import gallery_pages
 
@@ -43,6 +46,31 @@ def test_the_play_is_as_long_as_promised_and_repeats_nothing() -> None:
     assert len(long_lines) == len(set(long_lines))
     speeches = [" ".join(speech.split()) for speech in play.split("\n\n") if len(speech) > 80]
     assert len(speeches) == len(set(speeches))
+
+
+def test_the_novel_is_whole_and_clean() -> None:
+    texts = resources.files("vitral.data") / "texts"
+    raw = (texts / "dom-casmurro.txt").read_bytes()
+    novel = raw.decode("utf-8")
+    assert len(raw) <= 400_000
+    assert novel.startswith("DOM CASMURRO\n\nMachado de Assis\n\nI\n\nDO TÍTULO\n\n")
+    assert novel.endswith("Vamos à História dos Subúrbios.\n\nFIM\n")
+    assert len(re.findall(r"^[IVXLC]+$", novel, re.MULTILINE)) == 148
+    assert unicodedata.is_normalized("NFC", novel)
+    assert not re.search(
+        r"[\r\t\f\ufeff]|  | $|\n{3}|^\W*\d+\W*$|gutenberg|https?:", novel, re.MULTILINE | re.IGNORECASE
+    )
+
+
+def test_the_sources_of_the_bundled_texts_are_named() -> None:
+    texts = resources.files("vitral.data") / "texts"
+    sources = (texts / "README.md").read_text(encoding="utf-8")
+    files = {file.name for file in texts.iterdir()} - {"README.md"}
+    assert files == set(BUNDLED.values())
+    for name, file in BUNDLED.items():
+        row = next(line for line in sources.splitlines() if f"`{name}`" in line)
+        assert file in row
+        assert hashlib.sha256((texts / file).read_bytes()).hexdigest() in row
 
 
 GALLERY = Path(__file__).parents[2] / "docs" / "gallery"

@@ -12,7 +12,7 @@ import torch
 
 import vitral
 from tests.helpers.variants import VARIANTS, made
-from vitral import attention, data, decoding, evaluation, explain, inspection, runs, studies
+from vitral import attention, data, decoding, evaluation, explanation, inspection, runs, studies
 from vitral.core.errors import StorageError, TrainingStopped, UsageError
 from vitral.data import UnseenCharacter
 from vitral.lab import Generation, plan_study
@@ -125,13 +125,17 @@ def test_a_long_text_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_walkthroughs_print_the_same(run: vitral.Run, copied: Copy) -> None:
     example = vitral.exercise()
-    view = explain.RunView(block=True, ending=True)
-    for walk in (run.explain("The", view), explain.walk_example(example, explain.Choice(query=1), "pt")):
+    view = explanation.RunView(block=True, ending=True)
+    for walk in (run.explain("The", view), explanation.walk_example(example, explanation.Choice(query=1), "pt")):
         again = copied(walk)
-        for writer in (explain.to_text, explain.to_page, explain.to_latex):
+        for writer in (explanation.to_text, explanation.to_page, explanation.to_latex):
             assert writer(again) == writer(walk)
-    assert explain.corrected(copied(explain.check(example))) == explain.corrected(explain.check(example))
-    assert explain.to_text(explain.walk_example(copied(example))) == explain.to_text(explain.walk_example(example))
+    assert explanation.corrected(copied(explanation.check(example))) == explanation.corrected(
+        explanation.check(example)
+    )
+    assert explanation.to_text(explanation.walk_example(copied(example))) == explanation.to_text(
+        explanation.walk_example(example)
+    )
 
 
 def test_taps_and_masks_do_the_same(run: vitral.Run, copied: Copy) -> None:
@@ -153,10 +157,14 @@ def test_plain_objects_are_equal(run: vitral.Run, copied: Copy) -> None:
         vitral.survey("sample"),
         run.measure(),
         run.samples(["The"], max_tokens=3),
+        vitral.generate(run, "The", max_tokens=3),
+        vitral.inspect(run, "The"),
+        vitral.list_studies(),
+        vitral.doctor(run),
         studies.study_named("no-attention"),
         plan_study("no-attention", "fast", budget="quick"),
         evaluation.Masking(0.5, 0),
-        explain.Exercise(),
+        explanation.Exercise(),
     ):
         again = copied(one)
         assert type(again) is type(one)

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from vitral.core.errors import UsageError
+from vitral.core.language import in_language
 from vitral.lab import Run, configure
 from vitral.lab.demonstration import plan_demonstration
 from vitral.reports.demonstration import DemonstrationResult
+from vitral.training import Event, silent
 
 SMALL = (
     "model.d_model=12",
@@ -62,6 +64,31 @@ def test_the_first_words_come_long_before_the_first_run_ends(shown: Shown) -> No
     training = configure("demo").training
     assert training.sample_every is not None
     assert 4 * training.sample_every <= training.steps
+
+
+def test_in_portuguese_it_reads_the_novel() -> None:
+    with in_language("pt"):
+        planned = plan_demonstration(settings=SMALL)
+    assert planned.config.corpus.source == planned.dataset.corpus_name == "sample-pt"
+    assert planned.out == Path("runs/demo-pt")
+    assert planned.subject.sentence in planned.dataset.load_text().text
+    assert planned.subject.prompt in planned.dataset.load_text().text
+    assert planned.config.training == plan_demonstration(settings=SMALL).config.training
+
+
+@pytest.mark.parametrize(("first", "then"), [("en", "pt"), ("pt", "en")])
+def test_a_stopped_demonstration_goes_on_in_its_own_language_only(tmp_path: Path, first: str, then: str) -> None:
+    def stop(event: Event) -> None:
+        if event["event"] == "step":
+            raise KeyboardInterrupt
+
+    with in_language(first), pytest.raises(KeyboardInterrupt):
+        plan_demonstration(tmp_path / "d", SMALL).train(stop)
+    with in_language(then), pytest.raises(UsageError):
+        plan_demonstration(tmp_path / "d", SMALL).train(silent)
+    with in_language(first):
+        planned = plan_demonstration(tmp_path / "d", SMALL)
+        assert planned.write(planned.finish(planned.train(silent))).is_file()
 
 
 @pytest.mark.parametrize(

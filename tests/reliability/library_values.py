@@ -168,7 +168,30 @@ def world(folder: Path) -> list[Case]:
         *(Case(f"Run.{method.__name__}", method, {}) for method in (run.dataset, run.ngram_baselines, run.parameters)),
         Case("attend", vitral.attend, {"q": q, "k": q, "v": q, **masks}),
         Case("attend_traced", vitral.attend_traced, {"q": q, "k": q, "v": q, **masks}),
-        Case("check", vitral.check, {"example": next(iter(gallery()))}),
+        *(Case(f"Run.{method.__name__}", method, {"event": "step"}) for method in (run.records, run.to_pandas)),
+        Case("evaluate", vitral.evaluate, {"run": run, "copying": False, "checkpoint": "last", "dtype": "float32"}),
+        Case("face.generate", vitral.generate, {"run": run.path, "prompt": "the", "max_tokens": 3, "greedy": True}),
+        Case("inspect", vitral.inspect, {"run": run, "text": "the", "windows": 2, "top": 2, "device": "cpu"}),
+        Case(
+            "explain",
+            vitral.explain,
+            {"what": run, "text": "the", "layer": 0, "head": [0, 1], "query": 1, "key": 0, "column": 1, "block": True},
+        ),
+        Case("explain an example", vitral.explain, {"what": "the-cat-sat", "head": "all", "query": 2, "column": 1}),
+        # Without a run the machine would be examined, which takes long.
+        Case("doctor", lambda run: vitral.doctor("x" if run is None else run), {"run": run.path}),
+        Case("continue_", vitral.continue_, {"run": run, "out": folder / "out", "steps": 1, "threads": 1}),
+        Case("set_language", vitral.set_language, {"name": "en"}),
+        *(
+            Case(f"list_{kind}", function, {})
+            for kind, function in (
+                ("presets", vitral.list_presets),
+                ("texts", vitral.list_texts),
+                ("studies", vitral.list_studies),
+                ("examples", vitral.list_examples),
+            )
+        ),
+        Case("check", vitral.check, {"example": next(iter(gallery())), "fix": False}),
         Case(
             "configure",
             vitral.configure,

@@ -15,6 +15,7 @@ from tests.reliability.conftest import Tally, measured, scaled
 from tests.reliability.test_kills import ended_within, forked
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import in_language
 from vitral.lab import survey
 from vitral.lab.demonstration import plan_demonstration
 from vitral.lab.examples import write_new
@@ -190,3 +191,14 @@ def test_without_a_folder_a_stopped_demonstration_is_continued(tmp_path: Path, m
     assert plan_demonstration(settings=SMALL).out == Path("runs/demo-2")
     Path("runs/demo/MANIFEST.json").write_text("{}", encoding="utf-8")
     assert plan_demonstration().out == Path("runs/demo-2")
+
+
+def test_each_language_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/demo/study").mkdir(parents=True)
+    with in_language("pt"):
+        assert plan_demonstration().out == Path("runs/demo-pt")
+        Path("runs/demo-pt/study").mkdir(parents=True)
+        assert plan_demonstration().out == Path("runs/demo-pt")
+        assert plan_demonstration(settings=SMALL).out == Path("runs/demo-pt-2")
+    assert plan_demonstration().out == Path("runs/demo")

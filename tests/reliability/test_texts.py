@@ -156,6 +156,7 @@ PLACES: tuple[str, ...] = (
     "alice",
     "machado",
     "sample",
+    "sample-pt",
     "/dev/zero",
     "/dev/urandom",
     "/dev/full",

@@ -31,7 +31,7 @@ def made(tmp_path: Path) -> Made:
 
         def run(arm: str, seed: int, loss: float | None) -> RunResult:
             curve = ((5, 3.0),) if loss is None else ((5, 3.0), (10, loss))
-            stopped = "stopped before step 7: the loss is nan" if loss is None else None
+            stopped = "stopped at step 5: the test loss is nan" if loss is None else None
             validation = None if loss is None else loss + 0.01
             return RunResult(seed, run_path(tmp_path, arm, seed), curve, 2.9, validation, loss, 1.5, stopped)
 

@@ -79,7 +79,7 @@ def test_the_same_result_gives_the_same_files(trained: StudyResult, files: dict[
 
 def test_runs_that_all_stopped_still_make_a_report(made) -> None:
     report = write_report(made({"full": [None], "no-attention": [None]}))
-    assert "the loss is nan" in report.html.read_text(encoding="utf-8")
+    assert "the test loss is nan" in report.html.read_text(encoding="utf-8")
     assert not (report.html.parent / "figures" / "intervals.svg").exists()
     rows = list(csv.DictReader(report.table.read_text(encoding="utf-8").splitlines()))
     assert [row["test_loss"] for row in rows] == ["", ""]

@@ -9,7 +9,7 @@ from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_example
 from vitral.cli.options import Format, FormatOption
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.language import language
+from vitral.core.language import _
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,15 +52,14 @@ def check(
     if list_:
         from vitral.cli.list import Kind, list_names
 
-        complain("check --list is now the command: vitral list examples")
+        complain(_("check --list is now the command: vitral list examples"))
         list_names(Kind.examples)
         return
     if not examples:
         raise UsageError("check: name the examples, by file or by name (vitral list examples)")
     if out is not None and not fix:
         raise UsageError("check: --out goes with --fix")
-    say = phrases(language())
-    code = check_all(examples, say, as_json=format is Format.json, fix_into=(fix, out))
+    code = check_all(examples, phrases(), as_json=format is Format.json, fix_into=(fix, out))
     if code:
         raise typer.Exit(code)
 

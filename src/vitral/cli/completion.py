@@ -23,6 +23,7 @@ TEXTS = (
     "os-lusiadas",
     "python",
     "sample",
+    "sample-pt",
     "shakespeare",
     "tinyshakespeare",
 )

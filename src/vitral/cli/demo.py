@@ -46,7 +46,7 @@ def demo(
     heading, sample = sample_text(asdict(result.sample))
     say(f"\n{capital(heading)}\n")
     console().print(sample, soft_wrap=True)
-    for line in _ending(result, page):
+    for line in _ending(result, page, planned.subject.prompt):
         say(line)
 
 
@@ -98,8 +98,8 @@ def _beside(lines: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def _ending(result: "DemonstrationResult", page: Path) -> list[str]:
-    """The verdicts, the page, and commands to try."""
+def _ending(result: "DemonstrationResult", page: Path, prompt: str) -> list[str]:
+    """The verdicts, the page, and commands to try, one with a prompt."""
     from vitral.studies import loss_claims
 
     return [
@@ -111,7 +111,7 @@ def _ending(result: "DemonstrationResult", page: Path) -> list[str]:
             {
                 _("The page:"): [str(page)],
                 _("Try:"): [
-                    f"vitral generate {result.run} --prompt WREN.",
+                    f"vitral generate {result.run} --prompt {prompt}",
                     f'vitral explain {result.run} --text "{result.sentence}"',
                     f"vitral train {_('my.txt')} --minutes 2",
                 ],

@@ -15,7 +15,7 @@ from vitral.cli.options import (
     QueryOption,
     choice_of,
 )
-from vitral.core.language import _, language
+from vitral.core.language import _
 
 
 def exercise(
@@ -57,4 +57,4 @@ def exercise(
         say(_("written: {path}", path=file))
         say(_("fill in the question marks, then run: vitral check {path}", path=file))
     if file is None or out is not None:
-        write_walkthrough(walk_example(made, choice, language()), format, digits, out)
+        write_walkthrough(walk_example(made, choice), format, digits, out)

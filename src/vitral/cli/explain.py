@@ -28,7 +28,7 @@ from vitral.cli.options import (
     numbers,
 )
 from vitral.core.errors import UsageError
-from vitral.core.language import language
+from vitral.core.language import _
 
 WhatArgument = Annotated[
     str | None,
@@ -81,15 +81,16 @@ def explain(
     from vitral.cli.walkthrough import write_walkthrough
 
     if (what is None) != tiny:
-        known = "EXAMPLE.toml, the NAME of a worked example (vitral list examples), or RUN"
-        raise UsageError("explain: give one of {known}", known=known)
+        raise UsageError(
+            "explain: give one of EXAMPLE.toml, the NAME of a worked example (vitral list examples), or RUN"
+        )
     if exercise is not None and not tiny:
         raise UsageError("explain: --exercise goes with --tiny; use vitral exercise FILE.toml")
     if what is None:
-        complain("explain --tiny is now the command: vitral exercise [FILE.toml]")
+        complain(_("explain --tiny is now the command: vitral exercise [FILE.toml]"))
         sizes = (positions, d_model, num_heads, mask, scale, seed)
-        shown = (head or "all", query, key, column, digits, format, None if exercise else out)
-        make_exercise(exercise, *sizes, *shown)
+        shown = {"head": head or "all", "query": query, "key": key, "column": column, "digits": digits}
+        make_exercise(exercise, *sizes, **shown, format=format, out=None if exercise else out)
         return
     is_run = Path(what).is_dir()
     first = 0 if is_run else 1
@@ -99,7 +100,7 @@ def explain(
         from vitral.explanation import RunView
         from vitral.lab import Run
 
-        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, language=language())
+        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending)
         loaded = Run(what, checkpoint.value, device=device.value, dtype=dtype.value)
         walkthrough = loaded.explain("To be" if text is None else text, view, replace=replace)
     else:
@@ -107,7 +108,7 @@ def explain(
         from vitral.explanation import walk_example
         from vitral.lab.examples import find_example
 
-        walkthrough = walk_example(find_example(what), choice, language())
+        walkthrough = walk_example(find_example(what), choice)
     write_walkthrough(walkthrough, format, digits, out)
 
 
@@ -117,5 +118,5 @@ def _refuse_run_options(what: str, **options: str | bool | None) -> None:
         raise UsageError(
             "explain: {what} is no run; leave out {given}, or give the folder of a run",
             what=what,
-            given=" and ".join(given),
+            given=_(" and ").join(given),
         )

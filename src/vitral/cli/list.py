@@ -101,7 +101,7 @@ def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, fo
     if out is not None:
         page = found.write(out)
         if format is TableFormat.text:
-            say(f"page: {page}")
+            say(_("page: {path}", path=page))
 
 
 def _print_form(kinds: list[Kind], format: TableFormat) -> None:

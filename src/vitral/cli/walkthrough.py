@@ -15,6 +15,7 @@ from rich.text import Text
 
 from vitral.cli.options import Form
 from vitral.cli.screen import console, prints_unicode, say
+from vitral.core.language import _
 from vitral.explanation import (
     Panel,
     Step,
@@ -59,7 +60,8 @@ def write_walkthrough(walkthrough: Walkthrough, form: Form, digits: int, out: Pa
     else:
         written = writers[form](walkthrough, digits=digits)
     if out is not None:
-        say(f"written: {write_new(out, written if written.endswith(chr(10)) else written + chr(10))}")
+        path = write_new(out, written if written.endswith("\n") else f"{written}\n")
+        say(_("written: {path}", path=path))
     else:
         sys.stdout.write(written)
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped
 from vitral.core.language import N_, _, retold
+from vitral.core.toml_faults import toml_fault
 
 LONGEST_SHOWN = 60
 MOST_TOML = 1 << 20
@@ -277,6 +278,5 @@ def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise UsageError("{where}: not UTF-8 at byte {start}", where=where, start=error.start) from None
     except ValueError as error:
-        raise UsageError(
-            "{where}: not TOML: {error}", where=where, error=" ".join(ascii(str(error))[1:-1].split())[:200]
-        ) from None
+        fault = toml_fault(ValueError(" ".join(ascii(str(error))[1:-1].split())[:200]))
+        raise UsageError("{where}: not TOML: {fault}", where=where, fault=fault) from None

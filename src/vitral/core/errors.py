@@ -1,6 +1,5 @@
 """Errors for users: one clear line each, with the exit code of the command line."""
 
-import copyreg
 import os
 import sysconfig
 import traceback
@@ -40,7 +39,7 @@ class VitralError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the same message and attributes, whatever the constructor takes."""
-        return copyreg.__newobj__, (type(self), *self.args), vars(self) or None  # pyright: ignore
+        return _made, (type(self), self.args), vars(self) or None
 
 
 def reason(error: BaseException) -> str:
@@ -68,6 +67,12 @@ _SYSTEM = (
     N_("Broken pipe"),
 )
 """The frequent reasons of the operating system."""
+
+
+def _made(kind: type[VitralError], args: tuple[Any, ...]) -> VitralError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class UsageError(VitralError, ValueError):

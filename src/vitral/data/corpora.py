@@ -15,7 +15,7 @@ from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import temporary_name
-from vitral.core.language import N_, _, in_language
+from vitral.core.language import N_, in_language
 from vitral.data.config import CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
 from vitral.data.texts import (
@@ -54,9 +54,10 @@ class Source:
     gutenberg: int | None = None
 
     def told(self) -> str:
-        """The description in the current language."""
-        told = _(self.description)
-        return told if self.gutenberg is None else f"{told} (Project Gutenberg {self.gutenberg})"
+        """The description with its number, in English."""
+        if self.gutenberg is None:
+            return self.description
+        return N_("{text} (Project Gutenberg {number})").format(text=self.description, number=self.gutenberg)
 
 
 def _gutenberg(number: int, description: str, files: tuple[str, ...] = ()) -> Source:
@@ -166,11 +167,12 @@ def _contains(path: Path, phrases: tuple[str, ...]) -> bool:
     return all(phrase.encode("utf-8") in raw for phrase in phrases)
 
 
-SAMPLE = "the-window-of-aldermere.txt"
-"""The bundled text, under `data/texts`."""
+BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
+"""The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
 
 _BUILT_IN = {
     "sample": N_("The Window of Aldermere, an original play in five acts, bundled with Vitral"),
+    "sample-pt": N_("Dom Casmurro, a novel by Machado de Assis, in Portuguese, bundled with Vitral"),
     "python": N_("the source of this Python's standard library: a large text without a download"),
 }
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
@@ -210,17 +212,17 @@ class Corpus:
 
 @checked(first=True)
 def corpus_names() -> dict[str, str]:
-    """Every corpus name currently available to `load_corpus`, with a one-line description."""
+    """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
     own = {}
     if folder := own_folder():
         own = {
-            path.stem: _("your own {path}", path=shown(path)) for path in sorted(folder.glob("*.txt")) if path.is_file()
+            path.stem: N_("your own {path}").format(path=shown(path))
+            for path in sorted(folder.glob("*.txt"))
+            if path.is_file()
         }
-    collections = {
-        name: _("{texts}, one after the other", texts=_(" and ").join(parts)) for name, parts in COLLECTIONS.items()
-    }
-    built_in = {name: _(description) for name, description in _BUILT_IN.items()}
-    return {**own, **built_in, **collections, **{name: source.told() for name, source in SOURCES.items()}}
+    in_order = N_("{first} and {second}, one after the other")
+    collections = {name: in_order.format(first=first, second=second) for name, (first, second) in COLLECTIONS.items()}
+    return {**own, **_BUILT_IN, **collections, **{name: source.told() for name, source in SOURCES.items()}}
 
 
 @checked(first=True)
@@ -252,8 +254,8 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, noted=True)
-    if name == "sample":
-        return sample(config)
+    if name in BUNDLED:
+        return bundled(name, config)
     if name == "python":
         return python(config)
     if name in sources:
@@ -338,14 +340,19 @@ def from_document(name: str, document: Document, path: Path | None = None, *, no
     return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, origin)
 
 
-def sample(config: CorpusConfig) -> Corpus:
-    """The bundled play."""
-    _refuse_patterns("sample", config)
+def bundled(name: str, config: CorpusConfig) -> Corpus:
+    """A bundled text.
+
+    Raises:
+        UsageError: its file is missing.
+    """
+    _refuse_patterns(name, config)
+    file = BUNDLED[name]
     try:
-        raw = resources.files("vitral.data").joinpath("texts", SAMPLE).read_bytes()
+        raw = resources.files("vitral.data").joinpath("texts", file).read_bytes()
     except OSError:
-        raise UsageError("the bundled text {sample} is missing; install Vitral again", sample=SAMPLE) from None
-    return from_document("sample", decode_document(raw, SAMPLE, Reading.of(config)))
+        raise UsageError("the bundled text {file} is missing; install Vitral again", file=file) from None
+    return from_document(name, decode_document(raw, file, Reading.of(config)))
 
 
 def python(config: CorpusConfig) -> Corpus:

@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,10 +20,12 @@ from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import (
+    BUNDLED,
     COLLECTIONS,
     SOURCES,
     Corpus,
     as_path,
+    bundled,
     downloads,
     from_document,
     from_folder,
@@ -31,7 +34,6 @@ from vitral.data.corpora import (
     own_files,
     own_folder,
     python,
-    sample,
 )
 from vitral.data.folders import is_surely_text, user_files
 from vitral.data.texts import Reading, opened, read_file, shown
@@ -280,9 +282,9 @@ class Search:
     def _named(self, name: str, text: RecordedText) -> Iterator[_Candidate]:
         """The places of a text given by name."""
         yield from (self._at(path, text) for path in self._files(name))
-        bundled = {"sample": sample, "python": python}.get(name)
-        if bundled is not None:
-            yield _Candidate(_("the text {name!r} of this machine", name=name), lambda: bundled(self.config))
+        if name in BUNDLED or name == "python":
+            read = python if name == "python" else partial(bundled, name)
+            yield _Candidate(_("the text {name!r} of this machine", name=name), lambda: read(self.config))
         if name in COLLECTIONS:
             choices = [[path for path in self._files(part) if path.is_file()] for part in COLLECTIONS[name]]
             for paths in product(*choices):

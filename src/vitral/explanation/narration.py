@@ -137,7 +137,7 @@ class Narrator:
     def _title(self, quantity: SheetQuantity) -> str:
         name, operation = quantity.name, quantity.operation
         if isinstance(operation, Filtered):
-            return self.say(f"titles.{operation.rule}", value=f"{operation.value:g}")
+            return self.say(f"titles.{operation.rule}", value=self.say.number(f"{operation.value:g}"))
         if name in ("resid_mid", "resid_post") and self.post_norm:
             return self.say(f"titles.{name}_post")
         if isinstance(operation, Output) and not operation.projects and operation.num_heads == 1:
@@ -254,6 +254,9 @@ class Narrator:
             return self.say("explain.position", number=number_, label=tokens[place])
         return self.say("explain.position_plain", number=number_)
 
+    def _short(self, value: float) -> str:
+        return self.say.number(short(value))
+
     def _at(self, name: str) -> float:
         """The cell of the chosen query and key, in the first chosen head."""
         return float(self.sheet.values[name][self.heads[0], self.query, self.key])
@@ -277,12 +280,8 @@ class Narrator:
             f"sentences.scores_{kind}",
             row=self._position(self.query),
             column=self._position(self.key),
-            value=short(value),
+            value=self._short(value),
         )
-
-    def _other(self) -> str:
-        """The key's position; "itself" if it is the query's."""
-        return self.say("explain.itself") if self.key == self.query else self._position(self.key)
 
     def _scaling(self, quantity: SheetQuantity) -> str:
         operation = quantity.operation
@@ -292,7 +291,7 @@ class Narrator:
         return self.say(
             f"sentences.scaled_{operation.kind}",
             row=self._position(self.query),
-            factor=short(float(factor)),
+            factor=self._short(float(factor)),
             d_head=operation.d_head,
         )
 
@@ -305,15 +304,20 @@ class Narrator:
         words = [self.say(f"sentences.masked_{kind}", row=self._position(self.query), seen=seen, all=everything)]
         if operation.bias is not None:
             bias = float(operation.bias.expand(self.sheet.values["masked"].shape)[self.heads[0], self.query, self.key])
-            words.append(self.say("sentences.masked_bias", bias=short(bias)))
+            words.append(self.say("sentences.masked_bias", bias=self._short(bias)))
         return " ".join(words)
 
     def _weighing(self, quantity: SheetQuantity) -> str:
         share = self._at("weights")
         is_empty = not bool(self.sheet.values["weights"][self.heads[0], self.query].any())
         kind = "empty" if is_empty else "none" if share == 0 else "some"
+        if self.key == self.query and not is_empty:
+            kind = f"{kind}_itself"
         return self.say(
-            f"sentences.weights_{kind}", row=self._position(self.query), column=self._other(), share=f"{share:.1%}"
+            f"sentences.weights_{kind}",
+            row=self._position(self.query),
+            column=self._position(self.key),
+            share=self.say.number(f"{share:.1%}"),
         )
 
     def _gathering(self, quantity: SheetQuantity) -> str:
@@ -346,7 +350,10 @@ class Narrator:
         best = int(row.argmax())
         word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.namer.first)
         return self.say(
-            "sentences.probabilities", row=self._position(self.query), word=word, share=f"{float(row[best]):.1%}"
+            "sentences.probabilities",
+            row=self._position(self.query),
+            word=word,
+            share=self.say.number(f"{float(row[best]):.1%}"),
         )
 
     def _filtering(self, operation: Filtered, shares: Tensor) -> str:

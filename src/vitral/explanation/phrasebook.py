@@ -1,47 +1,82 @@
-"""The catalogue of phrases: every sentence of walkthroughs and checks, in every language.
+"""The phrases of walkthroughs and checks, by key.
 
-The phrases of a language are in one TOML file under `catalogue`, by table and key; placeholders for numbers and names
-are written `{like_this}`. The field's terms (query, key, value, softmax) are not translated.
+A key such as "titles.scores" stands for an English sentence of `catalogue/en.toml`, which is translated as every other
+sentence is (`vitral.core.language`). The field's terms (query, key, value, softmax) are not translated.
 """
 
 import tomllib
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import COMMA, _, in_language, localised, recognised
+from vitral.core.language import LANGUAGES as NAMES
+from vitral.core.language import language as current_language
 
-LANGUAGES = ("en", "pt")
-
-Phrases = Callable[..., str]
-"""Takes a key and the values of the placeholders; returns the phrase."""
+LANGUAGES = tuple(NAMES)
+VERDICT = "verdict|"
+"""Before words of the catalogue that have another translation elsewhere."""
 
 
 @cache
-def catalogue(language: str) -> dict[str, str]:
-    """All phrases of a language by "table.key".
-
-    Raises:
-        UsageError: an unknown language.
-    """
-    if language not in LANGUAGES:
-        raise UsageError("--lang {language}: {language2}", language=language, language2=nearest(language, LANGUAGES))
-    text = (resources.files("vitral.explanation") / "catalogue" / f"{language}.toml").read_text(encoding="utf-8")
+def catalogue() -> dict[str, str]:
+    """The English sentence of each key, "table.key"."""
+    text = (resources.files("vitral.explanation") / "catalogue" / "en.toml").read_text(encoding="utf-8")
     return {f"{table}.{key}": phrase for table, keys in tomllib.loads(text).items() for key, phrase in keys.items()}
 
 
+@dataclass(frozen=True)
+class Phrases:
+    """The phrases of one language, as a function of key and places.
+
+    Attributes:
+        language: its code.
+        in_data: whether numbers in formulas keep the decimal point in every language, as JSON does.
+    """
+
+    language: str
+    in_data: bool = False
+
+    def __call__(self, key: str, **places: object) -> str:
+        """The phrase of a key, with values in its places."""
+        with in_language(self.language):
+            return _(catalogue()[key], **places).removeprefix(VERDICT)
+
+    def word(self, word: str) -> str:
+        """A marked word of a formula in this language; other words stay as they are."""
+        if not word:
+            return word
+        with in_language(self.language):
+            return _(word)
+
+    def number(self, written: str) -> str:
+        """A number, written in English form, as this language writes it.
+
+        >>> phrases("pt").number("0.5"), phrases("en").number("0.5")
+        ('0,5', '0.5')
+        """
+        if not self.has_comma:
+            return written
+        with in_language(self.language):
+            return localised(written)
+
+    @property
+    def has_comma(self) -> bool:
+        """Whether numbers have a decimal comma."""
+        return self.language in COMMA and not self.in_data
+
+
 @checked(first=True)
-def phrases(language: str) -> Phrases:
-    """The phrases of a language, as a function of key and placeholders.
+def phrases(language: str | None = None) -> Phrases:
+    """The phrases of a language; of the current one if None.
 
     Raises:
         UsageError: an unknown language.
     """
-    known = catalogue(language)
-
-    def say(key: str, **places: object) -> str:
-        return known[key].format(**places)
-
-    return say
+    code = current_language() if language is None else recognised(language)
+    if code is None:
+        raise UsageError("--lang {language}: {hint}", language=language, hint=nearest(str(language), LANGUAGES))
+    return Phrases(code)

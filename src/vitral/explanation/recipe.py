@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.explanation.operations import (
     Activate,
     Add,
@@ -137,7 +138,7 @@ def _computed(quantity: SheetQuantity, values: Values) -> Tensor:
     except UsageError:
         raise
     except (RuntimeError, ValueError):
-        shapes = " and ".join(f"{each} {_shape(values[each])}" for each in quantity.inputs)
+        shapes = _(" and ").join(f"{each} {_shape(values[each])}" for each in quantity.inputs)
         raise UsageError(
             "{name} cannot be computed from {shapes}: the shapes do not fit", name=name, shapes=shapes
         ) from None
@@ -291,10 +292,10 @@ def _factor(values: Values, kind: str, num_heads: int) -> Tensor:
     expected = num_heads if kind == "learned-per-head" else 1
     if len(factor) != expected:
         raise UsageError(
-            "factor: the scale {kind!r} needs {expected} of them, not {factor}",
+            "factor: the scale {kind!r} needs {expected} of them, not {given}",
             kind=kind,
             expected=expected,
-            factor=len(factor),
+            given=len(factor),
         )
     return factor
 

@@ -53,7 +53,7 @@ def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
     rows, columns = _rows(panel), _columns(panel)
     headings = tuple(_label(panel.column_labels, place, say) for place in columns)
     lines = tuple(
-        (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits) for place in columns))
+        (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits, say) for place in columns))
         for line in rows
     )
     return ShownPanel(tuple(rows), tuple(columns), headings, lines)
@@ -98,7 +98,7 @@ def _label(labels: tuple[str, ...], place: Shown, say: Phrases) -> str:
     return say("page.gap", count=place.count) if isinstance(place, Gap) else visible(labels[place])
 
 
-def _cell(panel: Panel, row: Shown, column: Shown, digits: int) -> str:
+def _cell(panel: Panel, row: Shown, column: Shown, digits: int, say: Phrases) -> str:
     if isinstance(row, Gap) or isinstance(column, Gap):
         return "…"
-    return number(panel.matrix[row][column], digits)
+    return say.number(number(panel.matrix[row][column], digits))

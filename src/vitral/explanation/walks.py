@@ -9,7 +9,7 @@ from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
 from vitral.explanation.examples.example import Example
 from vitral.explanation.narration import Choice, Narrator
-from vitral.explanation.phrasebook import phrases
+from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
 from vitral.explanation.trace import TracedText, trace_text
@@ -32,7 +32,7 @@ class RunView:
         choice: of heads and cells.
         block: whether the whole blocks and the embedding are shown, instead of attention alone.
         ending: whether the head is shown: logits, probabilities, and the choice under each decoding rule.
-        language: "en" or "pt".
+        language: "en" or "pt"; the current one if None.
         rules: decoding rules shown with the ending.
     """
 
@@ -40,18 +40,18 @@ class RunView:
     choice: Choice = field(default_factory=lambda: Choice(heads=(0,)))
     block: bool = False
     ending: bool = False
-    language: str = "en"
+    language: str | None = None
     rules: Sequence[tuple[str, float]] = RULES
 
 
 @checked(first=True)
-def walk_example(example: Example, choice: Choice | None = None, language: str = "en") -> Walkthrough:
+def walk_example(example: Example, choice: Choice | None = None, language: str | None = None) -> Walkthrough:
     """The computation of a worked example, from the given numbers to the last step that follows from them.
 
     Args:
         example: the computation.
         choice: of heads and cells; by default all heads and the last query.
-        language: "en" or "pt".
+        language: "en" or "pt"; the current one if None.
 
     Raises:
         UsageError: a head, position or column that does not exist.
@@ -63,7 +63,7 @@ def walk_example(example: Example, choice: Choice | None = None, language: str =
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
-    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), language)
+    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language)
 
 
 @checked(first=True)
@@ -89,10 +89,10 @@ def walk_run(
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
-    chapters = _chapters(traced, layers, view)
+    chapters = _chapters(traced, layers, view, say)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
     intro = [say("explain.run_intro", count=len(traced.labels))]
-    return Walkthrough(title, tuple(intro), chapters, view.language)
+    return Walkthrough(title, tuple(intro), chapters, say.language)
 
 
 def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
@@ -109,8 +109,8 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
     return layers
 
 
-def _chapters(traced: TracedText, layers: Sequence[int], view: RunView) -> tuple[Chapter, ...]:
-    say, choice = phrases(view.language), view.choice
+def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> tuple[Chapter, ...]:
+    choice = view.choice
     chapters = []
     for layer in layers:
         _check_choice(traced.blocks[layer], choice)

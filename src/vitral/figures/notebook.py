@@ -7,16 +7,23 @@ own, under the page's content security policy, so nothing is loaded and nothing 
 
 from functools import singledispatch
 from pathlib import Path
+from typing import ClassVar
 
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from vitral.figures.html import page
+from vitral.figures.plain import WIDTH
 from vitral.figures.sections import Preformatted
 from vitral.figures.text import visible
 
 HEIGHT = 620
 """Pixels of a frame; its lower edge can be dragged."""
-FRAME = "display: block; width: 100%; border: 1px solid rgba(128, 128, 128, 0.35); border-radius: 4px; resize: vertical"
+LINE, AROUND = 25, 190
+"""Pixels of a line of text, and of the title and margins of a page."""
+FRAME = (
+    "display: block; box-sizing: border-box; width: 100%; resize: vertical; "
+    "border: 1px solid rgba(128, 128, 128, 0.35); border-radius: 4px"
+)
 
 
 @singledispatch
@@ -36,28 +43,37 @@ def written_page(file: Path, result: object) -> str:
 class Shown:
     """A result that a prompt shows as text and a notebook as its page."""
 
+    _is_only_text: ClassVar[bool] = False
+    """Whether the page has no more than the text, so that a short one needs little room."""
+
     def __repr__(self) -> str:
         """The text that a person reads."""
         return str(self)
 
     def _repr_html_(self) -> str:
         """The page in a sandboxed frame."""
-        return framed(page_of(self), str(self).partition("\n")[0])
+        text = str(self)
+        lines = sum(1 + len(line) // WIDTH for line in text.splitlines())
+        height = min(HEIGHT, AROUND + LINE * lines) if self._is_only_text else HEIGHT
+        return framed(page_of(self), text, height)
 
 
-def framed(document: str, title: str, height: int = HEIGHT) -> str:
+def framed(document: str, text: str, height: int = HEIGHT) -> str:
     """A whole HTML document inside another one, safe whatever it contains.
 
     Args:
         document: the page; it is escaped as a whole.
-        title: one line, which stays where frames are removed, as in a notebook that is not trusted.
+        text: the same as text; folded under its first line. It stays where frames are removed, as in a notebook of
+            somebody else that is not trusted.
         height: pixels.
     """
     # Links to places on the page would otherwise lead to the notebook's own address.
     inside = document.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
     allowed = "allow-scripts" if "<script>" in document else ""
-    name = escape(visible(title))
+    first, _, rest = visible(text).strip().partition("\n")
+    title = escape(first)
+    folded = Markup("<details><summary>{}</summary><pre>{}</pre></details>").format(title, rest) if rest else title
     return (
-        f'<iframe sandbox="{allowed}" title="{name}" style="{FRAME}; height: {height}px" '
-        f'srcdoc="{escape(inside)}"></iframe>\n<div style="opacity: 0.6; font-size: 0.85em">{name}</div>'
+        f'<iframe sandbox="{allowed}" title="{title}" style="{FRAME}; height: {height}px" '
+        f'srcdoc="{escape(inside)}"></iframe>\n<div style="opacity: 0.6; font-size: 0.85em">{folded}</div>'
     )

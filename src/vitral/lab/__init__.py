@@ -18,7 +18,7 @@ from vitral.lab.experiments import DemoPage, demo, study
 from vitral.lab.inspected import Inspection
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
-from vitral.lab.run import Generation, Measures, Run
+from vitral.lab.run import Generation, Measures, Run, Which
 from vitral.lab.samples import Samples
 from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
@@ -78,7 +78,7 @@ __all__ = [
 
 
 @checked(first=True)
-def load(path: str | Path, which: str = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
+def load(path: str | Path, which: Which = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
     """Load a run's "best" or "last" checkpoint; see `Run`."""
     return Run(path, which, device=device, corpus=corpus)
 

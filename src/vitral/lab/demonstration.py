@@ -1,4 +1,4 @@
-"""The demonstration: train, study and explain a small model of the bundled play, and write one page about it."""
+"""The demonstration: train, study and explain a small model of a bundled text, and write one page about it."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import language
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.explanation import Choice, RunView
@@ -27,11 +28,34 @@ from vitral.training import Callback, RunConfig
 
 PRESET = "demo"
 STUDY = "study"
-SENTENCE = "The light"
 LAYER, HEAD = 0, 0
 ORDER = 4
 """Of the n-gram baseline that the model is compared with."""
 CHARACTERS, SAMPLE_SEED = 600, 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The text of the demonstration in one language.
+
+    Attributes:
+        text: its name.
+        sentence: is read by the trained model on the page.
+        prompt: a beginning for the user to try.
+        folder: under `runs`.
+    """
+
+    text: str
+    sentence: str
+    prompt: str
+    folder: str
+
+
+SUBJECTS = {
+    "en": Subject("sample", "The light", "WREN.", "demo"),
+    "pt": Subject("sample-pt", "Os olhos", "Capitu", "demo-pt"),
+}
+"""By language."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +64,16 @@ class Demonstration:
 
     Attributes:
         out: its folder.
+        subject: of the current language.
         config: the model and its training.
-        dataset: the bundled play.
-        survey: of the play.
+        dataset: the bundled text.
+        survey: of the text.
         count: of the model.
         study: the model and the same without attention, over three seeds.
     """
 
     out: Path
+    subject: Subject
     config: RunConfig
     dataset: Dataset
     survey: Survey
@@ -64,7 +90,7 @@ class Demonstration:
 
     def finish(self, study: StudyResult) -> DemonstrationResult:
         """The text and the attention of the trained model, and the findings of the study."""
-        run = self.trained()
+        run, sentence = self.trained(), self.subject.sentence
         name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
         text = run.generate(max_tokens=CHARACTERS, temperature=SAMPLE_TEMPERATURE, seed=SAMPLE_SEED)
         return DemonstrationResult(
@@ -72,10 +98,10 @@ class Demonstration:
             count=self.count,
             run=run.path,
             sample=WrittenText(text, run.step, SAMPLE_TEMPERATURE, copied_spans(text, training_text(self.dataset))),
-            sentence=SENTENCE,
-            labels=[run.tokenizer.label(int(token)) for token in run.encode(SENTENCE)[0]],
-            weights=run.trace(SENTENCE, [name])[name][0].numpy(),
-            walkthrough=run.explain(SENTENCE, RunView(layers=(LAYER,), choice=Choice(heads=(HEAD,)))),
+            sentence=sentence,
+            labels=[run.tokenizer.label(int(token)) for token in run.encode(sentence)[0]],
+            weights=run.trace(sentence, [name])[name][0].numpy(),
+            walkthrough=run.explain(sentence, RunView(layers=(LAYER,), choice=Choice(heads=(HEAD,)))),
             study=study,
             verdict=against_counts(study, ORDER),
         )
@@ -90,34 +116,37 @@ class Demonstration:
 
 
 def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) -> Demonstration:
-    """Read and survey the play; nothing is trained yet.
+    """Read and survey the bundled text of the current language; nothing is trained yet.
 
     Args:
-        out: a new folder, or that of a demonstration with the same settings that was stopped: it is continued. If None,
-            `runs/demo`, `runs/demo-2` and so on: the first that is new or, without settings, not finished.
+        out: a new folder, or that of a demonstration with the same text and settings that was stopped: it is continued.
+            If None, `runs/demo`, `runs/demo-2` and so on, in Portuguese `runs/demo-pt`: the first that is new or,
+            without settings, not finished.
         settings: changes of the configuration, as `KEY=VALUE`.
 
     Raises:
         UsageError: `out` contains something else, a setting is invalid, or its model could not fill the page.
     """
-    out = _usual_folder(continued=not settings) if out is None else out
+    subject = SUBJECTS[language()]
+    out = _usual_folder(subject.folder, continued=not settings) if out is None else out
     if not _has_begun(out):
         refuse_existing(out)
-    config = configure(PRESET, overrides=[assignment(setting) for setting in settings])
+    config = configure(PRESET, corpus=subject.text, overrides=[assignment(setting) for setting in settings])
     corpus = load_corpus(config.corpus)
     dataset = prepare(config.corpus, corpus=corpus)
-    _require_page(config, dataset)
+    _require_page(config, dataset, subject.sentence)
     batch_size, vocab_size = config.training.batch_size, dataset.tokenizer.vocab_size
     surveyed = survey_dataset(dataset, corpus.text, context_length=config.model.context_length, batch_size=batch_size)
     rows, costs = parameter_table(config.model, vocab_size), cost(config.model, vocab_size, batch_size)
     count = ModelCount(PRESET, vocab_size, config.model, batch_size, rows, costs)
     whole = study_named("no-attention")
-    return Demonstration(out, config, dataset, surveyed, count, whole.model_copy(update={"arms": whole.arms[:2]}))
+    study = whole.model_copy(update={"arms": whole.arms[:2]})
+    return Demonstration(out, subject, config, dataset, surveyed, count, study)
 
 
-def _require_page(config: RunConfig, dataset: Dataset) -> None:
+def _require_page(config: RunConfig, dataset: Dataset, sentence: str) -> None:
     """Refuse, before anything is trained, a model that writes no text or has no attention over the sentence."""
-    model, num_tokens = config.model, len(dataset.tokenizer.encode(SENTENCE))
+    model, num_tokens = config.model, len(dataset.tokenizer.encode(sentence))
     if config.training.objective != "next-token":
         raise UsageError("demo: training.objective must be next-token, since the page begins with a text it wrote")
     if model.attention == "none" or model.num_layers == 0:
@@ -126,7 +155,7 @@ def _require_page(config: RunConfig, dataset: Dataset) -> None:
         raise UsageError(
             "demo: model.context_length must be {least} or more, to read {sentence!r}",
             least=num_tokens,
-            sentence=SENTENCE,
+            sentence=sentence,
         )
 
 
@@ -141,10 +170,10 @@ def _has_begun(out: Path) -> bool:
     return STUDY in names and names <= known and folder.kind(STUDY) == "folder"
 
 
-def _usual_folder(*, continued: bool) -> Path:
-    """The first of `runs/demo`, `runs/demo-2` and so on that is new or, with `continued`, stopped before its end."""
+def _usual_folder(name: str, *, continued: bool) -> Path:
+    """The first of `runs/NAME`, `runs/NAME-2` and so on that is new or, with `continued`, stopped before its end."""
     for number in itertools.count(1):
-        out = Path("runs") / (PRESET if number == 1 else f"{PRESET}-{number}")
+        out = Path("runs") / (name if number == 1 else f"{name}-{number}")
         if not out.exists() or (continued and _was_stopped(out)):
             return out
     raise AssertionError

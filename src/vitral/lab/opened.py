@@ -1,18 +1,15 @@
 """What callers give as a run: its folder, or the loaded run."""
 
 from pathlib import Path
-from typing import Literal
 
 from vitral.core.devices import DtypeName
 from vitral.core.errors import UsageError
-from vitral.lab.run import Run
-
-Checkpoint = Literal["best", "last"]
+from vitral.lab.run import Run, Which
 
 
 def opened(
     run: str | Path | Run,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
     corpus: str | Path | None = None,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
 NOVEL_LENGTH = 12
+SPLITS = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
+Which = Literal["best", "last"]
+"""A checkpoint: the one with the lowest validation loss, or the last."""
 
 
 def _stop_strings(stop: Any) -> Any:
@@ -151,8 +154,14 @@ class Measures(Shown, Tabular):
     def table(self) -> DataTable:
         """The losses of whole splits and of the n-gram baselines on the test split, in a form to be written."""
         splits = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
+        with in_language("en"):  # as data
+            orders = {baseline_name(order): order for order in ({} if self.is_masked_lm else self.baselines.orders)}
+
+        def told(name: str) -> str:
+            return baseline_name(orders[name]) if name in orders else _(splits.get(name, name))
+
         columns = (
-            Column("split", N_("split"), lambda name: _(splits.get(name, name)), is_prose=True),
+            Column("split", N_("split"), told, is_prose=True),
             Column("tokens", N_("tokens"), whole),
             Column("nats_per_token", N_("nats per token"), decimals(4)),
             Column("perplexity", N_("perplexity"), decimals(3)),
@@ -171,8 +180,12 @@ class Measures(Shown, Tabular):
             for name, split in self.splits.items()
         ]
         rows += [
-            {"split": baseline_name(order), "nats_per_token": nats, "perplexity": math.exp(nats)}
-            for order, nats in ({} if self.is_masked_lm else self.baselines.orders).items()
+            {
+                "split": name,
+                "nats_per_token": self.baselines.orders[order],
+                "perplexity": math.exp(self.baselines.orders[order]),
+            }
+            for name, order in orders.items()
         ]
         return DataTable(_("{run} at step {step:,}", run=self.run, step=self.step), columns, rows)
 
@@ -180,7 +193,7 @@ class Measures(Shown, Tabular):
         """The losses on whole splits, the n-gram baselines, and how much a sample copies."""
         rows = tuple(
             (
-                name,
+                _(SPLITS.get(name, name)),
                 number(split.num_targets, ","),
                 number(split.loss, ".4f"),
                 number(split.perplexity, ".3f"),
@@ -189,24 +202,37 @@ class Measures(Shown, Tabular):
             )
             for name, split in self.splits.items()
         )
-        heads = ("split", "tokens", "nats per token", "perplexity", "bits per character", "bits per byte")
-        baselines = Table(
-            "N-gram baselines on the test split", ("", "nats per token"), tuple(ngram_rows(self.baselines))
+        heads = (
+            _("split"),
+            _("tokens"),
+            _("nats per token"),
+            _("perplexity"),
+            _("bits per character"),
+            _("bits per byte"),
         )
-        sections: list[Section] = [Table("", heads, rows), baselines, Paragraph(f"The test loss is {self.standing}.")]
+        baselines = Table(
+            _("N-gram baselines on the test split"), ("", _("nats per token")), tuple(ngram_rows(self.baselines))
+        )
+        standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
+        sections: list[Section] = [Table("", heads, rows), baselines, standing]
         if self.copying is not None:
             copied = self.copying
-            told = (
-                f"The longest piece of a sample ({copied.characters:,} characters) that is copied from the training "
-                f"text has {copied.longest.length} characters: {copied.longest.text!r}. "
-                f"{copied.novel_share:.0%} of its pieces of {NOVEL_LENGTH} characters are not in the training text."
+            told = _(
+                "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
+                "{length} characters: {text!r}. {novel:.0%} of its pieces of {piece} characters are not in the "
+                "training text.",
+                characters=copied.characters,
+                length=copied.longest.length,
+                text=copied.longest.text,
+                novel=copied.novel_share,
+                piece=NOVEL_LENGTH,
             )
             sections.append(Paragraph(told))
         return sections
 
     def title(self) -> str:
         """The run and its step."""
-        return f"{self.run} at step {self.step:,}"
+        return _("{run} at step {step:,}", run=self.run, step=self.step)
 
     def __str__(self) -> str:
         """The measurements as the command prints them."""
@@ -234,7 +260,7 @@ class Run(Shown):
     def __init__(
         self,
         path: str | Path,
-        which: str = "best",
+        which: Which = "best",
         *,
         device: str = "cpu",
         dtype: DtypeName = "float32",

@@ -27,6 +27,7 @@ class Samples(Shown, Tabular):
     run: str
     step: int
     samples: tuple[Sample, ...]
+    _is_only_text = True
 
     @property
     def text(self) -> str:

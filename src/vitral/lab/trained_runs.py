@@ -7,8 +7,8 @@ from vitral.core.checked import Count, checked
 from vitral.core.devices import DtypeName
 from vitral.core.errors import UsageError
 from vitral.lab.inspected import Inspection
-from vitral.lab.opened import Checkpoint, opened
-from vitral.lab.run import SAMPLE_TEMPERATURE, Measures, Run
+from vitral.lab.opened import opened
+from vitral.lab.run import SAMPLE_TEMPERATURE, Measures, Run, Which
 from vitral.lab.samples import Samples
 
 MAX_TOKENS = 400
@@ -21,7 +21,7 @@ def evaluate(
     *,
     copying: bool = True,
     corpus: str | Path | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
 ) -> Measures:
@@ -47,7 +47,7 @@ def generate(
     prompt: str = "",
     *,
     greedy: bool = False,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
     **options: Any,
@@ -86,7 +86,7 @@ def inspect(
     top: Count = 5,
     replace: str | None = None,
     corpus: str | Path | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
 ) -> Inspection:

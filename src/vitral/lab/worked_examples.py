@@ -13,8 +13,8 @@ from vitral.explanation import CheckReport, Choice, Exercise, RunView, Walkthrou
 from vitral.explanation import check as check_example
 from vitral.explanation.examples.example import Example
 from vitral.lab.examples import correct, find_example, make_exercise
-from vitral.lab.opened import Checkpoint, opened
-from vitral.lab.run import Run
+from vitral.lab.opened import opened
+from vitral.lab.run import Run, Which
 from vitral.runs import is_run
 
 Numbers = Natural | Sequence[Natural] | Literal["all"] | None
@@ -36,7 +36,7 @@ def explain(
     block: bool = False,
     ending: bool = False,
     replace: str | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
 ) -> Walkthrough:

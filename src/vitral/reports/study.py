@@ -13,7 +13,7 @@ import tomli_w
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, _, language, ngettext, number, retold
+from vitral.core.language import N_, _, in_language, language, ngettext, number, retold
 from vitral.core.tables import Tabular
 from vitral.decoding import Sampling, generate
 from vitral.figures.html import page
@@ -126,7 +126,9 @@ class StudyPage(Shown, Tabular):
     def plain(self) -> dict[str, Any]:
         """The files, every comparison with its interval, and the verdict in sentences."""
         files = {"html": str(self.html), "markdown": str(self.markdown), "table": str(self.table)}
-        return {**files, "comparisons": self.records(), "verdict": [claim.text for claim in self.listed]}
+        with in_language("en"):
+            verdict = [claim.text for claim in self.listed]
+        return {**files, "comparisons": self.records(), "verdict": verdict}
 
     def comparisons(self) -> DataTable:
         """Every comparison, in a form to be written; `records` has more of each."""

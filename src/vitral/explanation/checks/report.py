@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from vitral.core.language import language
 from vitral.core.tables import Tabular
 from vitral.explanation.checks.diagnosis import WORDS, Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
@@ -103,12 +102,12 @@ class CheckReport(Shown, Tabular):
         return next((finding for finding in findings if finding.verdict is Verdict.wrong), None)
 
     def __str__(self) -> str:
-        """The report as plain text."""
-        return report_text(self, phrases(language()))
+        """The report as plain text in the current language."""
+        return report_text(self, phrases())
 
     def plain(self) -> dict[str, Any]:
         """The whole report as plain data for JSON; rows, columns and heads are counted from 1."""
-        return plain(self, phrases(language()))
+        return plain(self, phrases())
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each number that is not right."""
@@ -207,8 +206,8 @@ def _row(report: CheckReport, checked: CheckedQuantity, place: tuple[int, ...], 
     return RowFinding(
         step=_step(report, name),
         where=_where(example.sheet, name, place, of_row, say),
-        claimed=_printed_row(report, name, claimed.tolist()),
-        expected=_printed_row(report, name, expected.tolist()),
+        claimed=_printed_row(report, name, claimed.tolist(), say),
+        expected=_printed_row(report, name, expected.tolist(), say),
         verdicts=tuple(ORDER[code] for code in verdicts.tolist()),
         verdict=worst,
         guess="; ".join(guesses),
@@ -237,12 +236,12 @@ def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
         return ""
     sheet = report.example.sheet
     how = f"_{slip.places['how']}" if "how" in slip.places else ""
-    words = say(f"slips.{slip.kind}{how}", **_places(slip, finding, report))
+    words = say(f"slips.{slip.kind}{how}", **_places(slip, finding, report, say))
     return words if slip.step == finding.name or slip.step not in sheet else say("slips.at", slip=words, step=slip.step)
 
 
-def _places(slip: Slip, finding: CellFinding, report: CheckReport) -> dict[str, object]:
-    places: dict[str, object] = {"expected": _printed(report, finding.name, finding.expected), **slip.places}
+def _places(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases) -> dict[str, object]:
+    places: dict[str, object] = {"expected": _printed(report, finding.name, finding.expected, say), **slip.places}
     first = report.example.sheet.namer.first
     if "term" in places:
         places["term"] = int(str(places["term"])) + first
@@ -269,7 +268,7 @@ def _against(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     line = working(report, finding, say)
     if finding.name in WORDS:
         line = line.rpartition(" = ")[0]  # the value is the index of a word
-    return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed))
+    return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed, say))
 
 
 def _step(report: CheckReport, name: str) -> str:
@@ -280,13 +279,13 @@ def _step(report: CheckReport, name: str) -> str:
     return name
 
 
-def _printed_row(report: CheckReport, name: str, values: list[float]) -> tuple[str, ...]:
+def _printed_row(report: CheckReport, name: str, values: list[float], say: Phrases) -> tuple[str, ...]:
     """A row's numbers with equal numbers of decimals, none if all are whole."""
     whole = all(not math.isfinite(value) or value == round(value) for value in values)
-    return tuple(_printed(report, name, value, whole=whole) for value in values)
+    return tuple(_printed(report, name, value, say, whole=whole) for value in values)
 
 
-def _printed(report: CheckReport, name: str, value: float, *, whole: bool = True) -> str:
+def _printed(report: CheckReport, name: str, value: float, say: Phrases, *, whole: bool = True) -> str:
     if math.isnan(value):
         return "?"
     word = printed_word(report.example.sheet, name, value)
@@ -294,12 +293,15 @@ def _printed(report: CheckReport, name: str, value: float, *, whole: bool = True
         return word
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return rounded(value, report.example.decimals, whole=whole).replace("-", "−")
+    return say.number(rounded(value, report.example.decimals, whole=whole).replace("-", "−"))
 
 
 def plain(report: CheckReport, say: Phrases) -> dict[str, Any]:
-    """The whole report as plain data for JSON; rows, columns and heads are counted from 1."""
-    first = report.first_wrong
+    """The whole report as plain data for JSON; rows, columns and heads are counted from 1.
+
+    Sentences are in the language of `say`; numbers have decimal points in every language.
+    """
+    say, first = replace(say, in_data=True), report.first_wrong
     return {
         "file": str(report.example.path) if report.example.path else None,
         "title": report.example.title,

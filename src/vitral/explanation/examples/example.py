@@ -65,6 +65,7 @@ class Example(Shown):
     sheet: Sheet
     claims: tuple[AuthorClaim, ...]
     architecture: Architecture
+    _is_only_text = True
 
     def __str__(self) -> str:
         """The file: given numbers and claims, without the solution."""

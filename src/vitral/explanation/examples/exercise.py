@@ -1,5 +1,6 @@
 """Exercises: small random cases of attention as worked examples to fill in by hand."""
 
+import json
 import random
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 from vitral.core.checked import Count, Natural, Within, checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 
 LARGEST_SIDE = 8
 """Largest number of positions, columns and heads."""
@@ -83,7 +85,7 @@ def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
         return drawn if exercise.num_heads > 1 else drawn[0]
 
     lines = [
-        f'title = "Exercise number {exercise.seed}"',
+        f"title = {json.dumps(_('Exercise number {seed}', seed=exercise.seed), ensure_ascii=False)}",
         f'mask = "{exercise.mask}"',
         f'scale = "{exercise.scale}"',
         f"heads = {exercise.num_heads}",
@@ -96,7 +98,8 @@ def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
     if exercise.num_heads > 1:
         lines.append(f"w_o = {matrix(exercise.d_model, exercise.d_model)}")
     if blanks:
-        lines += ["", "# Put your numbers in place of the question marks, then: vitral check THIS_FILE", "[claimed]"]
+        hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
+        lines += ["", f"# {hint}", "[claimed]"]
         shapes = dict.fromkeys("qkv", (exercise.positions, width))
         shapes |= dict.fromkeys(("scores", "scaled", "masked", "weights"), (exercise.positions, exercise.positions))
         shapes |= {"z": (exercise.positions, width)} if exercise.num_heads > 1 else {}

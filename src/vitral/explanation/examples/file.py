@@ -1,7 +1,6 @@
 """Reading worked examples from TOML files. The format is described in docs/examples.md."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from torch import Tensor
 from vitral.attention.masks import Mask
 from vitral.core.checked import checked
 from vitral.core.config import nearest
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
+from vitral.core.language import _
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
 from vitral.explanation.examples.places import line_of
@@ -69,7 +69,7 @@ def load_example(path: Path, find_model: FindModel) -> Example:
             )
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError("{path}: cannot be read ({strerror})", path=path, strerror=error.strerror) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
     except UnicodeDecodeError as error:
         raise UsageError("{path}: not UTF-8 at byte {start}; save it as UTF-8", path=path, start=error.start) from None
     return parse_example(text, find_model, path)
@@ -108,8 +108,8 @@ class _Reader:
             self.head = Head.parse(data, where)
         except UsageError as error:
             complaint = str(error).removeprefix(f"{where}: ")
-            unknown = re.match(r"unknown key '([^']*)'", complaint)
-            raise self.refuse(complaint, unknown[1] if unknown else complaint.partition(":")[0]) from None
+            unknown = next((key for key in data if key not in Head.model_fields), None)
+            raise self.refuse(complaint, complaint.partition(":")[0] if unknown is None else unknown) from None
         self.stream = "x" if self.head.block is None else "resid_pre"
         self.sizes: dict[str, tuple[int, str]] = {}
         if self.head.vocabulary:
@@ -118,8 +118,13 @@ class _Reader:
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with the line of the deepest part of `path` that the file contains."""
         return UsageError(
-            "{where}, line {text}: {complaint}", where=self.where, text=line_of(self.text, path), complaint=complaint
+            "{where}, line {line}: {complaint}", where=self.where, line=line_of(self.text, path), complaint=complaint
         )
+
+    def missing(self, what: str, name: str, *path: str) -> UsageError:
+        """The error for a claim that the given numbers do not determine."""
+        complaint = _("{what}: cannot be computed, {name} is missing under [given]", what=what, name=name)
+        return self.refuse(complaint, *path)
 
     def read(self, path: Path | None) -> Example:
         head, given = self.head, self.head.given
@@ -133,11 +138,12 @@ class _Reader:
         names = [claim.name for claim in claims]
         for claim in claims:
             if names.count(claim.name) > 1:
-                raise self.refuse(f"{claim.name}: is claimed twice, by two names", *claim.key)
+                raise self.refuse(_("{name}: is claimed twice, by two names", name=claim.name), *claim.key)
         order = [quantity.name for quantity in sheet.quantities]
+        title = head.title if "title" in head.model_fields_set else _("Worked example")
         claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
         return Example(
-            path, self.text, head.title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
+            path, self.text, title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
         )
 
     def name(self, keys: Keys) -> str:
@@ -153,7 +159,7 @@ class _Reader:
         values = self.all_given()
         architecture = self.architecture(values)
         if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
-            complaint = "position_embedding: give token_embedding too; it determines the size"
+            complaint = _("position_embedding: give token_embedding too; it determines the size")
             raise self.refuse(complaint, "given", "position_embedding")
         try:
             quantities = follow(recipe(architecture, values), values)
@@ -166,20 +172,23 @@ class _Reader:
         tokens = tuple(head.tokens)
         if tokens and "time" in self.sizes and len(tokens) != self.sizes["time"][0]:
             size, name = self.sizes["time"]
-            raise self.refuse(f"tokens: {len(tokens)} names, but {name} has {size} rows", "tokens")
+            complaint = _("tokens: {count} names, but {name} has {size} rows", count=len(tokens), name=name, size=size)
+            raise self.refuse(complaint, "tokens")
         sheet = Sheet(quantities, values, tokens, tuple(head.vocabulary), num_heads=architecture.num_heads)
         return architecture, sheet, lines
 
     def architecture(self, given: Values) -> Architecture:
         head = self.head
         if head.tied and "embedding" not in given:
-            raise self.refuse("tied: the head is the embedding, but embedding is missing under [given]", "tied")
+            complaint = _("tied: the head is the embedding, but embedding is missing under [given]")
+            raise self.refuse(complaint, "tied")
         rows = (
             tuple(self.word(token, head.vocabulary, "tokens") for token in head.tokens) if "embedding" in given else ()
         )
         d_k = head.given.get("d_k")
         if d_k is not None and (isinstance(d_k, bool) or not isinstance(d_k, int) or d_k < 1):
-            raise self.refuse(f"d_k: expected a whole number of at least 1, not {d_k!r}", "given", "d_k")
+            complaint = _("d_k: expected a whole number of at least 1, not {value}", value=repr(d_k))
+            raise self.refuse(complaint, "given", "d_k")
         return Architecture(
             stream=self.stream,
             norm=head.block,
@@ -199,7 +208,7 @@ class _Reader:
     def word(self, word: Any, vocabulary: list[str], *path: str | int) -> int:
         """The index of a word."""
         if not vocabulary:
-            raise self.refuse("vocabulary: is missing; it lists the words", *path)
+            raise self.refuse(_("vocabulary: is missing; it lists the words"), *path)
         try:
             return word_index(word, vocabulary, str(path[-1]))
         except UsageError as error:
@@ -222,10 +231,11 @@ class _Reader:
             if keys[0] in ("d_k", *BEAM) or (name == "position_embedding" and value == "sinusoidal"):
                 continue
             if name in keys_of:
-                raise self.refuse(f"{name}: is given twice, by two names", "given", *keys)
+                raise self.refuse(_("{name}: is given twice, by two names", name=name), "given", *keys)
             if name not in AXES:
                 hint = nearest(".".join(keys), [*AXES, *BEAM, "d_k"])
-                raise self.refuse(f"unknown name {'.'.join(keys)!r} under [given], {hint}", "given", *keys)
+                complaint = _("unknown name {name!r} under [given], {hint}", name=".".join(keys), hint=hint)
+                raise self.refuse(complaint, "given", *keys)
             keys_of[name] = keys
             if value != "identity":
                 values[name] = self.given(name, keys, value)
@@ -233,10 +243,10 @@ class _Reader:
 
     def given(self, name: str, keys: Keys, value: Any) -> Tensor:
         label = ".".join(keys)
-        tensor, _ = self.tensor(name, label, value, "given", *keys)
+        tensor = self.tensor(name, label, value, "given", *keys)[0]
         may_be_infinite = name in ("masked", "logits")
         if not bool((tensor < math.inf).all()) or not (may_be_infinite or bool((tensor > -math.inf).all())):
-            raise self.refuse(f"{label}: every number must be finite", "given", *keys)
+            raise self.refuse(_("{label}: every number must be finite", label=label), "given", *keys)
         if name in ("probabilities", "next", "weights"):
             self.check_shares(name, tensor)
         self.bind(label, AXES[name], tensor.shape, "given", *keys)
@@ -247,7 +257,8 @@ class _Reader:
         totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-self.head.decimals / 2)
         hidden = (totals == 0) if name == "weights" else torch.zeros_like(totals).bool()
         if bool((tensor < 0).any()) or bool((((totals - 1).abs() > room) & ~hidden).any()):
-            raise self.refuse(f"{name}: expected shares of one, none below 0, each row adding up to 1", "given", name)
+            complaint = _("{name}: expected shares of one, none below 0, each row adding up to 1", name=name)
+            raise self.refuse(complaint, "given", name)
 
     def tensor(self, name: str, label: str, value: Any, *path: str) -> tuple[Tensor, int]:
         """The numbers with all their axes, and the number of leading axes that the file omits."""
@@ -255,12 +266,15 @@ class _Reader:
         tensor = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
         leading = AXES[name][0] in ("heads", "kv_heads") or name in ("logits", "probabilities")
         if tensor.numel() == 0:
-            raise self.refuse(f"{label}: is empty", *path)
+            raise self.refuse(_("{label}: is empty", label=label), *path)
         if tensor.dim() == rank - 1 and (leading or name == "factor"):
             return tensor[None], 1
         if tensor.dim() != rank:
-            expected = f"{nesting(rank - 1)} or {nesting(rank)}" if leading else nesting(rank)
-            raise self.refuse(f"{label}: expected {expected}, not {nesting(tensor.dim())}", *path)
+            expected, got = nesting(rank), nesting(tensor.dim())
+            if leading:
+                expected = _("{one} or {other}", one=nesting(rank - 1), other=expected)
+            complaint = _("{label}: expected {expected}, not {got}", label=label, expected=expected, got=got)
+            raise self.refuse(complaint, *path)
         return tensor, 0
 
     def numbers(self, value: Any, path: tuple[str, ...], label: str) -> Any:
@@ -276,10 +290,19 @@ class _Reader:
                 continue
             known = self.sizes.setdefault(axis, (size, label))
             if axis == "heads" and self.head.heads not in (None, size):
-                raise self.refuse(f"{label}: {size} heads, but heads = {self.head.heads}", *path)
+                complaint = _(
+                    "{label}: {size} heads, but heads = {heads}", label=label, size=size, heads=self.head.heads
+                )
+                raise self.refuse(complaint, *path)
             if known[0] != size:
-                complaint = (
-                    f"{label} is {shape_text(shape)}: its {axis} is {size}, expected {known[0]} as in {known[1]}"
+                complaint = _(
+                    "{label} is {shape}: its {axis} is {size}, expected {expected} as in {other}",
+                    label=label,
+                    shape=shape_text(shape),
+                    axis=axis,
+                    size=size,
+                    expected=known[0],
+                    other=known[1],
                 )
                 raise self.refuse(complaint, *path)
 
@@ -289,7 +312,11 @@ class _Reader:
         if name == "w_o":
             width = self.sizes.get("heads", (1, ""))[0] * self.sizes.get("d_value", (width, ""))[0]
         if not width:
-            complaint = f'{".".join(keys)} = "identity": its size is not known; give {self.stream} or write it out'
+            complaint = _(
+                '{name} = "identity": its size is not known; give {stream} or write it out',
+                name=".".join(keys),
+                stream=self.stream,
+            )
             raise self.refuse(complaint, "given", *keys)
         eye = torch.eye(width, dtype=torch.float64)
         if len(AXES[name]) < 3:
@@ -301,7 +328,7 @@ class _Reader:
 
     def choice(self, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[SheetQuantity, ...]:
         """The quantity of a claimed choice, such as greedy or top_k_2; none for other keys."""
-        rule, _, number = key.rpartition("_")
+        rule, number = key.rpartition("_")[::2]
         if key == "greedy":
             self.need("probabilities", key, values, lines)
             line = RecipeLine(key, ("choice",), ("probabilities",), lambda _: Greedy())
@@ -322,33 +349,35 @@ class _Reader:
 
     def filtered(self, key: str, rule: str, number: str) -> Filtered:
         if isinstance(self.head.claimed[key], dict):
-            raise self.refuse(f'{key}: a key with a point needs quotes, as "temperature_0.5" = […]', "claimed", key)
+            complaint = _('{key}: a key with a point needs quotes, as "temperature_0.5" = […]', key=key)
+            raise self.refuse(complaint, "claimed", key)
         try:
             if math.isfinite(float(number)):
                 return Filtered(rule, float(number))
         except ValueError:
             pass
-        raise self.refuse(f"{key}: {number!r} is not a number", "claimed", key)
+        raise self.refuse(_("{name}: {value!r} is not a number", name=key, value=number), "claimed", key)
 
     def beam(self, key: str) -> Beam:
         given = self.head.given
         for name in BEAM:
             if name not in given:
-                raise self.refuse(f"{key}: cannot be computed, {name} is missing under [given]", "claimed", key)
+                raise self.missing(key, name, "claimed", key)
         counts = [given["beams"], given["length"]]
         if any(
             isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_BEAMS for count in counts
         ):
-            raise self.refuse(f"beams and length: expected whole numbers from 1 to {MOST_BEAMS}", "given", "beams")
+            complaint = _("beams and length: expected whole numbers from 1 to {most}", most=MOST_BEAMS)
+            raise self.refuse(complaint, "given", "beams")
         start = self.word(given["start"], self.head.vocabulary, "given", "start")
         return Beam(start, counts[0], counts[1], probability=key == "beam_probability")
 
     def need(self, name: str, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> None:
         missing = missing_for(name, lines, values)
         if missing and name == "probabilities" and self.stream not in values:
-            missing = "probabilities (or logits)"
+            missing = _("probabilities (or logits)")
         if missing:
-            raise self.refuse(f"{key}: cannot be computed, {missing} is missing under [given]", "claimed", key)
+            raise self.missing(key, missing, "claimed", key)
 
     # Claims.
 
@@ -360,11 +389,11 @@ class _Reader:
         if name not in sheet.values:
             if name not in AXES:
                 hint = nearest(label, [*AXES, "output", "greedy", "beam"])
-                raise self.refuse(f"unknown name {label!r} under [claimed], {hint}", *path)
+                raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=hint), *path)
             if self.head.block is None and name in OF_BLOCKS:
-                raise self.refuse(f'{label}: belongs to a block; say block = "pre" or block = "post"', *path)
-            missing = missing_for(name, lines, sheet.values) or name
-            raise self.refuse(f"{label}: cannot be computed, {missing} is missing under [given]", *path)
+                complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
+                raise self.refuse(complaint, *path)
+            raise self.missing(label, missing_for(name, lines, sheet.values) or name, *path)
         if name in ("greedy", "beam"):
             values, left_out = self.words(name, label, value)
         elif name in AXES:
@@ -375,14 +404,15 @@ class _Reader:
             values = values[None] if left_out else values
         if values.shape != sheet.values[name].shape:
             expected, got = (tuple(tensor.shape)[left_out:] for tensor in (sheet.values[name], values))
-            raise self.refuse(f"{label}: claimed as {shape_text(got)}, but it is {shape_text(expected)}", *path)
+            shapes = {"claimed": shape_text(got), "expected": shape_text(expected)}
+            raise self.refuse(_("{label}: claimed as {claimed}, but it is {expected}", label=label, **shapes), *path)
         return AuthorClaim(name, path, values, left_out)
 
     def words(self, name: str, key: str, value: Any) -> tuple[Tensor, int]:
         """The indices of claimed words, NaN for "?"."""
         words = [value] if name == "greedy" else value
         if not isinstance(words, list):
-            raise self.refuse(f"{key}: expected a list of words", "claimed", key)
+            raise self.refuse(_("{key}: expected a list of words", key=key), "claimed", key)
         places = [math.nan if word == "?" else self.word(word, self.head.vocabulary, "claimed", key) for word in words]
         return torch.tensor(places, dtype=torch.float64), int(name == "greedy")
 
@@ -396,5 +426,5 @@ class _Reader:
     def single(self, value: Any, *path: str) -> float:
         number = self.numbers(value, ("claimed", *path), path[-1])
         if isinstance(number, list):
-            raise self.refuse(f"{path[-1]}: expected one number, not a list", "claimed", *path)
+            raise self.refuse(_("{name}: expected one number, not a list", name=path[-1]), "claimed", *path)
         return number

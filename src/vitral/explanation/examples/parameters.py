@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import LARGEST
 from vitral.explanation.formulas.notation import Expression, Name, Number, Over, Product, Sum, Words
 from vitral.explanation.operations import CellNamer, Index, numbers
@@ -71,7 +72,7 @@ class Counted:
 
     def formula(self) -> Expression:
         """Rows times columns."""
-        return Product((Words("rows"), Words("columns")))
+        return Product((Words(N_("rows")), Words(N_("columns"))))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The product of the sizes, summed over the tensors of the row."""
@@ -112,18 +113,19 @@ def parameter_sheet(
     """
     rows = claimed.get("rows", {})
     if not isinstance(rows, Mapping):
-        raise refuse("rows: expected a table of names and counts", "claimed", "rows")
+        raise refuse(_("rows: expected a table of names and counts"), "claimed", "rows")
     for name, count in rows.items():
         if isinstance(count, Mapping):
             first = ".".join((name, *itertools.islice(count, 1)))
-            raise refuse(f'row {name!r}: a name with points needs quotes, as "{first}" = 0', "claimed", "rows", name)
+            complaint = _('row {name!r}: a name with points needs quotes, as "{first}" = 0', name=name, first=first)
+            raise refuse(complaint, "claimed", "rows", name)
     if "rows" in claimed and not rows:
-        raise refuse("rows: no row is claimed", "claimed", "rows")
+        raise refuse(_("rows: no row is claimed"), "claimed", "rows")
     for key in claimed:
         if key not in ("rows", "total"):
-            raise refuse(
-                f"unknown name {key!r} in a parameter table, {nearest(key, ['rows', 'total'])}", "claimed", key
-            )
+            hint = nearest(key, ["rows", "total"])
+            complaint = _("unknown name {name!r} in a parameter table, {hint}", name=key, hint=hint)
+            raise refuse(complaint, "claimed", key)
     if "shapes" in given:
         shapes, rest = _listed(given, rows, refuse)
     else:
@@ -139,10 +141,11 @@ def _listed(given: Mapping[str, Any], rows: Mapping[str, Any], refuse: Refuse) -
     """Shapes listed in the file."""
     listed = given["shapes"]
     if not isinstance(listed, Mapping) or not all(_is_shape(shape) for shape in listed.values()):
-        raise refuse('shapes: expected names with sizes, as "wte.weight" = [109, 128]', "given", "shapes")
+        raise refuse(_('shapes: expected names with sizes, as "wte.weight" = [109, 128]'), "given", "shapes")
     for name in rows:
         if name not in listed:
-            raise refuse(f"row {name!r} has no shape, {nearest(name, listed)}", "claimed", "rows", name)
+            complaint = _("row {name!r} has no shape, {hint}", name=name, hint=nearest(name, listed))
+            raise refuse(complaint, "claimed", "rows", name)
     rest = Counted(tuple((tuple(shape),) for name, shape in listed.items() if name not in rows))().sum()
     return [(tuple(listed[name]),) for name in rows], float(rest)
 
@@ -153,9 +156,8 @@ def _of_model(
     """Shapes of a model's tensors."""
     vocab_size = given.get("vocab_size")
     if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or not 1 <= vocab_size <= MOST_TOKENS:
-        raise refuse(
-            f"vocab_size: expected the number of tokens under [given], 1 to {MOST_TOKENS:,}", "given", "vocab_size"
-        )
+        complaint = _("vocab_size: expected the number of tokens under [given], 1 to {most:,}", most=MOST_TOKENS)
+        raise refuse(complaint, "given", "vocab_size")
     try:
         if not isinstance(given.get("model", {}), Mapping):
             raise UsageError("model: expected a table of the model's settings")
@@ -167,11 +169,13 @@ def _of_model(
     shapes: list[tuple[Shape, ...]] = []
     for written, count in rows.items():
         if math.prod(part.count(",") + 1 for part in re.findall(r"\{([^{}]*)\}", written)) > MOST_NAMES:
-            raise refuse(f"row {written[:20]!r}…: its braces stand for too many names", "claimed", "rows", written)
+            complaint = _("row {name!r}…: its braces stand for too many names", name=written[:20])
+            raise refuse(complaint, "claimed", "rows", written)
         found = [_find(name, table, count) for name in _expanded(written)]
         if None in found:
             hint = nearest(written, table)
-            raise refuse(f"row {written!r} is none of the model's, {hint}", "claimed", "rows", written)
+            complaint = _("row {name!r} is none of the model's, {hint}", name=written, hint=hint)
+            raise refuse(complaint, "claimed", "rows", written)
         known = [row for row in found if row is not None]
         named |= {row.name for row in known}
         shapes.append(tuple(row.shape for row in known))

@@ -13,8 +13,9 @@ from pydantic import Field
 from vitral.attention.masks import Explicit, Mask, Padding, as_mask
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
+from vitral.core.toml_faults import toml_fault
 
 AXES = {
     "embedding": ("vocab", "d_model"),
@@ -148,7 +149,9 @@ def toml(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else len(text.rstrip().splitlines())
-        raise UsageError("{where}, line {number}: not TOML: {error}", where=where, number=number, error=error) from None
+        raise UsageError(
+            "{where}, line {number}: not TOML: {fault}", where=where, number=number, fault=toml_fault(error)
+        ) from None
 
 
 class NotNumbers(ValueError):
@@ -227,8 +230,8 @@ def _is_allowing(row: Any) -> bool:
 
 def _unlike(first: Any, other: Any) -> str:
     if isinstance(first, list) and isinstance(other, list) and len(first) != len(other):
-        return f"rows of {len(first)} and {len(other)} numbers; all must be equally long"
-    return "numbers and lists side by side; all rows must be alike"
+        return _("rows of {first} and {other} numbers; all must be equally long", first=len(first), other=len(other))
+    return _("numbers and lists side by side; all rows must be alike")
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:
@@ -243,9 +246,12 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 def shape_text(shape: tuple[int, ...]) -> str:
     """A shape for messages: 2 × 3."""
-    return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers" if shape else "one number"
+    if len(shape) > 1:
+        return " × ".join(map(str, shape))
+    return _("{n} numbers", n=shape[0]) if shape else _("one number")
 
 
 def nesting(rank: int) -> str:
     """The form of a value with `rank` axes, for messages."""
-    return ("a number", "a list of numbers", "a list of rows", "a list of matrices")[min(rank, 3)]
+    forms = (N_("a number"), N_("a list of numbers"), N_("a list of rows"), N_("a list of matrices"))
+    return _(forms[min(rank, 3)])

@@ -30,7 +30,8 @@ _TEX = {
 
 class _LaTeX(FormulaWriter):
     def number(self, letters: str) -> str:
-        return "".join(_TEX.get(letter, letter) for letter in letters)
+        # A decimal comma in braces: TeX sets one without as the comma of a list, with a space after it.
+        return "".join(_TEX.get(letter, letter) for letter in letters).replace(",", "{,}")
 
     def name(self, name: Name) -> str:
         base = self.letters(name.letters)
@@ -50,7 +51,7 @@ class _LaTeX(FormulaWriter):
         return rf"\text{{{escape(words)}}}"
 
     def sign(self, sign: str) -> str:
-        return ",\\," if sign == "," else f" {_TEX.get(sign, sign)} "
+        return f"{sign}\\," if sign in ",;" else f" {_TEX.get(sign, sign)} "
 
     def brackets(self, inside: str) -> str:
         return rf"\left({inside}\right)"
@@ -73,6 +74,6 @@ class _LaTeX(FormulaWriter):
         return rf"\sum_{{{self.letters(index)}}} {body}"
 
     def function(self, function: str) -> str:
-        return {"max": r"\max ", "sin": r"\sin ", "cos": r"\cos ", "Π": r"\prod "}.get(function) or self.letters(
+        return {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos ", "Π": r"\prod "}.get(
             function
-        )
+        ) or self.letters(function)

@@ -30,7 +30,7 @@ class _Plain(FormulaWriter):
         return words
 
     def sign(self, sign: str) -> str:
-        return ", " if sign == "," else f" {sign} "
+        return f"{sign} " if sign in ",;" else f" {sign} "
 
     def brackets(self, inside: str) -> str:
         return f"({inside})"

@@ -2,8 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from decimal import Decimal
 
+from vitral.core.language import N_
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -23,6 +25,8 @@ from vitral.explanation.phrasebook import Phrases
 
 EXP = Name("e")
 """The base of the exponential function; plain text writes its powers as exp(…)."""
+WORDS = frozenset((N_("sin"), N_("rotate"), N_("mean"), N_("position"), N_("count"), N_("row"), N_("kept")))
+"""Names in formulas that are words of a language; all other names are those of quantities and functions."""
 MOST_TERMS = 5
 """A longer sum or list is truncated after this many terms; the others are counted and, if they are numbers, summed."""
 
@@ -83,15 +87,15 @@ class FormulaWriter(ABC):
         """The expression in this form."""
         match expression:
             case Number():
-                return self.number(self.written(expression))
-            case Name():
-                return self.name(expression)
+                return self.number(self.say.number(self.written(expression)))
+            case Name(letters, below):
+                return self.name(replace(expression, letters=self.told(letters), below=self.told(below)))
             case Words(words):
-                return self.words(words)
+                return self.words(self.say.word(words))
             case Equation():
                 return self.joined(self.between(self.sides(expression), self.sign("=")))
             case Apply(function, arguments):
-                return self.joined([self.function(function), self.brackets(self.listed(arguments))])
+                return self.joined([self.function(self.told(function)), self.brackets(self.listed(arguments))])
             case _:
                 return self.arithmetic(expression)
 
@@ -116,12 +120,16 @@ class FormulaWriter(ABC):
             case Power(base, exponent):
                 return self.power(base, exponent)
             case Over(index, body):
-                return self.over(index, self.factor(body, later=False))
+                return self.over(self.told(index), self.factor(body, later=False))
             case _:
                 raise TypeError(f"cannot write {type(expression).__name__}")
 
+    def told(self, letters: str) -> str:
+        """A name; translated if it is a word."""
+        return self.say.word(letters) if letters in WORDS else letters
+
     def written(self, expression: Number) -> str:
-        """The characters of a number."""
+        """The characters of a number, with a decimal point."""
         value, digits = expression.value, self.digits
         if not math.isfinite(value):
             return number(value, digits)
@@ -163,16 +171,16 @@ class FormulaWriter(ABC):
                 else [self.sign("+"), self.bracketed(term, negative=False)]
             )
         if rest:
-            total = self.written(Number(math.fsum(map(value_of, rest))))
+            total = self.say.number(self.written(Number(math.fsum(map(value_of, rest)))))
             phrase = "page.more_term" if len(rest) == 1 else "page.more_terms"
             pieces += [self.sign("+"), self.words(self.say(phrase, count=len(rest), total=total))]
         return self.joined(pieces)
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
-        """Arguments with commas between them; a long list truncated."""
+        """Arguments with commas between them, semicolons beside decimal commas; a long list truncated."""
         shown = arguments if len(arguments) <= MOST_TERMS + 1 else arguments[:MOST_TERMS]
         gap = [self.words(self.say("page.gap", count=len(arguments) - len(shown)))] if shown != arguments else []
-        return self.joined(self.between([*map(self.write, shown), *gap], self.sign(",")))
+        return self.joined(self.between([*map(self.write, shown), *gap], self.sign(";" if self.say.has_comma else ",")))
 
     @staticmethod
     def between(pieces: list[str], sign: str) -> list[str]:

@@ -1,6 +1,7 @@
 """A walkthrough as plain data for JSON; nothing is truncated."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from vitral.core.checked import Digits, checked
@@ -14,11 +15,13 @@ from vitral.explanation.walkthrough import Walkthrough
 def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
     """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
 
+    Formulas and arithmetic have decimal points in every language; sentences are in the walkthrough's.
+
     Args:
         walkthrough: the steps.
         digits: of the numbers written in formulas and arithmetic; the matrices are exact.
     """
-    say = phrases(walkthrough.language)
+    say = replace(phrases(walkthrough.language), in_data=True)
     chapters = [
         {"title": chapter.title, "steps": [_step(step, digits, say) for step in chapter.steps]}
         for chapter in walkthrough.chapters

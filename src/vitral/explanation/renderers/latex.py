@@ -93,4 +93,4 @@ def _small(label: str) -> str:
 
 
 def _number(cell: str) -> str:
-    return {"…": r"\cdots"}.get(cell, cell.replace("−", "-").replace("∞", r"\infty"))
+    return {"…": r"\cdots"}.get(cell, cell.replace("−", "-").replace("∞", r"\infty").replace(",", "{,}"))

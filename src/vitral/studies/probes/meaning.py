@@ -52,7 +52,7 @@ CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"),
 SHUFFLED = Quantity(
     N_("the largest with shuffled words"), lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
 )
-GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain, "of cosine")
+GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain, N_("of cosine"))
 RIGHT = Quantity(N_("share of pairs with the right sentence preferred"), lambda run: _share(pair_scores(run["pairs"])))
 
 

@@ -29,7 +29,7 @@ UNITS = (
     Quantity(N_("trained on"), at("tokens"), "tokens", digits=0),
     Quantity(N_("trained on"), at("characters"), "characters", digits=0),
     Quantity(N_("passes"), at("passes"), digits=2),
-    Quantity(N_("median token seen"), at("median_seen"), "times", digits=0),
+    Quantity(N_("median token seen"), at("median_seen"), N_("times"), digits=0),
 )
 
 

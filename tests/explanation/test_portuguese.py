@@ -1,0 +1,244 @@
+"""Worked examples, a run and checks in Portuguese: no English word but names, decimal commas, and the same data."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+import torch
+from worth import worth
+
+from vitral.core.errors import UsageError
+from vitral.core.language import in_language
+from vitral.data import CorpusConfig
+from vitral.data.tokenizers import build_tokenizer
+from vitral.explanation import (
+    Choice,
+    Example,
+    Exercise,
+    RunView,
+    Walkthrough,
+    check,
+    exercise_text,
+    parse_example,
+    to_latex,
+    to_markdown,
+    to_page,
+    to_plain,
+    to_text,
+    walk_example,
+    walk_run,
+)
+from vitral.explanation.checks.report import plain, report_text
+from vitral.explanation.phrasebook import phrases
+from vitral.lab.examples import find_example, gallery, preset_model
+from vitral.model import ModelConfig, Transformer
+
+ENGLISH = frozenset(
+    re.findall(
+        r"\w+",
+        """the of and is are to each every by with from for not its it this that which has have there one than more less
+        into between below above only all other another same was were be been can may must if so also after before
+        their they these those nothing number numbers row rows column columns wrong right should copied weighted sum""",
+    )
+)
+"""Words that English sentences have and Portuguese ones have not."""
+NAME = re.compile(r"\b[a-z]+(?:[._][\w.]+)+|\brows\b(?=[\s}\d]*[=\[_])")
+"""Names of quantities: mlp.hidden, resid_mid, temperature_0.5, and `rows` before an equals sign."""
+SHAPE = re.compile(r"\[[a-z_]+ \d+(?:, [a-z_]+ \d+)*\]")
+"""The axes of a quantity with their sizes: [time 4, d_model 8]."""
+
+
+class Visible(HTMLParser):
+    """The text that a page shows."""
+
+    def __init__(self) -> None:
+        """Nothing read."""
+        super().__init__()
+        self.inside: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins."""
+        self.inside.append(tag)
+        self.words += [value or "" for name, value in attrs if name in ("aria-label", "title", "alt")]
+
+    def handle_endtag(self, tag: str) -> None:
+        """An element ends."""
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        """Text."""
+        if not {"style", "script"} & set(self.inside):
+            self.words.append(data)
+
+
+def page_text(told: Walkthrough) -> str:
+    reader = Visible()
+    reader.feed(to_page(told))
+    return " ".join(reader.words)
+
+
+def latex_text(told: Walkthrough) -> str:
+    body = to_latex(told).partition(r"\begin{document}")[2]
+    body = re.sub(r"\\begin\{\w+\}(\{[^}]*\})?|\\end\{\w+\}", " ", body.replace("{,}", ","))
+    return re.sub(r"\\[a-zA-Z]+|\\,", " ", body.replace("\\_", "_"))
+
+
+def markdown_text(told: Walkthrough) -> str:
+    return to_markdown(told).replace("\\", "")
+
+
+FORMS: dict[str, Callable[[Walkthrough], str]] = {
+    "text": to_text,
+    "markdown": markdown_text,
+    "html": page_text,
+    "latex": latex_text,
+}
+
+
+def english(written: str) -> set[str]:
+    """English words, names of quantities and axes left aside."""
+    return set(ENGLISH) & set(re.findall(r"[^\W\d_]+", NAME.sub(" ", SHAPE.sub(" ", written)).lower()))
+
+
+def points(written: str) -> list[str]:
+    """Numbers with a decimal point."""
+    return re.findall(r"\d+\.\d+", NAME.sub(" ", written))
+
+
+def without_words(example: Example) -> Example:
+    """The example without its author's text: title, note, source, tokens, words."""
+    sheet = example.sheet
+    tokens, words = (tuple(f"p{place}" for place in range(len(each))) for each in (sheet.tokens, sheet.vocabulary))
+    return replace(example, title="t", note="", source="f", sheet=replace(sheet, tokens=tokens, vocabulary=words))
+
+
+def arithmetic(data: dict) -> Iterator[tuple[str, str]]:
+    """The equations in the plain data of a walkthrough; words for what is left out, and the sine, are English."""
+    for chapter in data["chapters"]:
+        for step in chapter["steps"]:
+            for panel in step["panels"]:
+                written = re.sub(r"… \(.*?(\S+)\)|… .*?\)", r"\1", panel["arithmetic"])
+                yield step["name"], written.replace("sen(", "sin(")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", gallery())
+def test_a_worked_example_is_told_in_portuguese(name: str, form: str) -> None:
+    written = FORMS[form](walk_example(without_words(find_example(name)), language="pt"))
+    assert english(written) == set()
+    assert points(written) == []
+
+
+def trained() -> tuple[Transformer, str]:
+    parts = {"positions": "rotary", "attention": {"scale": "adaptive"}, "norm_type": "rmsnorm", "num_kv_heads": 1}
+    sizes = {"d_model": 12, "num_layers": 2, "num_heads": 2, "context_length": 13}
+    return Transformer(ModelConfig.parse({**sizes, **parts}), 5, seed=3), "abcda"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_is_told_in_portuguese(form: str) -> None:
+    model, text = trained()
+    letters = build_tokenizer(CorpusConfig(), "abcd", [])
+    view = RunView(None, Choice(), block=True, ending=True, language="pt")
+    written = FORMS[form](walk_run(model, letters, text, view))
+    assert english(written) == set()
+    assert points(written) == []
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_data_of_a_walkthrough_are_the_same_in_every_language(name: str) -> None:
+    example = find_example(name)
+    one, other = (to_plain(walk_example(example, language=language)) for language in ("en", "pt"))
+    for key in ("title", "chapters"):
+        assert type(one[key]) is type(other[key])
+    assert list(arithmetic(one)) == list(arithmetic(other))
+    for mine, yours in zip(one["chapters"][0]["steps"], other["chapters"][0]["steps"], strict=True):
+        assert mine["name"] == yours["name"]
+        assert [panel["matrix"] for panel in mine["panels"]] == [panel["matrix"] for panel in yours["panels"]]
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_a_check_is_reported_in_portuguese_and_its_data_are_the_same(name: str) -> None:
+    report = check(without_words(find_example(name)))
+    written = report_text(report, phrases("pt"))
+    assert english(written) == set()
+    assert points(written) == []
+    with in_language("pt"):
+        assert str(report) == written
+    one, other = (plain(report, phrases(language)) for language in ("en", "pt"))
+    told = {"summary", "guess"}
+    assert {key: value for key, value in one.items() if key not in (*told, "findings", "first_wrong")} == {
+        key: value for key, value in other.items() if key not in (*told, "findings", "first_wrong")
+    }
+    for mine, yours in zip(one["findings"], other["findings"], strict=True):
+        assert [(key, mine[key]) for key in mine if key not in (*told, "arithmetic")] == [
+            (key, yours[key]) for key in yours if key not in (*told, "arithmetic")
+        ]
+        assert "," not in re.sub(r"\[[^]]*\]|\([^)]*\)", "", yours["arithmetic"])
+
+
+def test_the_equations_of_the_gallery_are_true_in_portuguese() -> None:
+    say, count = phrases("pt"), 0
+    from vitral.explanation.formulas import sides
+
+    for name in gallery():
+        for step in walk_example(find_example(name), language="pt").steps:
+            for panel in step.panels:
+                made = panel.working(*panel.cell)
+                _, *rest = sides(made.equation(), 12, say)
+                for side in rest if step.name not in ("greedy", "beam", "rows") else ():
+                    if not re.search(r"\[|Σ_|σ|μ|[a-zA-Z]\d?$|^s|·s$", side):
+                        value = panel.matrix[panel.cell[0]][panel.cell[1]]
+                        assert worth(side) == pytest.approx(value, rel=1e-7, abs=1e-7), (name, step.name, side)
+                        count += 1
+    assert count > 200
+
+
+WRONG = {
+    "a number in words": ('x = [["one"]]', ""),
+    "an unknown name": ("y = [[1]]", ""),
+    "unequal rows": ("x = [[1, 2], [3]]", ""),
+    "a shape that does not fit": ("x = [[1, 2]]\nw_q = [[1]]", ""),
+    "too few axes": ("x = 1", ""),
+    "a claim that nothing leads to": ("x = [[1, 2]]", "weights = [[1]]"),
+    "a claim of another shape": ("x = [[1, 2]]\nw_q = 'identity'", "q = [[1]]"),
+    "a matrix of unknown size": ("w_q = 'identity'", ""),
+    "a block's quantity without a block": ("x = [[1, 2]]", "resid_mid = [[1, 2]]"),
+    "no scale": ("scores = [[1]]", "weights = [[1]]"),
+    "shares above one": ("probabilities = [0.9, 0.9]", ""),
+    "no vocabulary": ("probabilities = [0.5, 0.5]", "greedy = 'a'"),
+    "an empty matrix": ("x = []", ""),
+    "an infinite number": ("x = [[inf]]", ""),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_refused_is_refused_in_portuguese_at_the_same_line(case: str) -> None:
+    given, claimed = WRONG[case]
+    said = []
+    for language in ("en", "pt"):
+        with in_language(language), pytest.raises(UsageError) as refused:
+            parse_example(f"[given]\n{given}\n[claimed]\n{claimed}\n", preset_model)
+        said.append(str(refused.value))
+    lines = [re.search(r"(?:line|linha) (\d+)", each) for each in said]
+    assert [line[1] for line in lines if line] == [line[1] for line in lines if line][:1] * len(said)
+    assert said[0] != said[1]
+    quoted = re.sub(r"'[^']*'|\[given\]|known: .*|\b\w+ =", "", said[1])
+    assert english(quoted) == set()
+
+
+def test_an_exercise_is_in_the_language_and_its_numbers_are_not() -> None:
+    sheets = []
+    for language in ("en", "pt"):
+        with in_language(language):
+            sheets.append(exercise_text(Exercise(seed=7)))
+    title, comment = ([line for line in sheet.splitlines() if line[:1] in ("t", "#")] for sheet in sheets)
+    assert not set(title) & set(comment)
+    one, other = ([line for line in sheet.splitlines() if line[:1] not in ("t", "#")] for sheet in sheets)
+    assert one == other
+    examples = [parse_example(sheet, preset_model) for sheet in sheets]
+    assert torch.equal(examples[0].sheet.values["out"], examples[1].sheet.values["out"])

@@ -1,0 +1,246 @@
+"""The library's face: every command as a function, its results, and what a prompt and a notebook show of them."""
+
+import inspect
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vitral
+import vitral.lab
+from vitral.core.errors import UsageError, VitralError
+from vitral.decoding import Sample
+from vitral.figures.notebook import framed
+from vitral.lab.new_runs import planned_steps
+
+MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
+TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
+COMMANDS = ("train", "resume", "continue_", "evaluate", "generate", "explain", "exercise", "check", "inspect", "study")
+COMMANDS += ("survey", "count", "doctor", "demo")
+NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> vitral.Run:
+    folder = tmp_path_factory.mktemp("face")
+    return vitral.train("sample", folder / "run", model=MODEL, training=TRAINING, seed=5)
+
+
+@pytest.fixture
+def results(run: vitral.Run) -> dict[str, Any]:
+    return {
+        "run": run,
+        "evaluate": vitral.evaluate(run),
+        "generate": vitral.generate(run, "WREN", max_tokens=9),
+        "several": vitral.generate(run, "WREN", max_tokens=9, num_beams=2, num_samples=2),
+        "inspect": vitral.inspect(run, "The light"),
+        "explain": vitral.explain(run, "To be"),
+        "example": vitral.explain("the-cat-sat"),
+        "check": vitral.check("o-gato-preto"),
+        "exercise": vitral.exercise(),
+        "survey": vitral.survey(run),
+        "count": vitral.count(run),
+        "doctor": vitral.doctor(run),
+        "presets": vitral.list_presets(),
+        "texts": vitral.list_texts(),
+        "studies": vitral.list_studies(),
+        "examples": vitral.list_examples(),
+    }
+
+
+def test_every_command_is_a_function_and_no_function_hides_a_package() -> None:
+    assert set(COMMANDS) <= set(vitral.__all__)
+    packages = {path.name for path in Path(vitral.__file__).parent.iterdir() if path.is_dir()}
+    assert not packages & set(vitral.__all__)
+    for name in vitral.__all__:
+        assert getattr(vitral, name).__doc__, name
+    assert set(vitral.lab.__all__) >= {*COMMANDS, "list_presets", "list_texts", "list_studies", "list_examples"}
+
+
+def test_results_are_readable_plain_and_ready_for_json(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        text = str(result)
+        assert text == repr(result), name
+        assert text.strip(), name
+        assert "tensor(" not in text, name
+        if hasattr(result, "plain"):
+            json.dumps(result.plain(), allow_nan=False)
+
+
+def test_a_run_may_be_a_path_or_a_run(run: vitral.Run) -> None:
+    for one, other in (
+        (vitral.generate(run, "W", max_tokens=7), vitral.generate(str(run.path), "W", max_tokens=7)),
+        (vitral.inspect(run, "The"), vitral.inspect(run.path, "The")),
+        (vitral.explain(run, "The"), vitral.explain(run.path, "The")),
+        (vitral.evaluate(run), vitral.evaluate(run.path)),
+        (vitral.doctor(run), vitral.doctor(run.path)),
+        (vitral.count(run), vitral.count(str(run.path))),
+        (vitral.survey(run), vitral.survey(run.path)),
+    ):
+        assert str(one) == str(other)
+    assert vitral.evaluate(run, checkpoint="last", dtype="float64").step == run.metrics("evaluation")[-1]["step"]
+
+
+def test_what_is_said_is_what_the_command_says(run: vitral.Run) -> None:
+    assert vitral.generate(run, "W", max_tokens=20, greedy=True).text == run.generate("W", max_tokens=20, temperature=0)
+    assert vitral.generate(run, seed=3).text == run.generate("", max_tokens=400, temperature=0.8, seed=3)
+    assert len(vitral.generate(run, "W", max_tokens=3, num_samples=3)) == 3
+    assert vitral.evaluate(run, copying=False).plain() == run.measure(copying=False).plain()
+    assert vitral.inspect(run, "The light", top=2).plain() == run.inspect("The light", top=2)
+    assert planned_steps("compiled-bfloat16") == {"plan": "as-written", "dtype": "bfloat16", "compile": True}
+    assert planned_steps("auto") == {"plan": "auto"}
+
+
+def test_options_of_the_command_are_arguments(tmp_path: Path, own_cache: None) -> None:
+    (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 1800)
+    given = {"encoding": "cp1252", "specials": ["<|x|>"], "seed": 7, "threads": 1, "dtype": "float64", "device": "cpu"}
+    made = vitral.train(tmp_path / "x.txt", tmp_path / "run", **given, model=MODEL, training=TRAINING)
+    assert made.config["corpus"]["encoding"] == "cp1252"
+    assert made.config["corpus"]["specials"] == ["<|x|>"]
+    assert (made.config["seed"], made.config["training"]["threads"]) == (7, 1)
+    assert made.config["training"]["dtype"] == "float64"
+    assert vitral.train(made.path / "config.toml", tmp_path / "two", training={"steps": 1}).config["seed"] == 7
+    tuned = vitral.train("sample", tmp_path / "tuned", init_from=made, training=TRAINING, context=13)
+    assert tuned.tokenizer.vocab_size > made.tokenizer.vocab_size
+
+
+def test_continue_goes_on_and_has_a_former_name(run: vitral.Run, tmp_path: Path) -> None:
+    assert vitral.continue_(run, tmp_path / "on", steps=2).metrics("end")[-1]["step"] == 6
+    with pytest.deprecated_call(match="continue_"):
+        assert vitral.continue_run(run.path, tmp_path / "again", steps=2).metrics("end")[-1]["step"] == 6
+
+
+def test_explain_counts_a_run_from_0_and_an_example_from_1(run: vitral.Run) -> None:
+    assert str(vitral.explain(run, "To be", query=0)) != str(vitral.explain(run, "To be", query=1))
+    assert str(vitral.explain("the-cat-sat", query=3)) == str(vitral.explain("the-cat-sat"))
+    every, one = vitral.explain(run, "To", layer="all", head=[0, 2]), vitral.explain(run, "To", layer=1, head=0)
+    assert len(every.chapters) == 2
+    assert [len(every.steps[0].panels), len(one.steps[0].panels)] == [2, 1]
+
+
+def test_checks_are_fixed_where_asked(tmp_path: Path) -> None:
+    report = vitral.check("o-gato-preto", fix=True, out=tmp_path)
+    assert report.worst == "wrong"
+    assert vitral.check(tmp_path / "o-gato-preto.fixed.toml").worst == "right"
+    vitral.check("the-cat-sat", fix=True, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["o-gato-preto.fixed.toml"]
+
+
+def test_names_are_those_of_the_commands() -> None:
+    assert list(vitral.list_presets()) == list(vitral.presets())
+    assert "the-cat-sat" in vitral.list_examples()
+    assert vitral.list_studies()["no-attention"].endswith("?")
+    assert {"name", "description"} == set(vitral.list_texts().plain()[0])
+    with pytest.raises(UsageError, match="did you mean 'sample'"):
+        vitral.list_texts()["sampel"]
+
+
+WRONG = {
+    "train": ({"start": 5}, {"start": "sampel"}, {"minutes": "x"}, {"seed": -1}, {"device": "tpu"}, {"nonsense": 1}),
+    "resume": ({"run": 5}, {"run": ""}, {"run": "nowhere"}, {"strict": 1}, {"corpus": 5}),
+    "continue_": ({"run": None}, {"run": "x"}, {"steps": 0}, {"minutes": float("nan")}, {"threads": 0}),
+    "evaluate": ({"run": 5}, {"run": "x"}, {"checkpoint": "first"}, {"device": "tpu"}, {"copying": "no"}),
+    "generate": ({"prompt": 5}, {"prompt": "é"}, {"greedy": 2}, {"greedy": True, "temperature": 1}, {"samples": 2}),
+    "inspect": ({"text": None}, {"text": ""}, {"windows": 0}, {"top": -1}, {"text": "a" * 99}),
+    "explain": ({"what": 5}, {"what": "nowhere"}, {"layer": 9}, {"head": "x"}, {"query": -1}, {"key": 99}),
+    "exercise": ({"file": 5}, {"positions": 0}, {"d_model": "x"}, {"size": 1}, {"mask": "none"}),
+    "check": ({"example": 5}, {"example": "x"}, {"fix": 1}, {"out": "x"}, {"example": "x.toml"}),
+    "study": ({"name": 5}, {"name": "x"}, {"budget": "big"}, {"seeds": "1"}, {"start": "x"}, {"name": "x.toml"}),
+    "survey": ({"source": 5}, {"source": "x.txt"}, {"minutes": -1}, {"context": 0}, {"tokenizer": "chars"}),
+    "count": ({"start": 5}, {"start": "x"}, {"vocabulary": 0}, {"model": 5}, {"context": "x"}),
+    "doctor": ({"run": 5}, {"run": "x"}, {"repair": True}, {"repair": 1}, {"run": ""}),
+    "demo": ({"out": 5}, {"progress": 1}, {"callback": 5}, {"training": 5}, {"model": {"context_length": 2}}),
+    "list_studies": ({"times": 1}, {"times": "x"}, {"x": 1}, {"time": True}, {"kind": None}),
+    "load": ({"path": 5}, {"path": ""}, {"which": "first"}, {"device": "tpu"}, {"corpus": 5}),
+    "set_language": ({"name": 5}, {"name": b"pt"}, {"language": "pt"}, {"name": ["pt"]}, {"name": True}),
+}
+OF_RUNS = ("evaluate", "generate", "inspect", "explain")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_one_line_of_ours(
+    name: str, run: vitral.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usual = {"inspect": {"run": run, "text": "The"}, "explain": {"what": run}, "load": {"path": run.path}}
+    base = usual.get(name, {"run": run} if name in OF_RUNS else {})
+    for given in WRONG[name]:
+        with pytest.raises(VitralError) as refused:
+            getattr(vitral, name)(**(base | given))
+        line = str(refused.value)
+        assert line, given
+        assert line.isprintable(), given
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_pandas_one_line_says_the_remedy(results: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for name, result in results.items():
+        if hasattr(result, "to_pandas"):
+            with pytest.raises(UsageError, match="pip install"):
+                result.to_pandas()
+            assert result.records(), name
+
+
+def test_tables_become_data_frames(results: dict[str, Any]) -> None:
+    pytest.importorskip("pandas")
+    run = results["run"]
+    assert list(run.to_pandas()["step"]) == [2, 4]
+    assert set(run.to_pandas("step")) >= {"loss", "learning_rate"}
+    assert results["count"].to_pandas()["count"].sum() == sum(row.count for row in run.parameters())
+    assert list(results["evaluate"].to_pandas()["split"]) == ["validation", "test"]
+    assert len(results["inspect"].to_pandas()) == 6
+    assert results["survey"].to_pandas()["count"].sum() == results["survey"].report.num_characters
+    assert list(results["check"].to_pandas()["verdict"]) == ["wrong"]
+    assert len(results["several"].to_pandas()) == 2
+
+
+class _Frame(HTMLParser):
+    """The attributes of every element, and whether anything but the frame and its caption is there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+def test_a_notebook_shows_the_page_in_a_sandbox_and_nothing_is_loaded(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        elements = _Frame(result._repr_html_()).elements
+        assert {tag for tag, _ in elements} <= {"iframe", "div", "details", "summary", "pre"}, name
+        (frame,) = (attributes for tag, attributes in elements if tag == "iframe")
+        inside = frame["srcdoc"] or ""
+        assert inside.startswith("<!DOCTYPE html>"), name
+        assert "default-src 'none'" in inside, name
+        assert frame["sandbox"] == ("allow-scripts" if "<script>" in inside else ""), name
+        assert not re.search(r'(src|href)="(?!#|about:srcdoc|data:)', inside), name
+
+
+def test_a_frame_escapes_whatever_it_holds() -> None:
+    made = framed(f"<html><head></head>{NASTY}</html>", NASTY + "\n" + NASTY)
+    elements = _Frame(made).elements
+    assert [tag for tag, _ in elements] == ["iframe", "div", "details", "summary", "pre"]
+    assert NASTY in (elements[0][1]["srcdoc"] or "")
+    assert "\x1b" not in made.partition("</iframe>")[2]
+
+
+def test_a_text_that_would_be_obeyed_is_shown(run: vitral.Run) -> None:
+    shown = vitral.lab.Samples(NASTY, 1, (Sample(NASTY, NASTY, (1,), "length"),))._repr_html_()
+    inside = _Frame(shown).elements[0][1]["srcdoc"] or ""
+    assert "<script>alert" not in inside
+    assert "&lt;script&gt;alert" in inside
+
+
+def test_functions_of_the_face_have_documented_arguments() -> None:
+    for name in COMMANDS:
+        function = getattr(vitral, name)
+        told = inspect.getdoc(function) or ""
+        for argument in inspect.signature(function).parameters:
+            assert f"{argument}:" in told, f"{name}: {argument}"

@@ -1,0 +1,201 @@
+"""A study in Portuguese: the page has no English word, the numbers and the data are the same."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from vitral.core.language import in_language
+from vitral.reports.study import StudyPage, write_report
+from vitral.studies import StudyResult, loss_claims, run_study, study_named, study_names
+from vitral.studies.catalogue import TEXTS, told
+from vitral.studies.claims import Check, Claim, Comparison, Quantity, judge
+from vitral.studies.study_file import parse_study
+from vitral.training import RunConfig
+
+ENGLISH = set(
+    """the of and is are was were with without from not this that these its by at to than which each only where between
+    over under against what how does has have they there loss losses seed seeds step steps mean means share head heads
+    layer weight weights attention interval verdict better worse higher lower expected undecided comparison""".split()  # noqa: SIM905
+)
+"""Words that no Portuguese sentence of a study has."""
+TERMS = ("attention sinks",)
+PROBES = ("attention-sinks", "by-position", "gradients", "head-patterns", "saturation", "text-units", "uses", "meaning")
+TIMES = ("tokens_per_second", "seconds", "stepped")
+
+
+def english_words(markdown: str) -> set[str]:
+    """English words in the prose of a page: not in fenced texts, assignments, file names and quoted identifiers."""
+    text = re.sub(r"^```.*?^```", " ", markdown, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)|\S*(?:[./_=]|\\_)\S*|[‘“\"'`][a-z-]+[’”\"'`]", " ", text)
+    for term in TERMS:
+        text = text.replace(term, " ")
+    return set(re.findall(r"[a-z]+", text.lower())) & ENGLISH
+
+
+@pytest.fixture(scope="module")
+def probed(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
+    """A tiny study with two arms and probes."""
+    study = study_named("no-attention")
+    study = study.model_copy(update={"arms": study.arms[:2], "probes": PROBES})
+    return run_study(study, tiny, tmp_path_factory.mktemp("probed"), seeds=[1, 2, 3], budget="quick")
+
+
+class Written(NamedTuple):
+    """A page in one language, its files and its claims as sentences."""
+
+    page: StudyPage
+    markdown: str
+    html: str
+    table: bytes
+    claims: list[str]
+
+
+@pytest.fixture(scope="module")
+def pages(probed: StudyResult) -> dict[str, Written]:
+    """The page in each language."""
+    found = {}
+    for code in ("en", "pt"):
+        with in_language(code):
+            page = write_report(probed, command="vitral study no-attention")
+            texts = page.markdown.read_text(encoding="utf-8"), page.html.read_text(encoding="utf-8")
+            found[code] = Written(page, *texts, page.table.read_bytes(), [claim.text for claim in page.claims])
+    return found
+
+
+def test_the_page_of_a_study_with_probes_has_no_english_word_in_portuguese(pages: dict[str, Written]) -> None:
+    assert english_words(pages["en"].markdown) > {"the", "of", "loss", "seeds"}
+    assert english_words(pages["pt"].markdown) == set()
+    assert english_words("\n".join(pages["pt"].claims)) == set()
+    assert '<html lang="pt"' in pages["pt"].html
+
+
+def test_figures_and_their_texts_have_no_english_word_in_portuguese(pages: dict[str, Written]) -> None:
+    drawn = {code: " ".join(re.findall(r"<text[^>]*>(.*?)</text>", pages[code].html)) for code in pages}
+    assert english_words(drawn["en"])
+    assert english_words(drawn["pt"]) == set()
+
+
+def test_claims_have_the_same_numbers_in_both_languages(pages: dict[str, Written]) -> None:
+    one, other = pages["en"], pages["pt"]
+    assert len(one.claims) == len(other.claims) > 10
+    assert list(map(digits, one.claims)) == list(map(digits, other.claims))
+    for english, portuguese in zip(one.page.claims, other.page.claims, strict=True):
+        if isinstance(english, Claim) and isinstance(portuguese, Claim):
+            for key in ("seeds", "difference", "low", "high", "p", "family", "verdict", "shown"):
+                assert repr(getattr(english, key)) == repr(getattr(portuguese, key))
+        if isinstance(english, Check) and isinstance(portuguese, Check):
+            assert (english.value, english.low, english.high) == (portuguese.value, portuguese.low, portuguese.high)
+            assert english.verdict == portuguese.verdict
+
+
+def digits(text: str) -> list[str]:
+    """The numbers of a sentence in order of size of their text, without their separators."""
+    return sorted(re.sub(r"[.,]", "", number).strip() for number in re.findall(r"\d[\d.,]*", text))
+
+
+def test_the_table_for_programs_has_no_language(pages: dict[str, Written]) -> None:
+    assert pages["en"].table == pages["pt"].table
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_text_of_the_catalogue_is_translated_where_it_is_shown(name: str) -> None:
+    study = study_named(name)
+    with in_language("pt"):
+        shown, questions = told(study), study_names()
+    assert study_named(name) is study
+    assert english_words("\n".join(getattr(shown, key) for key in TEXTS if key != "source")) == set()
+    assert english_words("\n".join(arm.title for arm in shown.arms)) == set()
+    assert shown.question == questions[name] != study.question
+    assert [arm.name for arm in shown.arms] == [arm.name for arm in study.arms]
+    assert [arm.changes for arm in shown.arms] == [arm.changes for arm in study.arms]
+
+
+def test_a_text_of_ones_own_stays_as_it_is() -> None:
+    own = parse_study(
+        'name = "mine"\ntitle = "Attention masks"\nquestion = "How much?"\n[[arms]]\nname = "full"\n'
+        'title = "the full model"\n[[arms]]\nname = "b"\ntitle = "causal"\nchanges.model.norm = "post"\n',
+        "mine.toml",
+    )
+    named = study_named("no-attention")
+    changed = named.model_copy(update={"title": "Mine", "arms": (named.arms[0], *own.arms[1:])})
+    with in_language("pt"):
+        assert told(own) == own
+        shown = told(changed)
+        assert (shown.title, shown.arms[1].title) == ("Mine", "causal")
+        assert shown.arms[0].title != named.arms[0].title
+
+
+def verdicts() -> Iterator[Claim | Check]:
+    """Every kind of sentence about a comparison and a check."""
+    for better in ("lower", "higher", "neither"):
+        for sign in (1.0, -1.0):
+            quantity = Quantity("test loss", lambda run: None, "nats", better)
+            values = {seed: sign * (0.5 + 0.01 * seed) for seed in range(1, 5)}
+            zero = dict.fromkeys(values, 0.0)
+            for shared in ({}, {1: 0.5}, {1: 0.5, 2: 0.6}, values, dict.fromkeys(values, 1.0)):
+                yield from judge([Comparison("sem atenção", "o modelo completo", quantity, shared, zero)])
+            one = Comparison("sem atenção", "o modelo completo", quantity, values, zero)
+            yield from judge([one, replace(one, sample="prompts"), replace(one, values={}, sample="prompts")])
+            yield from judge([replace(one, values=dict.fromkeys(values, sign * n) | {9: 0.1}) for n in (1e-9, 2.0)])
+    for interval in (None, (0.9, 1.1), (0.0, 0.2), (2.0, 3.0)):
+        yield Check("o modelo", "a perda", 1.0, 0.5, 1.5, "cerca de 1", "nats", interval=interval)
+        yield Check("o modelo", "a perda", 9.0, 0.5, 1.5)
+
+
+def test_every_sentence_of_a_claim_is_portuguese() -> None:
+    with in_language("pt"):
+        sentences = [claim.text for claim in verdicts()]
+        assert english_words("\n".join(sentences)) == set()
+        assert all("," in text for text in sentences if "IC" in text)
+    assert len({re.sub(r"[\d.,+\N{MINUS SIGN}]+", "#", text) for text in sentences}) > 12
+
+
+def test_losses_are_told_with_the_titles_of_the_language(made) -> None:
+    losses = {"full": [1.5, 1.52, 1.49], "no-attention": [2.6, 2.61, None], "no-feed-forward": [1.5, 1.6, 1.7]}
+    result = made(losses, first_seeds=[1, 2])
+    with in_language("pt"):
+        texts = [claim.text for claim in loss_claims(result).all]
+    assert english_words("\n".join(texts)) == set()
+    assert any(study_title("no-attention", "full") in text for text in texts)
+
+
+def study_title(study: str, arm: str) -> str:
+    """The title of an arm in Portuguese."""
+    with in_language("pt"):
+        return next(one.title for one in told(study_named(study)).arms if one.name == arm)
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """What a study wrote, by path, without its times and what is hashed over them."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or path.name in ("MANIFEST.json", "history.json", "environment.json", "study.csv"):
+            continue
+        if path.name == "metrics.jsonl":
+            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            found[name] = [{key: value for key, value in one.items() if key not in TIMES} for one in events]
+        elif "/report/" not in f"/{name}":
+            found[name] = path.read_bytes()
+    return found
+
+
+def test_a_study_writes_the_same_data_in_both_languages(tiny: RunConfig, tmp_path: Path) -> None:
+    study = study_named("no-attention")
+    study = study.model_copy(update={"arms": study.arms[:2], "probes": ("attention-sinks", "meaning")})
+    for code in ("en", "pt"):
+        with in_language(code):
+            page = write_report(run_study(study, tiny, tmp_path / code, seeds=[3]))
+        header = next(csv.reader(page.table.read_text(encoding="utf-8").splitlines()))
+        assert header[:2] == ["arm", "seed"]
+    one, other = contents(tmp_path / "en"), contents(tmp_path / "pt")
+    assert one.keys() == other.keys()
+    assert any(name.startswith("measures/meaning/") for name in one)
+    for name, content in one.items():
+        assert content == other[name], name
