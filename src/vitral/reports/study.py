@@ -173,7 +173,7 @@ def _study_page(shown: StudyPage) -> str:
 
 @checked(first=True)
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
-    """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.
+    """Write `report/study.html`, `study.md`, tables and `figures/` into the study's folder.
 
     The page is in the current language, the table for programs in none.
 
