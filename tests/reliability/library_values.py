@@ -48,6 +48,11 @@ class Case(NamedTuple):
     valid: dict[str, Any]
 
 
+def own_norm(d_model: int) -> torch.nn.Module:
+    """A factory of an own part."""
+    return torch.nn.Identity()
+
+
 class Hang(BaseException):
     """A call took too long."""
 
@@ -201,6 +206,7 @@ def world(folder: Path) -> list[Case]:
         Case("exercise", vitral.exercise, {"positions": 2, "d_model": 2, "seed": 3, "mask": "causal", "scale": "sqrt"}),
         Case("load", vitral.load, {"path": run.path, "which": "last", "device": "cpu"}),
         Case("presets", vitral.presets, {}),
+        Case("register", vitral.register, {"kind": "norm", "name": "own-identity", "factory": own_norm}),
         Case("resume", vitral.resume, {"run": run.path, "callback": training.silent}),
         Case(
             "study", vitral.study, {"name": "nowhere", "start": None, "budget": "quick", "corpus": None, "seeds": [1]}

@@ -22,11 +22,10 @@ def files(trained: StudyResult) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_all_files_are_there_and_figures_in_both_kinds(files: dict[str, bytes]) -> None:
-    assert set(files) == {
-        "study.html", "study.md", "study.csv", "MANIFEST.json",
-        "figures/curves.svg", "figures/curves.png", "figures/intervals.svg", "figures/intervals.png",
-    }  # fmt: skip
+def test_all_files_are_there_and_figures_in_every_kind(files: dict[str, bytes]) -> None:
+    figures = {f"figures/{name}.{kind}" for name in ("curves", "intervals") for kind in ("svg", "png", "pdf")}
+    tables = {f"comparisons.{kind}" for kind in ("csv", "md", "tex")}
+    assert set(files) == {"study.html", "study.md", "study.csv", "MANIFEST.json", *figures, *tables}
 
 
 def test_the_page_needs_nothing_but_itself(files: dict[str, bytes]) -> None:

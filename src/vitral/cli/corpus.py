@@ -10,10 +10,10 @@ from vitral.cli.options import (
     ContextOption,
     EncodingOption,
     FieldOption,
-    Format,
-    FormatOption,
     GlobOption,
     SpecialOption,
+    TableFormat,
+    TableFormatOption,
     TokenizerOption,
     reading,
 )
@@ -50,10 +50,10 @@ def corpus(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the report to as a page with figures.  [default: no page]")
     ] = None,
-    format: FormatOption = Format.text,
+    format: TableFormatOption = TableFormat.text,
 ) -> None:
     """Report on a text: size, alphabet, n-gram baselines, problems, and how vitral train would train on it."""
-    from vitral.cli.screen import print_json, say
+    from vitral.cli.screen import print_form, print_json, say
     from vitral.lab import survey
 
     chosen = {
@@ -64,13 +64,15 @@ def corpus(
     surveyed = survey(
         text, minutes=minutes, context=context, **chosen, **reading(encoding, field, glob).get("corpus", {})
     )
-    if format is Format.json:
+    if format is TableFormat.json:
         print_json(surveyed.plain())
-    else:
+    elif format is TableFormat.text:
         print_survey(surveyed)
+    else:
+        print_form(surveyed.table(), format.value)
     if out is not None:
         page = surveyed.write(out)
-        if format is Format.text:
+        if format is TableFormat.text:
             say(_("page: {path}", path=page))
 
 

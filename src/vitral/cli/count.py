@@ -9,10 +9,10 @@ from vitral.cli.options import (
     ContextOption,
     EncodingOption,
     FieldOption,
-    Format,
-    FormatOption,
     GlobOption,
     SetOption,
+    TableFormat,
+    TableFormatOption,
     TokenizerOption,
     reading,
 )
@@ -51,10 +51,10 @@ def count(
     field: FieldOption = None,
     glob: GlobOption = None,
     settings: SetOption = None,
-    format: FormatOption = Format.text,
+    format: TableFormatOption = TableFormat.text,
 ) -> None:
     """Count the parameters, operations and bytes of a model."""
-    from vitral.cli.screen import print_json
+    from vitral.cli.screen import print_form, print_json
     from vitral.core.config import assignment, merge
     from vitral.core.errors import UsageError
     from vitral.lab import count
@@ -67,10 +67,12 @@ def count(
             "--set {doubled}: give --{doubled}, or a key of a table, as in training.minutes", doubled=doubled
         )
     counted = count(start, vocabulary=vocabulary, **chosen, **overrides)
-    if format is Format.json:
+    if format is TableFormat.json:
         print_json(counted.plain())
-    else:
+    elif format is TableFormat.text:
         print_count(counted)
+    else:
+        print_form(counted.table(), format.value)
 
 
 def print_count(counted: "ModelCount") -> None:

@@ -8,11 +8,11 @@ from vitral.cli.options import (
     DeviceName,
     DeviceOption,
     DtypeOption,
-    Format,
-    FormatOption,
     Precision,
     RecordedCorpusOption,
     RunArgument,
+    TableFormat,
+    TableFormatOption,
     Which,
     WhichOption,
 )
@@ -33,22 +33,24 @@ def evaluate(
     copying: Annotated[
         bool, typer.Option(help="Measure how much of a sample is copied from the training text.")
     ] = True,
-    format: FormatOption = Format.text,
+    format: TableFormatOption = TableFormat.text,
 ) -> None:
     """Measure a run: loss, perplexity, bits, copying.
 
     The n-gram baselines of the same text are listed beside them.
     """
-    from vitral.cli.screen import print_json
+    from vitral.cli.screen import print_form, print_json
     from vitral.lab import Run
 
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
     measures = loaded.measure(copying=copying)
-    if format is Format.json:
+    if format is TableFormat.json:
         with in_language("en"):  # data has no other language
             print_json(measures.plain())
-    else:
+    elif format is TableFormat.text:
         print_measures(measures)
+    else:
+        print_form(measures.table(), format.value)
 
 
 def print_measures(measures: "Measures") -> None:

@@ -64,6 +64,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     return made
 
 
+def print_form(shown: "DataTable", form: str) -> None:
+    """Print a table as CSV, Markdown or LaTeX."""
+    say(shown.write(form).rstrip("\n"))
+
+
 def print_data(shown: "DataTable") -> None:
     """Print a table of plain data; where it is too wide, long cells are broken, of the other columns only headings."""
     made = table("", shown.labels, shown.cells)

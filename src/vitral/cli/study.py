@@ -1,14 +1,15 @@
 """vitral study: variants compared over several seeds."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vitral.cli.completion import complete_preset, complete_study
-from vitral.cli.options import CorpusOption, SetOption, ThreadsOption
+from vitral.cli.options import CorpusOption, SetOption, TableFormat, TableFormatOption, ThreadsOption
 from vitral.core.errors import UsageError
-from vitral.core.language import _, retold
+from vitral.core.language import _, in_language, retold
 
 
 def study(
@@ -40,6 +41,7 @@ def study(
     seeds: Annotated[str | None, typer.Option(help="Seeds, as in 1,2,3.  [default: the study's own]")] = None,
     threads: ThreadsOption = None,
     settings: SetOption = None,
+    format: TableFormatOption = TableFormat.text,
 ) -> None:
     """Compare variants over several seeds.
 
@@ -48,9 +50,10 @@ def study(
     """
     from vitral.cli.list import print_studies
     from vitral.cli.progress import live_reporter
-    from vitral.cli.screen import say
+    from vitral.cli.screen import print_form, print_json, say
     from vitral.core.config import assignment
     from vitral.lab import plan_study
+    from vitral.training import silent
 
     if name == "list":
         print_studies()
@@ -59,8 +62,16 @@ def study(
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
     plan = plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
-    with live_reporter() as report:
+    # Standard output is for the table alone where it is to be read on.
+    with live_reporter() if format is TableFormat.text else nullcontext(silent) as report:
         done = plan.run(callback=report)
+    if format is TableFormat.json:
+        with in_language("en"):  # data has no other language
+            print_json(done.plain())
+        return
+    if format is not TableFormat.text:
+        print_form(done.comparisons(), format.value)
+        return
     say(_("verdict:"))
     for claim in done.listed:
         say(f"  {retold(claim.text)}")

@@ -1,5 +1,6 @@
 """A loaded run: model, tokenizer, folder, and the operations on them."""
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
@@ -25,6 +26,7 @@ from vitral.evaluation import (
     Masking,
     NgramBaselines,
     SplitLoss,
+    baseline_name,
     evaluate_split,
     longest_copy,
     ngram_baselines,
@@ -37,6 +39,7 @@ from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Paragraph, Section, Table
+from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.inspection import inspect_text
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
@@ -147,6 +150,44 @@ class Measures(Shown, Tabular):
     def records(self) -> list[dict[str, Any]]:
         """One row for each split."""
         return [{"split": name, **part.plain()} for name, part in self.splits.items()]
+
+    def table(self) -> DataTable:
+        """The losses of whole splits and of the n-gram baselines on the test split, in a form to be written."""
+        splits = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
+        with in_language("en"):  # as data
+            orders = {baseline_name(order): order for order in ({} if self.is_masked_lm else self.baselines.orders)}
+
+        def told(name: str) -> str:
+            return baseline_name(orders[name]) if name in orders else _(splits.get(name, name))
+
+        columns = (
+            Column("split", N_("split"), told, is_prose=True),
+            Column("tokens", N_("tokens"), whole),
+            Column("nats_per_token", N_("nats per token"), decimals(4)),
+            Column("perplexity", N_("perplexity"), decimals(3)),
+            Column("bits_per_character", N_("bits per character"), decimals(4)),
+            Column("bits_per_byte", N_("bits per byte"), decimals(4)),
+        )
+        rows: list[dict[str, Any]] = [
+            {
+                "split": name,
+                "tokens": split.num_targets,
+                "nats_per_token": split.loss,
+                "perplexity": split.perplexity,
+                "bits_per_character": split.bits_per_character,
+                "bits_per_byte": split.bits_per_byte,
+            }
+            for name, split in self.splits.items()
+        ]
+        rows += [
+            {
+                "split": name,
+                "nats_per_token": self.baselines.orders[order],
+                "perplexity": math.exp(self.baselines.orders[order]),
+            }
+            for name, order in orders.items()
+        ]
+        return DataTable(_("{run} at step {step:,}", run=self.run, step=self.step), columns, rows)
 
     def sections(self) -> list[Section]:
         """The losses on whole splits, the n-gram baselines, and how much a sample copies."""

@@ -10,6 +10,7 @@ from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Listing, Section, Table
+from vitral.figures.tables import Column, DataTable, whole
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.runs import RunConfig
 
@@ -72,6 +73,17 @@ class ModelCount(Shown, Tabular):
             tokens=self.vocab_size,
             parameters=self.cost.parameters,
         )
+
+    def table(self) -> DataTable:
+        """Every learned tensor, in a form to be written."""
+        columns = (
+            Column("name", N_("name"), is_prose=True),
+            Column("part", N_("part"), _, is_prose=True),
+            Column("shape", N_("shape"), lambda shape: "×".join(map(str, shape)), is_prose=True),
+            Column("formula", N_("formula"), is_prose=True),
+            Column("count", N_("parameters"), whole),
+        )
+        return DataTable(self._title(), columns, self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each learned tensor."""

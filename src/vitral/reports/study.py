@@ -30,6 +30,7 @@ from vitral.figures.sections import (
     Section,
     Table,
 )
+from vitral.figures.tables import Column, DataTable, as_text, decimals, whole
 from vitral.figures.text import NONE, big, nats, p_text, unbroken
 from vitral.reports.folder import ReportFolder
 from vitral.reports.study_figures import added, references, study_figures
@@ -129,6 +130,21 @@ class StudyPage(Shown, Tabular):
             verdict = [claim.text for claim in self.listed]
         return {**files, "comparisons": self.records(), "verdict": verdict}
 
+    def comparisons(self) -> DataTable:
+        """Every comparison, in a form to be written; `records` has more of each."""
+        columns = (
+            Column("subject", N_("arm"), is_prose=True),
+            Column("against", N_("compared with"), is_prose=True),
+            Column("quantity", N_("quantity"), is_prose=True),
+            Column("seeds", N_("seeds"), whole),
+            Column("difference", N_("difference"), decimals(4, sign=True)),
+            Column("low", N_("from"), decimals(4, sign=True)),
+            Column("high", N_("to"), decimals(4, sign=True)),
+            Column("p", "p", decimals(4), is_name=True),
+            Column("verdict", N_("verdict"), lambda verdict: as_text(verdict and _(verdict)), is_prose=True),
+        )
+        return DataTable(_("Comparisons with their 95% intervals"), columns, self.records())
+
     def records(self) -> list[dict[str, Any]]:
         """One row for each comparison, losses first; `table` is a file with one row for each run."""
         return [
@@ -157,7 +173,7 @@ def _study_page(shown: StudyPage) -> str:
 
 @checked(first=True)
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
-    """Write `report/study.html`, `study.md`, `study.csv` and `figures/` into the study's folder.
+    """Write `report/study.html`, `study.md`, tables and `figures/` into the study's folder.
 
     The page is in the current language, the table for programs in none.
 
@@ -180,16 +196,18 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     report.add(HTML, page(title, sections, lead=lead, footer=footer, **told))
     report.add(MARKDOWN, markdown(title, sections, lead=lead, footer=footer))
     report.add(TABLE, _csv(result))
-    report.write()
     everything = (*losses.all, *(one for view in views for one in view.all))
     sentences = (*losses.all, *(one for view in views for one in view.listed))
     html, text, table = (result.folder / REPORT / name for name in (HTML, MARKDOWN, TABLE))
-    return StudyPage(html, text, table, everything, sentences)
+    shown = StudyPage(html, text, table, everything, sentences)
+    report.add_table("comparisons", shown.comparisons())
+    report.write()
+    return shown
 
 
 def study_report(result: StudyResult) -> ReportFolder:
     """The report folder inside the study's, to be filled."""
-    return ReportFolder(GuardedFolder(result.folder).within(REPORT), figures="figures")
+    return ReportFolder(GuardedFolder(result.folder).within(REPORT), figures="figures", pdf=True)
 
 
 def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:

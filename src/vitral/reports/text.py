@@ -7,7 +7,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, in_language, number, retold
 from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
@@ -16,6 +16,7 @@ from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Heading, Listing, Paragraph, Section, Table
+from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.figures.text import nats
 from vitral.reports.folder import ReportFolder
 from vitral.reports.unwritten import Unwritten
@@ -57,6 +58,31 @@ class Survey(Shown, Tabular):
         ordered = sorted(self.report.alphabet, key=lambda entry: -entry.count)
         return [asdict(entry) for entry in ordered]
 
+    def table(self) -> DataTable:
+        """The text in numbers, with its n-gram baselines in nats per token, in a form to be written."""
+        report, baselines = self.report, self.baselines
+        with in_language("en"):  # as data
+            orders = {baseline_name(order): order for order in baselines.orders}
+
+        def told(quantity: str) -> str:
+            return baseline_name(orders[quantity]) if quantity in orders else _(quantity)
+
+        rows = [
+            (N_("bytes"), report.num_bytes),
+            (N_("characters"), report.num_characters),
+            (N_("lines"), report.lines.num_lines),
+            (N_("distinct characters"), len(report.alphabet)),
+            (N_("tokens in the vocabulary"), report.vocab_size),
+            *((_TOKENS[split], count) for split, count in report.tokens.items()),
+            (N_("training windows"), report.num_windows),
+            (N_("share of the test text that is in the training text"), report.duplicates.share),
+            *((name, baselines.orders[order]) for name, order in orders.items()),
+            (N_("bigram entropy of the test text"), baselines.test_bigram_entropy),
+        ]
+        columns = (Column("quantity", N_("quantity"), told, is_prose=True), Column("value", N_("value"), _in_words))
+        plain = [{"quantity": quantity, "value": value} for quantity, value in rows]
+        return DataTable(_("The text: {name}", name=report.name), columns, plain)
+
     def page(self, report: ReportFolder) -> str:
         """The report as an HTML document; its figure is added to `report`."""
         return page(_("The text: {name}", name=self.report.name), survey_sections(self, report))
@@ -71,6 +97,17 @@ class Survey(Shown, Tabular):
         report.add(PAGE, self.page(report))
         report.write(manifest=False)  # the folder is the user's own
         return out / PAGE
+
+
+_TOKENS = {
+    "train": N_("tokens of the training split"),
+    "validation": N_("tokens of the validation split"),
+    "test": N_("tokens of the test split"),
+}
+
+
+def _in_words(value: float) -> str:
+    return whole(value) if isinstance(value, int) else decimals(3)(value)
 
 
 @page_of.register

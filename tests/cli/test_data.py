@@ -1,0 +1,106 @@
+"""docs/json.md: its shapes are those of what the commands print; and tables in their other forms say the same."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
+SHAPES: dict[str, Any] = {
+    command: json.loads(shape)
+    for command, shape in re.findall(r"^## vitral (\w+)\n+```json\n(.*?)```", DOCUMENT.read_text(), re.M | re.S)
+}
+WORDS: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "whole": (int,),
+    "number": (int, float),
+    "truth": (bool,),
+    "any": (object,),
+}
+
+
+def difference(shape: Any, value: Any, where: str = "") -> str:
+    """Where a value does not have a shape; empty if it has."""
+    if isinstance(shape, str):
+        if shape.endswith("?") and value is None:
+            return ""
+        kinds = WORDS[shape.rstrip("?")]
+        fits = isinstance(value, kinds) and (bool in kinds or object in kinds or not isinstance(value, bool))
+        return "" if fits else f"{where}: {value!r} is no {shape}"
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{where}: {value!r} is no list"
+        return next(filter(None, (difference(shape[0], one, f"{where}[{i}]") for i, one in enumerate(value))), "")
+    if not isinstance(value, dict):
+        return f"{where}: {value!r} is no table"
+    if "*" in shape:
+        return next(filter(None, (difference(shape["*"], one, f"{where}.{key}") for key, one in value.items())), "")
+    if shape.keys() != value.keys():
+        return f"{where}: keys {sorted(shape.keys() ^ value.keys())}"
+    return next(filter(None, (difference(one, value[key], f"{where}.{key}") for key, one in shape.items())), "")
+
+
+STUDY = """
+name = "two"
+title = "Two"
+question = "Which?"
+[[arms]]
+name = "a"
+title = "A"
+[[arms]]
+name = "b"
+title = "B"
+changes.model.norm_type = "rmsnorm"
+"""
+SMALL = ("d_model=12", "num_layers=1", "num_heads=3", "context_length=11", "d_ff=13")
+SHORT = ("steps=2", "evaluate_every=2", "batch_size=3", "threads=1")
+TINY = [
+    word
+    for setting in (*(f"model.{one}" for one in SMALL), *(f"training.{one}" for one in SHORT))
+    for word in ("--set", setting)
+]
+
+
+def command_line(command: str, trained: Path) -> list[str]:
+    run, told = str(trained), {"count": ["fast"], "corpus": ["sample"], "list": [], "check": ["life-is-awesome"]}
+    told |= {"evaluate": [run], "generate": [run, "--max-tokens", "3"], "doctor": [run]}
+    told |= {"inspect": [run, "--text", "a light"]}
+    return [command, *told[command]]
+
+
+@pytest.mark.parametrize("command", [command for command in SHAPES if command != "study"])
+def test_a_document_has_its_shape(command: str, trained: Path, vitral) -> None:
+    told = vitral(*command_line(command, trained), "--format", "json")
+    assert (told.code, told.err) == (0, "")
+    assert difference(SHAPES[command], json.loads(told.out)) == ""
+
+
+@pytest.mark.parametrize("command", ["count", "corpus", "evaluate"])
+def test_a_table_is_the_same_in_every_form(command: str, trained: Path, vitral) -> None:
+    line = command_line(command, trained)
+    told = {form: vitral(*line, "--format", form) for form in ("csv", "markdown", "latex")}
+    assert {one.code for one in told.values()} == {0}
+    rows = list(csv.reader(io.StringIO(told["csv"].out)))
+    assert len({len(row) for row in rows}) == 1
+    assert told["markdown"].out.count("\n") == len(rows) + 1
+    assert told["latex"].out.count(r" \\") == len(rows)
+    portuguese = vitral(*line, "--format", "csv", "--lang", "pt")
+    assert portuguese.out == told["csv"].out
+
+
+def test_a_studys_comparisons_are_printed_and_written(vitral) -> None:
+    Path("two.toml").write_text(STUDY)
+    line = ["study", "two.toml", "--corpus", "sample", "--seeds", "1,2", *TINY, "--format"]
+    told = vitral(*line, "json")
+    assert (told.code, told.err) == (0, "")
+    found = json.loads(told.out)
+    assert difference(SHAPES["study"], found) == ""
+    report = Path(found["html"]).parent
+    assert (report / "comparisons.csv").read_text() == vitral(*line, "csv").out
+    assert (report / "comparisons.tex").read_text() == vitral(*line, "latex").out
+    figures = {path.suffix for path in (report / "figures").iterdir()}
+    assert figures == {".svg", ".png", ".pdf"}
