@@ -42,7 +42,8 @@ def compare(
     elif format is TableFormat.text:
         print_comparison(found)
     else:
-        say(found.table().write(format.value).rstrip("\n"))
+        shown = found.data() if format is TableFormat.csv else found.table()
+        say(shown.write(format.value).rstrip("\n"))
     if out is not None:
         page = found.write(out)
         if format is TableFormat.text:
