@@ -52,6 +52,7 @@ def results(run: vitral.Run, tmp_path: Path) -> dict[str, Any]:
         "texts": vitral.list_texts(),
         "studies": vitral.list_studies(),
         "examples": vitral.list_examples(),
+        "runs": vitral.list_runs(run.path.parent),
     }
 
 

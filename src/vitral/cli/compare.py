@@ -7,7 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_run
 from vitral.cli.options import RecordedCorpusOption, TableFormat, TableFormatOption
-from vitral.core.language import _
+from vitral.core.language import _, retold
 
 if TYPE_CHECKING:
     from vitral.reports.side_by_side import RunComparison
@@ -53,7 +53,6 @@ def compare(
 def print_comparison(found: "RunComparison") -> None:
     """Print the tables, the sentences and the samples."""
     from vitral.cli.screen import print_data, say
-    from vitral.core.language import retold
     from vitral.reports.side_by_side import OVER_THE_TEXT
 
     print_data(found.varied_table())

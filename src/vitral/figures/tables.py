@@ -102,7 +102,9 @@ class DataTable:
         Args:
             kept: keys of columns that stay in any case.
         """
-        cells: list[tuple[str, ...]] = list(zip(*self.cells, strict=True)) or [() for _column in self.columns]
+        if not self.rows:
+            return self
+        cells = list(zip(*self.cells, strict=True))
         stay = [i for i, column in enumerate(self.columns) if column.key in kept or len({*cells[i]}) > 1]
         facts = [f"{self.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in stay and cells[i][0] != NONE]
         if not facts:
