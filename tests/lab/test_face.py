@@ -47,7 +47,6 @@ def results(run: vitral.Run, tmp_path: Path) -> dict[str, Any]:
         "count": vitral.count(run),
         "doctor": vitral.doctor(run),
         "compare": vitral.compare(run, shutil.copytree(run.path, tmp_path / "copy"), max_tokens=3),
-        "runs": vitral.list_runs(run.path.parent),
         "presets": vitral.list_presets(),
         "texts": vitral.list_texts(),
         "studies": vitral.list_studies(),
