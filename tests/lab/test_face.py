@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,7 +21,7 @@ from vitral.lab.new_runs import planned_steps
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
 COMMANDS = ("train", "resume", "continue_", "evaluate", "generate", "explain", "exercise", "check", "inspect", "study")
-COMMANDS += ("survey", "count", "doctor", "demo")
+COMMANDS += ("survey", "count", "doctor", "demo", "compare", "list_runs")
 NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
 
 
@@ -31,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> vitral.Run
 
 
 @pytest.fixture
-def results(run: vitral.Run) -> dict[str, Any]:
+def results(run: vitral.Run, tmp_path: Path) -> dict[str, Any]:
     return {
         "run": run,
         "evaluate": vitral.evaluate(run),
@@ -45,6 +46,7 @@ def results(run: vitral.Run) -> dict[str, Any]:
         "survey": vitral.survey(run),
         "count": vitral.count(run),
         "doctor": vitral.doctor(run),
+        "compare": vitral.compare(run, shutil.copytree(run.path, tmp_path / "copy"), max_tokens=3),
         "presets": vitral.list_presets(),
         "texts": vitral.list_texts(),
         "studies": vitral.list_studies(),

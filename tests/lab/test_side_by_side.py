@@ -194,9 +194,12 @@ def test_the_page_the_tables_and_the_data_say_the_same(folder: Path, tmp_path: P
         assert run.loss is not None
         assert f"{run.loss.loss:.4f}" in page
         assert f"{run.loss.loss:.4f}" in str(found)
+    data = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.suffix in (".csv", ".json")}
     with in_language("pt"):
         assert json.loads(json.dumps(found.plain())) == plain
-        assert "Its" not in str(found)
+        found.write(tmp_path / "pt")
+        assert {name: (tmp_path / "pt" / name).read_bytes() for name in data} == data
+        assert "lado a lado" in str(found)
     assert "&lt;svg" in found._repr_html_()
 
 

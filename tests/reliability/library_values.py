@@ -35,7 +35,7 @@ from vitral.lab.run_health import examine_run
 
 MOST_SECONDS = 10.0
 LONGEST_LINE = 1000
-UNTRIED = ("study", "loss_claims", "run_study", "load_example", "read_study", "resume", "training.resume")
+UNTRIED = ("compare", "study", "loss_claims", "run_study", "load_example", "read_study", "resume", "training.resume")
 """Cases whose call is refused even without a wrong value: a valid one would take long."""
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
 
@@ -196,6 +196,17 @@ def world(folder: Path) -> list[Case]:
                 ("examples", vitral.list_examples),
             )
         ),
+        Case("list_runs", vitral.list_runs, {"folder": run.path, "order": "time", "text": "words"}),
+        Case("find_runs", runs.find_runs, {"folder": run.path}),
+        Case("summarize_run", runs.summarize_run, {"path": run.path, "name": "x"}),
+        Case(
+            "compare",
+            lambda one, two, **options: vitral.compare(one, two, **options),
+            {"one": run, "two": run.path, "prompt": "the", "seed": 1, "max_tokens": 3, "losses": True},
+        ),
+        Case("token_losses", evaluation.token_losses, {"model": transformer, "split": splits["test"]}),
+        Case("target_losses", evaluation.target_losses, whole),
+        Case("neighbours", evaluation.neighbours, {"loss": 2.0, "orders": {1: 3.0, 2: 2.5}}),
         Case("check", vitral.check, {"example": next(iter(gallery())), "fix": False}),
         Case(
             "configure",

@@ -37,16 +37,16 @@ def compare(
     from vitral.lab import compare as compare_runs
 
     found = compare_runs(*runs, prompt=prompt, seed=seed, max_tokens=max_tokens, corpus=corpus, losses=losses)
+    page = None if out is None else found.write(out)  # first: the reader of a pipe may leave
     if format is TableFormat.json:
         print_json(found.plain())
     elif format is TableFormat.text:
         print_comparison(found)
     else:
-        say(found.table().write(format.value).rstrip("\n"))
-    if out is not None:
-        page = found.write(out)
-        if format is TableFormat.text:
-            say(_("page: {path}", path=page))
+        shown = found.data() if format is TableFormat.csv else found.table()
+        say(shown.write(format.value).rstrip("\n"))
+    if page is not None and format is TableFormat.text:
+        say(_("page: {path}", path=page))
 
 
 def print_comparison(found: "RunComparison") -> None:

@@ -88,6 +88,7 @@ def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, fo
     from vitral.reports.runs import list_runs
 
     found = list_runs(folder, order=sort.value, text=text)
+    page = None if out is None else found.write(out)  # first: the reader of a pipe may leave
     if format is TableFormat.json:
         print_json(found.plain())
     elif format is TableFormat.csv:
@@ -98,10 +99,8 @@ def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, fo
         print_data(found.varied_table())
         for line in found.advice:
             say(line)
-    if out is not None:
-        page = found.write(out)
-        if format is TableFormat.text:
-            say(_("page: {path}", path=page))
+    if page is not None and format is TableFormat.text:
+        say(_("page: {path}", path=page))
 
 
 def _print_form(kinds: list[Kind], format: TableFormat) -> None:

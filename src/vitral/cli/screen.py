@@ -19,6 +19,8 @@ PLAIN_WIDTH = 120
 """Columns where there is no terminal."""
 WIDEST = 1000
 """Columns of a terminal at most; COLUMNS can hold any number."""
+LONGEST_NAME = 26
+"""Characters of the first column that are never broken."""
 
 
 def console() -> Console:
@@ -75,8 +77,8 @@ def print_data(shown: "DataTable") -> None:
     made.title, made.padding = None, (0, 1, 0, 0)
     for index, (column, of_data) in enumerate(zip(made.columns, shown.columns, strict=True)):
         column.justify = "left" if index in (0, *shown.words) else "right"
-        if not of_data.is_long and index:
-            widest = max((len(row[index]) for row in shown.cells), default=0)
+        widest = max((len(row[index]) for row in shown.cells), default=0)
+        if not of_data.is_long and (index or widest <= LONGEST_NAME):
             column.no_wrap = True
             column.header = textwrap.fill(str(column.header), max(widest, 4), break_long_words=False)
     say(shown.caption)

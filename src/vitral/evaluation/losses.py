@@ -108,12 +108,7 @@ def evaluate_split(
     Raises:
         UsageError: the tokenizer is not the model's, or the split contains no target.
     """
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UsageError(
-            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
-            model=model.vocab_size,
-            tokenizer=tokenizer.vocab_size,
-        )
+    require_tokenizer(model, tokenizer)
     training = model.training
     model.eval()
     try:
@@ -124,6 +119,20 @@ def evaluate_split(
     finally:
         model.train(training)
     return _loss_of(nats, counts, split, model.config.context_length, tokenizer)
+
+
+def require_tokenizer(model: Transformer, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that is not the model's.
+
+    Raises:
+        UsageError: their vocabularies have different sizes.
+    """
+    if model.vocab_size != tokenizer.vocab_size:
+        raise UsageError(
+            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
+            model=model.vocab_size,
+            tokenizer=tokenizer.vocab_size,
+        )
 
 
 @checked(first=True)

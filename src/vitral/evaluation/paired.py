@@ -15,7 +15,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
-from vitral.evaluation.losses import SplitLoss, token_losses, token_sizes
+from vitral.evaluation.losses import SplitLoss, require_tokenizer, token_losses, token_sizes
 from vitral.model.transformer import Transformer
 
 BLOCKS = 30
@@ -49,12 +49,7 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     Raises:
         UsageError: the tokenizer is not the model's, or the split contains no target.
     """
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UsageError(
-            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
-            model=model.vocab_size,
-            tokenizer=tokenizer.vocab_size,
-        )
+    require_tokenizer(model, tokenizer)
     nats = token_losses(model, split)
     pieces = [np.asarray(split.tokens[begin:end]).astype(np.int64) for begin, end in split.segments]
     tokens = np.concatenate([*pieces, np.empty(0, dtype=np.int64)])

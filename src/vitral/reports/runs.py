@@ -10,7 +10,7 @@ from typing import Any, Literal
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, _, language, localised, ngettext, retold
+from vitral.core.language import N_, _, language, ngettext, retold
 from vitral.core.tables import Tabular
 from vitral.evaluation.baselines import baseline_name, neighbours
 from vitral.figures.html import page
@@ -177,7 +177,13 @@ class RunList(Shown, Tabular):
     def lead(self) -> str:
         """How many runs there are of each state, in a line."""
         counts = {state: sum(run.state == state for run in self.runs) for state in STATES}
-        return ", ".join(f"{count:,} {_(STATES[state])}" for state, count in counts.items() if count)
+        told = {
+            "finished": ngettext("{n:,} finished", "{n:,} finished", counts["finished"], n=counts["finished"]),
+            "running": ngettext("{n:,} running", "{n:,} running", counts["running"], n=counts["running"]),
+            "stopped": ngettext("{n:,} stopped", "{n:,} stopped", counts["stopped"], n=counts["stopped"]),
+            "damaged": ngettext("{n:,} damaged", "{n:,} damaged", counts["damaged"], n=counts["damaged"]),
+        }
+        return ", ".join(told[state] for state, count in counts.items() if count)
 
     def sections(self, report: ReportFolder | None = None) -> list[Section]:
         """The page: a table for each text and tokenizer, best first, with curves in one frame.
@@ -301,7 +307,7 @@ def run_row(run: RunSummary, *, shown: bool = True) -> dict[str, Any]:
     return {
         **data,
         "when": run.when,
-        "size": f"{localised(size)}{shape}",
+        "size": f"{size}{shape}",
         "tokens": NONE if run.tokenizer is None else f"{run.tokenizer} {run.vocab_size or ''}".strip(),
         "progress": _progress(run),
         "rank": rank_text(run),

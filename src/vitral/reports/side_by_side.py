@@ -48,6 +48,8 @@ Batches = Literal["same", "same by configuration", "other"]
 SIDE_BY_SIDE = 4
 """Runs whose configurations are the columns of a table; of more, they are its rows."""
 SAMPLES_SHOWN = 6
+MOST_ROWS = 20
+"""Differences in one figure."""
 UNITS = {NATS: N_("nats per token"), BITS: N_("bits per character"), "nothing": N_("nothing")}
 BATCHES = {
     "same": N_("the same, by their hash"),
@@ -260,22 +262,40 @@ MAIN = (
     Column("progress", N_("steps")),
     Column("nats", N_("test loss"), decimals(4)),
     Column("bits_per_character", N_("bits/char"), decimals(4)),
-    Column("rank", N_("n-grams beside"), is_prose=True),
+    Column("rank", N_("n-grams beside"), is_prose=True, is_long=True),
     Column("tokens_per_second", N_("tokens/s"), whole),
     Column("minutes", N_("minutes"), decimals(1)),
     Column("standing", N_("state"), is_prose=True, is_long=True),
 )
+RUN_DATA = (
+    *(
+        "name",
+        "state",
+        "text",
+        "tokenizer",
+        "vocab_size",
+        "parameters",
+        "layers",
+        "width",
+        "context",
+        "objective",
+        "seed",
+    ),
+    *("step", "steps", "checkpoint", "minutes", "tokens_per_second", "threads", "processor", "format", "run", "path"),
+)
+LOSS_DATA = ("loss", "perplexity", "bits_per_character", "bits_per_byte", "num_targets", "num_characters", "num_bytes")
+"""Columns of data; losses are those that were measured."""
 KEPT = {"name", "size", "nats", "bits_per_character"}
 """Columns that are there although all runs are the same in them."""
 RELATIONS = (
     Column("run", N_("run")),
     Column("against", N_("compared with"), is_prose=True, is_long=True),
-    Column("text", N_("test text"), is_prose=True, is_long=True),
-    Column("tokens", N_("tokens"), is_prose=True, is_long=True),
-    Column("batches", N_("batches"), is_prose=True, is_long=True),
     Column("unit", N_("comparable in"), is_prose=True, is_long=True),
     Column("difference", N_("difference"), decimals(4, sign=True)),
     Column("interval", N_("interval over blocks"), is_prose=True, is_long=True),
+    Column("text", N_("test text"), is_prose=True, is_long=True),
+    Column("tokens", N_("tokens"), is_prose=True, is_long=True),
+    Column("batches", N_("batches"), is_prose=True, is_long=True),
 )
 RELATIONS_DATA = tuple(
     Column(key, "")
@@ -327,12 +347,15 @@ class RunComparison(Shown, Tabular):
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each run."""
-        rows = [run.plain() for run in self.runs]
-        return [{**row, "loss": None, **(row["loss"] or {})} for row in rows]
+        return [{**row, **(row["loss"] or {"loss": None})} for row in (run.plain() for run in self.runs)]
 
     def table(self) -> DataTable:
         """The runs: size, speed, losses."""
         return DataTable(_("Runs"), MAIN, [_main_row(run) for run in self.runs])
+
+    def data(self) -> DataTable:
+        """The runs as data, with every number in full precision."""
+        return DataTable("", tuple(Column(key, "") for key in (*RUN_DATA, *LOSS_DATA)), self.records())
 
     def varied_table(self) -> DataTable:
         """The same without the columns in which all runs are the same; the caption says these."""
@@ -417,6 +440,7 @@ class RunComparison(Shown, Tabular):
         report.add("comparison.md", markdown(self.title, sections, footer=_(FOOTER)))
         report.add("comparison.json", json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
         report.add_table("runs", self.table())
+        report.add("runs.csv", self.data().write("csv"))
         report.add_table("relations", self.relation_table())
         report.add("relations.csv", self.relation_data().write("csv"))
         report.add_table("configuration", self.configuration_table())
@@ -456,7 +480,8 @@ class RunComparison(Shown, Tabular):
             if not shown:
                 continue
             rows = [
-                IntervalRow(one.run, found.blocks, found.difference, found.low, found.high) for one, found in shown[:16]
+                IntervalRow(one.run, found.blocks, found.difference, found.low, found.high)
+                for one, found in shown[:MOST_ROWS]
             ]
             label = _("difference to the run it is compared with ({unit})", unit=_(UNITS[unit]))
             drawn = interval_dots(
@@ -469,6 +494,8 @@ class RunComparison(Shown, Tabular):
                 "Each dot is a block of the test split, the mark above is the difference over all of it with its "
                 "interval. Left of zero: the run predicts better."
             )
+            if len(shown) > MOST_ROWS:
+                caption += " " + _("Only the first {n} are drawn.", n=MOST_ROWS)
             alt = " ".join(one.text for one, _found in shown[:4])
             told.append(report.figure(drawn, f"differences-{'nats' if unit == NATS else 'bits'}", caption, alt))
         return told
