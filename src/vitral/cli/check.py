@@ -124,7 +124,7 @@ def print_report(report: "CheckReport", say: "Phrases") -> None:
 
     screen = console()
     name = f"{report.example.path}: " if report.example.path else ""
-    screen.print(Text(visible(f"{name}{report.example.title}"), style="bold"))
+    screen.print(Text(visible(f"{name}{report.example.told().title}"), style="bold"))
     screen.print(Text(summary(report, say), style=STYLES[report.worst]))
     problems = list(rows(report, say))
     if not problems:

@@ -122,7 +122,7 @@ def _(sentence: str, /, **places: Any) -> str:
     braces are braces.
     """
     code = language()
-    told = sentence if code == "en" else _translations(code).gettext(sentence)
+    told = _translated(sentence, code)
     return _filled(told, places, code) if places else told
 
 
@@ -169,7 +169,7 @@ def retold(stored: str) -> str:
     It is compared with the marked sentences, and so are the values in its places. One that fits none stays as it is.
     """
     code = language()
-    return stored if code == "en" else _retold(stored, code)
+    return stored if code == "en" or not stored else _retold(stored, code)
 
 
 @lru_cache(maxsize=4096)
@@ -223,6 +223,11 @@ _BARE = _BareFormatter()
 @cache
 def _formatter(code: str) -> _Formatter:
     return _Formatter(code)
+
+
+def _translated(sentence: str, code: str) -> str:
+    # The translation of the empty sentence is the header of the catalogue.
+    return sentence if code == "en" or not sentence else _translations(code).gettext(sentence)
 
 
 def _filled(sentence: str, places: Mapping[str, Any], code: str) -> str:

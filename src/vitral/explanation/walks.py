@@ -57,6 +57,7 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
         UsageError: a head, position or column that does not exist.
     """
     choice = replace(choice or Choice(), with_given=True)
+    example = example.told(language)
     say = phrases(language)
     _check_choice(example.sheet, choice)
     narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")

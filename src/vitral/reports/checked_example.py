@@ -33,6 +33,6 @@ def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
 
 @page_of.register
 def _check_page(report: CheckReport) -> str:
-    say, example = phrases(language()), report.example
+    say, example = phrases(language()), report.example.told()
     sections = [*check_sections(report, say), *to_sections(walk_example(example, language=language()))]
     return page(example.title, sections, lead=example.note, language=language())

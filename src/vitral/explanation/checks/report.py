@@ -171,7 +171,7 @@ def first_wrong(report: CheckReport, say: Phrases) -> str:
 
 def report_text(report: CheckReport, say: Phrases) -> str:
     """The whole report as lines of plain text."""
-    lines = [report.example.title, summary(report, say), first_wrong(report, say)]
+    lines = [report.example.told().title, summary(report, say), first_wrong(report, say)]
     for row in rows(report, say):
         claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
         verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))

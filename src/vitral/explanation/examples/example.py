@@ -1,11 +1,13 @@
 """A worked example: given numbers, the computation from them, and the author's claims."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from vitral.core import language as languages
+from vitral.core.language import _, in_language
 from vitral.explanation.operations import Index
 from vitral.explanation.recipe import Architecture
 from vitral.explanation.sheet import Sheet
@@ -75,6 +77,11 @@ class Example(Shown):
         """As plain data: where it is from, and the file as text."""
         path = None if self.path is None else str(self.path)
         return {"file": path, "title": self.title, "source": self.source, "note": self.note, "text": self.text}
+
+    def told(self, language: str | None = None) -> "Example":
+        """With title, source and note in this language, or the current one; those of a user's own file stay."""
+        with in_language(language or languages.language()):
+            return replace(self, title=_(self.title), source=_(self.source), note=_(self.note))
 
     @property
     def unit(self) -> float:
