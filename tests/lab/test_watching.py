@@ -144,11 +144,14 @@ def test_an_interruption_before_the_first_step_leaves_nothing(tmp_path: Path, no
 
 
 def test_an_interrupted_study_goes_on_with_the_same_call(tmp_path: Path, notebook: Notebook) -> None:
-    call = {"start": "demo", "seeds": [1, 2], "out": tmp_path / "study", **SMALL}
+    design = 'name = "small"\ntitle = "Small"\nquestion = "?"\nbase = "demo"\nseeds = [1, 2]\n'
+    arms = '[[arms]]\nname = "a"\ntitle = "A"\n[[arms]]\nname = "b"\ntitle = "B"\nchanges.model.norm = "post"\n'
+    (tmp_path / "small.toml").write_text(design + arms, encoding="utf-8")
+    call = {"name": tmp_path / "small.toml", "out": tmp_path / "study", **SMALL}
     with pytest.raises(Interrupted, match="same call"):
-        vitral.study("no-attention", callback=stop_at(2), **call)
-    done = vitral.study("no-attention", **call)
-    straight = vitral.study("no-attention", **{**call, "out": tmp_path / "straight"})
+        vitral.study(callback=stop_at(2), **call)
+    done = vitral.study(**call)
+    straight = vitral.study(**{**call, "out": tmp_path / "straight"})
     assert [claim.text for claim in done.claims] == [claim.text for claim in straight.claims]
     assert done.to_pandas()["subject"].tolist() == straight.to_pandas()["subject"].tolist()
     assert "<h1>" in done._repr_html_().replace("&lt;", "<").replace("&gt;", ">")

@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from vitral.figures import sections as pages
 from vitral.figures.text import visible
 
 if TYPE_CHECKING:
@@ -69,6 +70,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
 def print_form(shown: "DataTable", form: str) -> None:
     """Print a table as CSV, Markdown or LaTeX."""
     say(shown.write(form).rstrip("\n"))
+
+
+def print_sections(sections: Sequence[pages.Section]) -> None:
+    """Print the tables and the paragraphs of a page."""
+    screen = console()
+    for section in sections:
+        if isinstance(section, pages.Table):
+            words = 1 + max((index for index in section.prose), default=0)
+            screen.print(table(section.caption, section.columns, section.rows, words=words))
+        elif isinstance(section, pages.Paragraph):
+            say(section.text)
 
 
 def print_data(shown: "DataTable") -> None:

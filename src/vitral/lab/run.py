@@ -214,7 +214,7 @@ class Measures(Shown, Tabular):
             _("N-gram baselines on the test split"), ("", _("nats per token")), tuple(ngram_rows(self.baselines))
         )
         standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
-        sections: list[Section] = [Table("", heads, rows), baselines, standing]
+        sections: list[Section] = [Table(self.title(), heads, rows), baselines, standing]
         if self.copying is not None:
             copied = self.copying
             told = _(
@@ -236,12 +236,12 @@ class Measures(Shown, Tabular):
 
     def __str__(self) -> str:
         """The measurements as the command prints them."""
-        return plain_text(self.title(), self.sections())
+        return plain_text("", self.sections()).lstrip()
 
 
 @page_of.register
 def _measures_page(measures: Measures) -> str:
-    return page(measures.title(), measures.sections())
+    return page(_("Measurements"), measures.sections())
 
 
 @checked(first=True)
