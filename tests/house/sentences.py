@@ -112,6 +112,13 @@ def declared() -> Iterator[Sentence]:
     yield from _of_studies()
     yield from _of_word_lists()
     yield from _of_gallery()
+    yield from _of_presets()
+
+
+def _of_presets() -> Iterator[Sentence]:
+    for file in sorted((SOURCE / "lab" / "_presets").glob("*.toml")):
+        description = tomllib.loads(file.read_text(encoding="utf-8"))["description"]
+        yield Sentence(description, None, str(file.relative_to(SOURCE)), "lab")
 
 
 def _of_explanations() -> Iterator[Sentence]:

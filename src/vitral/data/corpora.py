@@ -15,7 +15,7 @@ from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import temporary_name
-from vitral.core.language import N_, _, in_language
+from vitral.core.language import N_, in_language
 from vitral.data.config import CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
 from vitral.data.texts import (
@@ -54,9 +54,10 @@ class Source:
     gutenberg: int | None = None
 
     def told(self) -> str:
-        """The description in the current language."""
-        told = _(self.description)
-        return told if self.gutenberg is None else f"{told} (Project Gutenberg {self.gutenberg})"
+        """The description with its number, in English."""
+        if self.gutenberg is None:
+            return self.description
+        return N_("{text} (Project Gutenberg {number})").format(text=self.description, number=self.gutenberg)
 
 
 def _gutenberg(number: int, description: str, files: tuple[str, ...] = ()) -> Source:
@@ -211,17 +212,17 @@ class Corpus:
 
 @checked(first=True)
 def corpus_names() -> dict[str, str]:
-    """Every corpus name currently available to `load_corpus`, with a one-line description."""
+    """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
     own = {}
     if folder := own_folder():
         own = {
-            path.stem: _("your own {path}", path=shown(path)) for path in sorted(folder.glob("*.txt")) if path.is_file()
+            path.stem: N_("your own {path}").format(path=shown(path))
+            for path in sorted(folder.glob("*.txt"))
+            if path.is_file()
         }
-    collections = {
-        name: _("{texts}, one after the other", texts=_(" and ").join(parts)) for name, parts in COLLECTIONS.items()
-    }
-    built_in = {name: _(description) for name, description in _BUILT_IN.items()}
-    return {**own, **built_in, **collections, **{name: source.told() for name, source in SOURCES.items()}}
+    in_order = N_("{first} and {second}, one after the other")
+    collections = {name: in_order.format(first=first, second=second) for name, (first, second) in COLLECTIONS.items()}
+    return {**own, **_BUILT_IN, **collections, **{name: source.told() for name, source in SOURCES.items()}}
 
 
 @checked(first=True)

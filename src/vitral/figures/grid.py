@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _, number
 from vitral.figures.maps import ON_DARK, ON_LIGHT, WEIGHTS
 from vitral.figures.margin import text_width
 from vitral.figures.palette import GRID, MUTED
@@ -73,7 +74,7 @@ def value_grid(
     for (row, column), value in np.ndenumerate(numbers):
         if not np.isnan(value):
             colour = ON_DARK if value > DARK_FROM * top else ON_LIGHT
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=FONT_SIZE - 1)
+            axes.text(column, row, number(value, ".2f"), ha="center", va="center", color=colour, fontsize=FONT_SIZE - 1)
     for row in apart:
         axes.axhline(row - 0.5, color=MUTED, linewidth=1.4)
     axes.set_xticks(range(len(columns)), [drawable(name) for name in columns], fontsize=FONT_SIZE - 1)
@@ -113,11 +114,17 @@ def head_grid(patterns: Mapping[str, Any], title: str) -> tuple[Figure, int]:
     wide, kinds = len(patterns["layers"][0]["heads"]), list(patterns["uniform"])
     drawn = heads[: min(max(1, (MOST_ROWS - 1) // wide) * wide, MOST_ROWS - 1)]
     figure = value_grid(
-        [*([each["share"][kind] for kind in kinds] for _, _, each in drawn), list(patterns["uniform"].values())],
-        [*(f"block {layer}, head {head}: {each['name']}" for layer, head, each in drawn), "uniform attention"],
-        kinds,
-        "share of attention weight",
-        apart=[*(row for row, (_, head, _) in enumerate(drawn) if head == 0 and row), len(drawn)],
+        [*([each["share"][kind] for kind in kinds] for *_place, each in drawn), list(patterns["uniform"].values())],
+        [
+            *(
+                _("block {layer}, head {head}: {kind}", layer=layer, head=head, kind=_(each["name"]))
+                for layer, head, each in drawn
+            ),
+            _("uniform attention"),
+        ],
+        [_(kind) for kind in kinds],
+        _("share of attention weight"),
+        apart=[*(row for row, (_layer, head, _head) in enumerate(drawn) if head == 0 and row), len(drawn)],
         title=title,
     )
     return figure, len(drawn)

@@ -17,7 +17,9 @@ from typing import NamedTuple
 import jinja2
 from markupsafe import Markup
 
+from vitral.core import language as languages
 from vitral.core.checked import checked
+from vitral.core.language import _
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section, SortableTable
 from vitral.figures.text import visible
@@ -41,8 +43,8 @@ def page(
     *,
     lead: str = "",
     footer: str = "",
-    language: str = "en",
-    contents: str = "Contents",
+    language: str | None = None,
+    contents: str | None = None,
 ) -> str:
     """A whole HTML document.
 
@@ -51,8 +53,8 @@ def page(
         sections: in reading order; all their text is escaped.
         lead: a sentence or two below the title.
         footer: a line at the end, for example what made the page.
-        language: BCP 47 code of the text, for screen readers and hyphenation.
-        contents: heading of the table of contents, in that language.
+        language: BCP 47 code of the text, for screen readers and hyphenation; the current language if None.
+        contents: name of the table of contents, in that language; the usual one if None.
     """
     anchors: list[Anchor] = []
     render = _renderer(anchors)
@@ -61,7 +63,8 @@ def page(
     scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
     script = _script(scripts) if scripts else None
     shell = templates().get_template("page.html")
-    words = {"title": title, "lead": lead, "footer": footer, "contents": contents, "language": language}
+    words = {"title": title, "lead": lead, "footer": footer}
+    words |= {"contents": contents or _("Contents"), "language": language or languages.language()}
     return shell.render(**words, body=body, entries=entries, script=script)
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _, number
 from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
 from vitral.figures.palette import INK, MUTED, PAPER
 from vitral.figures.style import FONT_SIZE, look, styled
@@ -44,7 +45,7 @@ def interval_dots(
     *,
     references: Sequence[Reference] = (),
     title: str = "",
-    x_label: str = "loss (nats per token)",
+    x_label: str | None = None,
 ) -> Figure:
     """Draw a row for each arm, the first at the top: seeds as dots, mean and interval above them.
 
@@ -52,7 +53,7 @@ def interval_dots(
         rows: in the order of the table beside the figure.
         references: vertical lines, named above the plot if they have a label.
         title: above everything; empty for none.
-        x_label: the quantity and its unit.
+        x_label: the quantity and its unit; "loss (nats per token)" if None.
 
     Raises:
         UsageError: there is no row.
@@ -61,7 +62,7 @@ def interval_dots(
         raise UsageError("no arm has a value, so there is nothing to draw")
     labels = [Label(row.label, row.mean) for row in rows]
     named = [reference for reference in references if reference.label]
-    names = [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in named]
+    names = [Label(f"{reference.label}  {number(reference.value, '.3f')}", reference.value) for reference in named]
     left = max(text_width(line, size=FONT_SIZE) for label in labels for line in label.lines) + 0.3
     upright = max((LEADER_INCHES + text_width(name.text) for name in names), default=0.0)
     top = 0.2 + TITLE_INCHES * bool(title) + upright
@@ -75,7 +76,7 @@ def interval_dots(
         _draw(axes, row, index, PLOT_WIDTH)
     axes.set_yticks(range(len(rows)), ["\n".join(label.lines) for label in labels])
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel(x_label)
+    axes.set_xlabel(x_label or _("loss (nats per token)"))
     axes.margins(x=0.06)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
@@ -87,7 +88,7 @@ def interval_dots(
 
 
 def _draw(axes: Axes, row: IntervalRow, index: int, width: float) -> None:
-    colour, _, marker = look(index)
+    colour, _dash, marker = look(index)
     shifted = [index + 0.22] * len(row.values)
     axes.plot(row.values, shifted, linestyle="", marker="o", markersize=5, color=colour, alpha=0.55, zorder=3)
     if row.low is not None and row.high is not None:
@@ -95,7 +96,9 @@ def _draw(axes: Axes, row: IntervalRow, index: int, width: float) -> None:
         axes.plot(ends, [index, index], color=colour, linewidth=2.2, marker="|", markersize=11, markeredgewidth=2)
     axes.plot([row.mean], [index], marker=marker, markersize=9, color=colour, markeredgecolor=PAPER, zorder=4)
     place = axes.get_yaxis_transform()
-    axes.text(1 + 0.15 / width, index, f"{row.mean:.3f}", transform=place, va="center", color=INK, fontweight="bold")
+    axes.text(
+        1 + 0.15 / width, index, number(row.mean, ".3f"), transform=place, va="center", color=INK, fontweight="bold"
+    )
 
 
 Row = IntervalRow

@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _, number
 from vitral.figures.margin import Label, Reference, label_right, label_width, text_width
 from vitral.figures.palette import INK, MUTED, PAPER
 from vitral.figures.style import FONT_SIZE, look, styled
@@ -134,9 +135,9 @@ def line_plot(
     measured = [line for line in shown if not line.theory]
     if len(measured) > MOST_LINES:
         raise UsageError(
-            "{measured} lines cannot be told apart, at most {most_lines} can; draw fewer",
-            measured=len(measured),
-            most_lines=MOST_LINES,
+            "{lines} lines cannot be told apart, at most {most} can; draw fewer",
+            lines=len(measured),
+            most=MOST_LINES,
         )
     looks = {id(line): look(index) for index, line in enumerate(measured)}
     colours = [looks[id(line)].colour if id(line) in looks else MUTED for line in shown]
@@ -178,8 +179,8 @@ def loss_plot(
     *,
     references: Sequence[Reference] = (),
     title: str = "",
-    x_label: str = "optimizer step",
-    y_label: str = "loss (nats per token)",
+    x_label: str | None = None,
+    y_label: str | None = None,
 ) -> Figure:
     """Draw losses against steps, each line named at its end with its last value, and reference values.
 
@@ -189,21 +190,24 @@ def loss_plot(
         lines: at most eight can be distinguished.
         references: for example the n-gram baselines.
         title: above the plot; empty for none.
-        x_label: the unit of x.
-        y_label: the quantity and its unit.
+        x_label: the unit of x; "optimizer step" if None.
+        y_label: the quantity and its unit; "loss (nats per token)" if None.
 
     Raises:
         UsageError: no line has a finite value.
     """
+    x_label, y_label = x_label or _("optimizer step"), y_label or _("loss (nats per token)")
     shown = [_finite(line) for line in lines]
     if not any(line.x for line in shown):
         raise UsageError("no line has a finite value, so there is nothing to draw")
     names = [
-        Label(f"{line.label}  {_last(line):.3f}", _last(line), look(index).colour, "bold")
+        Label(f"{line.label}  {number(_last(line), '.3f')}", _last(line), look(index).colour, "bold")
         for index, line in enumerate(shown)
         if line.x and line.label
     ]
-    names += [Label(f"{reference.label}  {reference.value:.3f}", reference.value) for reference in references]
+    names += [
+        Label(f"{reference.label}  {number(reference.value, '.3f')}", reference.value) for reference in references
+    ]
     margin = label_width(names)
     width, height = LEFT + PLOT_WIDTH + margin, BOTTOM + LOSS_HEIGHT + TOP
     figure = Figure(figsize=(width, height))
@@ -231,7 +235,7 @@ def left_out(labels: Sequence[str]) -> str:
     ' Only the first 8 are drawn; not drawn: i, j.'
     """
     rest = ", ".join(labels[MOST_LINES:])
-    return f" Only the first {MOST_LINES} are drawn; not drawn: {rest}." if rest else ""
+    return _(" Only the first {lines} are drawn; not drawn: {names}.", lines=MOST_LINES, names=rest) if rest else ""
 
 
 def _finite(line: Line) -> Line:
@@ -245,9 +249,9 @@ def _positive_where_log(line: Line, x: Axis, y: Axis) -> Line:
     for axis, numbers in ((x, line.x), (y, _values(line))):
         if axis.log and any(number <= 0 for number in numbers):
             raise UsageError(
-                "line {label!r}: a logarithmic axis ({label2}) cannot show a number below zero",
+                "line {label!r}: a logarithmic axis ({axis}) cannot show a number below zero",
                 label=line.label,
-                label2=axis.label,
+                axis=axis.label,
             )
     return line
 
@@ -293,7 +297,7 @@ def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[Reference]) -
     axes.set_ylim(low - pad, high + pad)
     above = max(everything)
     if above > high + pad:
-        note = f"begins at {above:.2f}, above the frame"
+        note = _("begins at {loss:.2f}, above the frame", loss=above)
         axes.text(1.0, 1.015, note, transform=axes.transAxes, ha="right", color=MUTED, fontsize=FONT_SIZE - 2)
 
 
@@ -304,7 +308,7 @@ def _scale(axes: Axes, axis: Axis, which: str) -> None:
         low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
         decades = math.log10(high / low)
         ticks.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
-        ticks.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        ticks.set_major_formatter(FuncFormatter(lambda value, place: _short(value)))
         ticks.set_minor_formatter(NullFormatter())
     if axis.ticks:
         (axes.set_xticks if which == "x" else axes.set_yticks)(list(axis.ticks), [_short(tick) for tick in axis.ticks])
@@ -328,8 +332,8 @@ def _short(value: float) -> str:
     """
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= limit:
-            return f"{value / (1e3 if suffix == 'k' else limit):g}{suffix}"
-    return f"{value:g}"
+            return f"{number(value / (1e3 if suffix == 'k' else limit), 'g')}{suffix}"
+    return number(value, "g")
 
 
 def _placed(label: Label, axes: Axes, y: Axis) -> Label:

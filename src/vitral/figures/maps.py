@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import _, number
 from vitral.figures.palette import GRID, MUTED
 from vitral.figures.style import FONT_SIZE, styled
 from vitral.figures.text import drawable
@@ -49,11 +50,11 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
     values = np.asarray(weights, dtype=float)
     keys = keys or queries
     if values.ndim != 3 or not values.size or values.shape[1:] != (len(queries), len(keys)):
-        labels = f"[heads, {len(queries)}, {len(keys)}]"
         raise UsageError(
-            "attention weights of shape {shape} do not match labels for {labels}",
+            "attention weights of shape {shape} do not match labels for [heads, {queries}, {keys}]",
             shape=list(values.shape),
-            labels=labels,
+            queries=len(queries),
+            keys=len(keys),
         )
     if not ((values >= 0) & (values <= 1 + 1e-6)).all():
         raise UsageError("attention weights must lie between 0 and 1")
@@ -64,7 +65,7 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
         _draw(axes, matrix, head)
         _label(axes, queries, keys, sheet.side)
     bar = figure.add_axes(sheet.bar())
-    figure.colorbar(matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS), cax=bar, label="attention weight")
+    figure.colorbar(matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS), cax=bar, label=_("attention weight"))
     bar.grid(visible=False)
     top = 1 - 0.12 / sheet.height
     figure.text(0.2 / sheet.width, top, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)
@@ -98,7 +99,7 @@ class _Sheet(NamedTuple):
 
     def bar(self) -> tuple[float, float, float, float]:
         """The same for the colour bar, beside the first row."""
-        _, bottom, _, height = self.place(0)
+        _left, bottom, _width, height = self.place(0)
         return (self.width - BAR + 0.3) / self.width, bottom, 0.16 / self.width, height
 
 
@@ -117,7 +118,7 @@ def _short(label: str) -> str:
 def _draw(axes: Axes, matrix: np.ndarray, head: int) -> None:
     shown = np.ma.masked_equal(matrix, 0.0)
     axes.imshow(shown, cmap=WEIGHTS, vmin=0.0, vmax=1.0, interpolation="none", aspect="auto")
-    axes.set_title(f"head {head}")
+    axes.set_title(_("head {head}", head=head))
     axes.grid(visible=False)
     axes.spines[:].set(visible=True, color=GRID)
     if max(matrix.shape) > NUMBERS_UP_TO:
@@ -126,7 +127,7 @@ def _draw(axes: Axes, matrix: np.ndarray, head: int) -> None:
     for (time, source), weight in np.ndenumerate(matrix):
         if weight:
             colour = ON_DARK if weight > DARK_CELL else ON_LIGHT
-            axes.text(source, time, f"{weight:.2f}", ha="center", va="center", fontsize=size, color=colour)
+            axes.text(source, time, number(weight, ".2f"), ha="center", va="center", fontsize=size, color=colour)
 
 
 def _label(axes: Axes, queries: Sequence[str], keys: Sequence[str], side: float) -> None:
@@ -139,5 +140,5 @@ def _label(axes: Axes, queries: Sequence[str], keys: Sequence[str], side: float)
         axis.set_tick_params(length=0)
     if max(len(_short(label)) for label in keys) > 2:
         axes.tick_params(axis="x", rotation=90)
-    axes.set_ylabel("query", color=MUTED)
-    axes.set_xlabel("key", color=MUTED)
+    axes.set_ylabel(_("query"), color=MUTED)
+    axes.set_xlabel(_("key"), color=MUTED)

@@ -71,9 +71,9 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise UsageError(
-                    "table {caption!r}: {row} cells in a row of {columns} columns",
+                    "table {caption!r}: {cells} cells in a row of {columns} columns",
                     caption=self.caption,
-                    row=len(row),
+                    cells=len(row),
                     columns=len(self.columns),
                 )
 

@@ -13,9 +13,11 @@ from typing import NamedTuple, ParamSpec
 
 import matplotlib.style
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 from vitral.core.checked import checked
 from vitral.core.files import replace_durably, storage
+from vitral.core.language import localised
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
@@ -84,9 +86,21 @@ def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
     @functools.wraps(draw)
     def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
         with matplotlib.style.context(["default", _SETTINGS]):
-            return draw(*args, **kwargs)
+            figure = draw(*args, **kwargs)
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                if type(axis.get_major_formatter()) is ScalarFormatter:
+                    axis.set_major_formatter(_Numbers())
+        return figure
 
     return drawn
+
+
+class _Numbers(ScalarFormatter):
+    """The usual numbers of an axis, as the current language writes them."""
+
+    def format_ticks(self, values: list[float]) -> list[str]:
+        return [localised(text) for text in super().format_ticks(values)]
 
 
 @checked

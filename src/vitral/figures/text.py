@@ -3,6 +3,8 @@
 import unicodedata
 from functools import cache
 
+from vitral.core.language import number
+
 NONE = "\N{EN DASH}"
 """A cell without a value."""
 SPACE = "\N{NO-BREAK SPACE}"
@@ -48,7 +50,7 @@ def signed(value: float, digits: int = 3) -> str:
     >>> signed(-0.0421) == "\N{MINUS SIGN}0.042"
     True
     """
-    return minus(f"{value:+.{digits}f}")
+    return minus(number(value, f"+.{digits}f"))
 
 
 def nats(value: float) -> str:
@@ -57,7 +59,7 @@ def nats(value: float) -> str:
     >>> nats(1.7634)
     '1.763'
     """
-    return f"{value:.3f}"
+    return number(value, ".3f")
 
 
 def p_text(p: float | None) -> str:
@@ -68,7 +70,7 @@ def p_text(p: float | None) -> str:
     """
     if p is None:
         return NONE
-    return "< 0.0001" if p < LEAST_P else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+    return f"< {number(LEAST_P, '.4f')}" if p < LEAST_P else number(p, ".4f" if p < 0.01 else ".3f")
 
 
 def p_clause(p: float) -> str:
@@ -77,17 +79,17 @@ def p_clause(p: float) -> str:
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def big(number: float) -> str:
+def big(count: float) -> str:
     """A large count with a metric prefix and three digits.
 
     >>> big(429312), big(2.4e9), big(57)
     ('429 k', '2.40 G', '57')
     """
     for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            scaled = number / limit
-            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {prefix}"
-    return f"{number:.0f}"
+        if count >= limit:
+            scaled = count / limit
+            return f"{number(scaled, f'.{2 if scaled < 10 else 1 if scaled < 100 else 0}f')} {prefix}"
+    return number(count, ".0f")
 
 
 def visible(text: str) -> str:

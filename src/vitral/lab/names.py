@@ -7,7 +7,7 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _, number, retold
 from vitral.core.tables import Tabular
 from vitral.data import corpus_names
 from vitral.figures.html import page
@@ -78,7 +78,7 @@ class Names(Shown, Tabular):
     def _table(self) -> Table:
         budgets = [budget for budget in BUDGETS if any(budget in times for times in self.minutes.values())]
         rows = tuple(
-            (name, description, *(_minutes(self.minutes[name].get(budget)) for budget in budgets))
+            (name, retold(description), *(_minutes(self.minutes[name].get(budget)) for budget in budgets))
             for name, description in self.descriptions.items()
         )
         return Table("", (_("name"), _("description"), *budgets), rows, prose=(1,))

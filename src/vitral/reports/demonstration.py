@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import _
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.explanation import Walkthrough, to_sections
 from vitral.figures.html import page
@@ -94,28 +95,34 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
     claims = loss_claims(result.study)
     run = enter(result.run, warn_on_stderr)
     sections: list[Section] = [
-        Heading("The text it wrote"),
+        Heading(_("The text it wrote")),
         *_written(result),
         *_results(result, claims),
-        Heading("Learning"),
+        Heading(_("Learning")),
         *_on_the_way(run),
-        *_drawings_first(loss_sections(run, result.study.baselines, of_run), "The losses in numbers"),
-        Heading("The same model without attention"),
-        *_drawings_first(study_sections(result.study, claims, of_study), "The whole study: arms, intervals, method"),
-        Heading("One attention computation in numbers"),
+        *_drawings_first(loss_sections(run, result.study.baselines, of_run), _("The losses in numbers")),
+        Heading(_("The same model without attention")),
+        *_drawings_first(study_sections(result.study, claims, of_study), _("The whole study: arms, intervals, method")),
+        Heading(_("One attention computation in numbers")),
         *_attention(result, report),
         *to_sections(result.walkthrough),
-        Heading("The model and the text"),
+        Heading(_("The model and the text")),
         Paragraph(
-            f"{result.count.cost.parameters:,} parameters: {model.num_layers} blocks of attention with "
-            f"{model.num_heads} heads and a feed-forward layer, around a residual stream of width {model.d_model}. "
-            f"The context is {model.context_length} characters."
+            _(
+                "{parameters:,} parameters: {layers} blocks of attention with {heads} heads and a feed-forward "
+                "layer, around a residual stream of width {width}. The context is {context} characters.",
+                parameters=result.count.cost.parameters,
+                layers=model.num_layers,
+                heads=model.num_heads,
+                width=model.d_model,
+                context=model.context_length,
+            )
         ),
-        Details("The parameter table", (parameter_section(result.count.rows),)),
-        Details("The text in numbers", tuple(survey_sections(result.survey, report))),
+        Details(_("The parameter table"), (parameter_section(result.count.rows),)),
+        Details(_("The text in numbers"), tuple(survey_sections(result.survey, report))),
     ]
-    lead = "A small language model, trained from scratch on the bundled play and examined step by step."
-    html = page("Vitral: a demonstration", sections, lead=lead, footer="Made by vitral demo.")
+    lead = _("A small language model, trained from scratch on the bundled play and examined step by step.")
+    html = page(_("Vitral: a demonstration"), sections, lead=lead, footer=_("Made by vitral demo."))
     report.add(PAGE, html)
     for one in (of_run, of_study, report):
         one.write()
@@ -123,18 +130,24 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
 
 
 def _written(result: DemonstrationResult) -> list[Section]:
-    sample, caption = result.sample, "the checkpoint with the lowest validation loss"
+    sample = result.sample
+    caption = _("After step {step:,}, the checkpoint with the lowest validation loss", step=sample.step)
     copies = (
-        f"Underlined: {COPIED_WORDS} or more words in a row that stand in the training text."
+        _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
         if sample.copied
-        else f"No {COPIED_WORDS} words in a row of it stand in the training text."
+        else _("No {words} words in a row of it stand in the training text.", words=COPIED_WORDS)
     )
     return [
-        Preformatted(sample.text, f"After step {sample.step:,}, {caption}", sample.copied),
+        Preformatted(sample.text, caption, sample.copied),
         Paragraph(
-            f"{len(sample.text):,} characters from an empty prompt at temperature {sample.temperature}: the first "
-            f"sample, not the best of several. {copies} The model learned spelling, words and layout from the training "
-            "text alone, one character at a time."
+            _(
+                "{characters:,} characters from an empty prompt at temperature {temperature}: the first "
+                "sample, not the best of several. {copies} The model learned spelling, words and layout from "
+                "the training text alone, one character at a time.",
+                characters=len(sample.text),
+                temperature=sample.temperature,
+                copies=copies,
+            )
         ),
     ]
 
@@ -150,7 +163,11 @@ def _on_the_way(run: SealedRun) -> list[Section]:
     return [
         Columns(
             tuple(
-                Preformatted(event["text"], f"After step {event['step']:,}", tuple(map(tuple, event.get("copied", ()))))
+                Preformatted(
+                    event["text"],
+                    _("After step {step:,}", step=event["step"]),
+                    tuple(map(tuple, event.get("copied", ()))),
+                )
                 for event in shown
             )
         )
@@ -166,14 +183,19 @@ def _drawings_first(sections: Sequence[Section], rest: str) -> list[Section]:
 
 def _attention(result: DemonstrationResult, report: ReportFolder) -> list[Section]:
     last = result.count.config.num_layers - 1
-    title = f"Attention weights of block {last}, every head"
+    title = _("Attention weights of block {block}, every head", block=last)
     drawn = attention_maps(result.weights, result.labels, title=title)
-    caption = (
-        f"Rows are query positions, columns are key positions of {result.sentence!r}. Each row adds up to one. "
-        "Weights right of the diagonal are zero, because no position attends to a later one. "
-        "The numbers below are those of block 0."
+    caption = _(
+        "Rows are query positions, columns are key positions of {sentence!r}. Each row adds up to one. Weights "
+        "right of the diagonal are zero, because no position attends to a later one. The numbers below are "
+        "those of block 0.",
+        sentence=result.sentence,
     )
-    alt = f"Attention weights of {len(result.weights)} heads over {len(result.labels)} characters, lower triangular."
+    alt = _(
+        "Attention weights of {heads} heads over {characters} characters, lower triangular.",
+        heads=len(result.weights),
+        characters=len(result.labels),
+    )
     return [report.figure(drawn, "attention", caption, alt)]
 
 

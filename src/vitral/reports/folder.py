@@ -6,7 +6,7 @@ former report; one that is killed while it writes leaves whole files, old and ne
 
 from typing import TYPE_CHECKING, Any
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.files import is_left_behind
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
@@ -105,10 +105,14 @@ def check_report(folder: GuardedFolder) -> list[str]:
         if not folder.names():
             return []
         if folder.kind(MANIFEST) is None:
-            return [f"{MANIFEST} is missing: the report was not finished, or is of an earlier Vitral; write it again"]
+            complaint = _(
+                "{name} is missing: the report was not finished, or is of an earlier Vitral; write it again",
+                name=MANIFEST,
+            )
+            return [complaint]
         listed = _listed(folder.read(MANIFEST, MOST_MANIFEST))
     except (UsageError, ValueError, OSError) as error:
-        return [f"{MANIFEST}: {_reason(error)}"]
+        return [f"{MANIFEST}: {reason(error)}"]
     return [complaint for name, facts in listed.items() if (complaint := _complaint(folder, name, facts))]
 
 
@@ -116,7 +120,7 @@ def _listed(raw: bytes) -> dict[str, Any]:
     manifest = unsealed_json(raw)
     if manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
         raise ValueError(
-            _("it is of format {value!a:.40}, this Vitral reads {format}", value=manifest.get("format"), format=FORMAT)
+            _("it is of format {found!a:.40}, this Vitral reads {format}", found=manifest.get("format"), format=FORMAT)
         )
     return manifest["files"]
 
@@ -124,12 +128,9 @@ def _listed(raw: bytes) -> dict[str, Any]:
 def _complaint(folder: GuardedFolder, name: str, facts: Any) -> str:
     try:
         if folder.kind(name) is None:
-            return f"{name!a:.80}: is missing"
+            return _("{name!a:.80}: is missing", name=name)
         content = folder.read(name, MOST_FILE)
     except (UsageError, ValueError, OSError) as error:
-        return f"{name!a:.80}: {_reason(error)}"
-    return "" if listing({name: content})[name] == facts else f"{name!a:.80}: was changed since it was written"
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
+        return f"{name!a:.80}: {reason(error)}"
+    same = listing({name: content})[name] == facts
+    return "" if same else _("{name!a:.80}: was changed since it was written", name=name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from vitral.core.language import in_language
 from vitral.explanation import CheckReport, Example, Verdict, check, phrases, to_sections, walk_example
 from vitral.explanation.checks.report import first_wrong
 from vitral.figures.markdown import markdown
@@ -13,10 +14,11 @@ INDEX = "README.md"
 
 
 def gallery_pages(examples: Mapping[str, Example]) -> dict[str, str]:
-    """The pages of these examples and their index, as Markdown by file name."""
-    reports = {name: check(example) for name, example in examples.items()}
-    pages = {f"{name}.md": _page(name, report) for name, report in reports.items()}
-    return {INDEX: _index(reports), **pages}
+    """The pages of these examples and their index, as Markdown by file name, in English like the documentation."""
+    with in_language("en"):
+        reports = {name: check(example) for name, example in examples.items()}
+        pages = {f"{name}.md": _page(name, report) for name, report in reports.items()}
+        return {INDEX: _index(reports), **pages}
 
 
 def _index(reports: dict[str, CheckReport]) -> str:

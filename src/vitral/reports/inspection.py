@@ -6,6 +6,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from vitral.core.checked import checked
+from vitral.core.language import N_, _, ngettext, number, retold
 from vitral.figures.html import page
 from vitral.figures.sections import CellTable, Details, Figure, Formula, Heading, Listing, Paragraph, Section, Table
 from vitral.figures.text import visible
@@ -21,25 +22,25 @@ NONE = "–"
 RIGHT = "✓"
 MOST_GRID_ROWS = 64
 """More heads are not drawn as one grid."""
-WAYS = ("zero", "mean")
+WAYS = (N_("zero"), N_("mean"))
 """What the output of a part is replaced by."""
 
-WORTH = (
+WORTH = N_(
     "The increase of the loss in nats per token when the output of a part is replaced at every position by zeros, or "
     "by its mean over all positions. Positive: the model is worse without it. Parts work together, so the increases "
     "do not add up."
 )
-HEADS = (
+HEADS = N_(
     "A head is named after the kind of key on which it has most weight beyond uniform attention, or “broad” where "
-    f"that is less than {NAMED_FROM:.2f} more. Shares are means over the queries that see enough keys."
+    "that is less than {share:.2f} more. Shares are means over the queries that see enough keys."
 )
-MAPS = "A row is a query and sums to 1; a column is a key. Cells without weight are blank."
-LENS = (
+MAPS = N_("A row is a query and sums to 1; a column is a key. Cells without weight are blank.")
+LENS = N_(
     "The stream after the embedding and after every sublayer, read as if it were the last: final norm, then head. "
     "Each cell has the most probable token, shaded by its probability; a tick marks the true one. Choose a cell for "
     "the probabilities. The last point is the model's own prediction."
 )
-NORMS = (
+NORMS = N_(
     "Euclidean norm of the stream after every sublayer, and of what each sublayer adds to it; means over the positions."
 )
 
@@ -47,23 +48,37 @@ NORMS = (
 @checked(first=True)
 def inspection_page(found: Found) -> str:
     """The whole page: ablations, kinds of heads, attention maps, logit lens, residual norms."""
-    sections: list[Section] = [Listing(tuple(found["notes"]))] if found["notes"] else []
+    sections: list[Section] = [Listing(tuple(map(retold, found["notes"])))] if found["notes"] else []
     sections += [*_worth(found), *_attention(found), *_lens(found), *_norms(found)]
-    title = f"Inside {found['run'].rstrip('/').rpartition('/')[2]}"
-    return page(title, sections, lead=summary(found), footer="Made by Vitral.")
+    title = _("Inside {run}", run=found["run"].rstrip("/").rpartition("/")[2])
+    return page(title, sections, lead=summary(found), footer=_("Made by Vitral."))
 
 
 def summary(found: Found) -> str:
     """The text, the run, and the loss, in two or three sentences."""
     count, measured = len(found["tokens"]), found["measured_on"]
-    parts = [f"{found['text']!r} ({count} token{'s' * (count != 1)}), run {found['run']}, step {found['step']:,}."]
+    read = ngettext(
+        "{text!r} ({number} token), run {run}, step {step:,}.",
+        "{text!r} ({number} tokens), run {run}, step {step:,}.",
+        count,
+        text=found["text"],
+        number=count,
+        run=found["run"],
+        step=found["step"],
+    )
+    parts = [read]
     final = found["lens"]["points"][-1]["loss"]
     if final is not None:
-        parts.append(f"Loss on the text: {final:.3f} nats per token.")
+        parts.append(_("Loss on the text: {loss:.3f} nats per token.", loss=final))
     if measured["what"] == "windows":
         parts.append(
-            f"Ablations and kinds of heads are measured on {measured['rows']} windows of {measured['length']} tokens "
-            f"of the test split (loss {_fixed((found['ablation'] or {}).get('loss'))})."
+            _(
+                "Ablations and kinds of heads are measured on {rows} windows of {length} tokens of the test "
+                "split (loss {loss}).",
+                rows=measured["rows"],
+                length=measured["length"],
+                loss=_fixed((found["ablation"] or {}).get("loss")),
+            )
         )
     return " ".join(parts)
 
@@ -75,10 +90,11 @@ def sublayer_table(found: Found) -> Table | None:
         return None
     there = [key for key in ("attention", "feed_forward") if blocks[0][key] is not None]
     shown = [*there, "block"] if len(there) == 2 else there
-    names = {"attention": "attention", "feed_forward": "feed-forward", "block": "both"}
-    columns = ("block", *(f"{names[key]}, {way}" for key in shown for way in WAYS))
+    names = {"attention": _("attention"), "feed_forward": _("feed-forward"), "block": _("both")}
+    columns = (_("block"), *(f"{names[key]}, {_(way)}" for key in shown for way in WAYS))
     rows = [(str(block["layer"]), *(cell for key in shown for cell in _effects(block[key]))) for block in blocks]
-    return Table("Loss increase without a sublayer, or both (nats per token)", columns, tuple(rows)) if shown else None
+    caption = _("Loss increase without a sublayer, or both (nats per token)")
+    return Table(caption, columns, tuple(rows)) if shown else None
 
 
 def head_table(found: Found) -> Table | None:
@@ -90,9 +106,9 @@ def head_table(found: Found) -> Table | None:
             own, even = seen["share"].get(seen["kind"]), kinds["uniform"].get(seen["kind"])
             worth = _effects(blocks[layer]["heads"][head]) if blocks else (NONE, NONE)
             weights = (_fixed(own, 2), _fixed(even, 2), _fixed(seen["distance"], 1))
-            rows.append((f"{layer}.{head}", seen["kind"], *weights, *worth))
-    columns = ("block.head", "kind", "weight on it", "if uniform", "distance", *WAYS)
-    caption = "Heads: kind of key attended to, and loss increase without the head (nats per token)"
+            rows.append((f"{layer}.{head}", _(seen["kind"]), *weights, *worth))
+    columns = (_("block.head"), _("kind"), _("weight on it"), _("if uniform"), _("distance"), *map(_, WAYS))
+    caption = _("Heads: kind of key attended to, and loss increase without the head (nats per token)")
     return Table(caption, columns, tuple(rows), prose=(1,)) if rows else None
 
 
@@ -103,7 +119,8 @@ def norm_table(found: Found) -> Table:
     for point in found["norms"]["stream"]:
         before = point["point"].replace("resid_mid", "attn.out").replace("resid_post", "mlp.out")
         rows.append((point["point"], _fixed(point["mean"]), _fixed(added.get(before))))
-    return Table("Norms, mean over the positions", ("point", "stream", "added by the sublayer"), tuple(rows))
+    columns = (_("point"), _("stream"), _("added by the sublayer"))
+    return Table(_("Norms, mean over the positions"), columns, tuple(rows))
 
 
 def point_label(point: str) -> str:
@@ -114,7 +131,7 @@ def point_label(point: str) -> str:
     """
     if not point.startswith("blocks."):
         return point
-    _, layer, name = point.split(".")
+    _blocks, layer, name = point.split(".")
     return f"{layer} {'attn' if name == 'resid_mid' else 'mlp'}"
 
 
@@ -141,25 +158,26 @@ def _effect(effect: dict[str, float | None]) -> str:
     increase, error = effect["increase"], effect["error"]
     if increase is None:
         return NONE
-    written = f"{increase:+.3f}".replace("-", MINUS)
-    return written if error is None else f"{written}\u00a0±\u00a0{error:.3f}"
+    written = number(increase, "+.3f").replace("-", MINUS)
+    return written if error is None else f"{written}\u00a0±\u00a0{number(error, '.3f')}"
 
 
 def _fixed(value: float | None, digits: int = 3) -> str:
-    return NONE if value is None else f"{value:.{digits}f}"
+    return NONE if value is None else number(value, f".{digits}f")
 
 
 def _worth(found: Found) -> Iterator[Section]:
     sublayers, heads = sublayer_table(found), head_table(found)
-    errors = " After ±: the standard error over the windows." if found["measured_on"]["what"] == "windows" else ""
+    errors = _("After ±: the standard error over the windows.")
     if sublayers is not None:
-        yield Heading("What each part is worth")
-        yield Paragraph(WORTH + errors)
+        yield Heading(_("What each part is worth"))
+        yield Paragraph(f"{_(WORTH)} {errors}" if found["measured_on"]["what"] == "windows" else _(WORTH))
         yield sublayers
     if heads is not None:
-        yield Heading("Heads")
-        yield Paragraph(HEADS)
-        yield Details("The kinds of keys", (Listing(tuple(f"{kind}: {meaning}" for kind, meaning in KINDS.items())),))
+        yield Heading(_("Heads"))
+        yield Paragraph(_(HEADS, share=NAMED_FROM))
+        kinds = tuple(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())
+        yield Details(_("The kinds of keys"), (Listing(kinds),))
         yield heads
         yield from _shares(found)
 
@@ -170,15 +188,17 @@ def _shares(found: Found) -> Iterator[Section]:
     from vitral.figures.style import svg_bytes
 
     uniform = found["kinds"]["uniform"]
-    rows = {"uniform": uniform}
+    rows = {_("uniform"): uniform}
     for layer, heads in enumerate(found["kinds"]["layers"]):
-        rows |= {f"head {layer}.{head}": seen["share"] for head, seen in enumerate(heads)}
+        rows |= {_("head {place}", place=f"{layer}.{head}"): seen["share"] for head, seen in enumerate(heads)}
     if len(rows) > MOST_GRID_ROWS:
         return
-    kinds = list(uniform)
-    drawn = value_grid([[share[kind] for kind in kinds] for share in rows.values()], list(rows), kinds, "weight")
-    caption = "Share of the weight on each kind of key; the first row is a head with equal weights on all visible keys."
-    yield Figure(svg_bytes(drawn).decode(), caption, "The numbers of this grid are in the JSON, under kinds.")
+    shares = [[share[kind] for kind in uniform] for share in rows.values()]
+    drawn = value_grid(shares, list(rows), [_(kind) for kind in uniform], _("weight"))
+    caption = _(
+        "Share of the weight on each kind of key; the first row is a head with equal weights on all visible keys."
+    )
+    yield Figure(svg_bytes(drawn).decode(), caption, _("The numbers of this grid are in the JSON, under kinds."))
 
 
 def _attention(found: Found) -> Iterator[Section]:
@@ -189,12 +209,17 @@ def _attention(found: Found) -> Iterator[Section]:
     shown = [layer for layer in found["attention"] if not _has_gap(layer["heads"])]
     if not shown:
         return
-    yield Heading("Attention maps")
-    yield Paragraph(MAPS)
+    yield Heading(_("Attention maps"))
+    yield Paragraph(_(MAPS))
     for layer in shown:
-        drawn = attention_maps(layer["heads"], labels, title=f"Block {layer['layer']}")
-        alt = f"Attention weights of the {len(layer['heads'])} heads of block {layer['layer']}, as heat maps."
-        yield Figure(svg_bytes(drawn).decode(), f"Attention weights of block {layer['layer']}.", alt)
+        block = layer["layer"]
+        drawn = attention_maps(layer["heads"], labels, title=_("Block {block}", block=block))
+        alt = _(
+            "Attention weights of the {heads} heads of block {block}, as heat maps.",
+            heads=len(layer["heads"]),
+            block=block,
+        )
+        yield Figure(svg_bytes(drawn).decode(), _("Attention weights of block {block}.", block=block), alt)
 
 
 def _has_gap(values: Any) -> bool:
@@ -204,49 +229,63 @@ def _has_gap(values: Any) -> bool:
 def _lens(found: Found) -> Iterator[Section]:
     lens = found["lens"]
     points, targets = lens["points"], lens["targets"]
-    tokens, what = token_names(found), "next" if found["objective"] == "next-token" else "masked"
+    tokens, is_masked = token_names(found), found["objective"] != "next-token"
     cells = [
         (tokens[place], *(best_token(point["positions"][place], target) for point in points), _label(target))
         for place, target in enumerate(targets)
     ]
     workings: list[tuple[Formula | None, ...]] = [
-        (*(_working(point, place, tokens[place], target, what) for point in points), None)
+        (*(_working(point, place, tokens[place], target, is_masked) for point in points), None)
         for place, target in enumerate(targets)
     ]
     heat: list[tuple[float, ...]] = [
         (*(point["positions"][place]["top"][0]["probability"] or 0.0 for point in points), 0.0)
         for place in range(len(targets))
     ]
-    columns = ("position", *(point_label(point["point"]) for point in points), f"true {what}")
+    columns = (
+        _("position"),
+        *(point_label(point["point"]) for point in points),
+        _("true masked") if is_masked else _("true next"),
+    )
     chosen = (max((place for place, target in enumerate(targets) if target), default=0), len(points) - 1)
     if any(targets):
-        cells.append(("loss (nats per token)", *(_fixed(point["loss"]) for point in points), ""))
+        cells.append((_("loss (nats per token)"), *(_fixed(point["loss"]) for point in points), ""))
         workings.append((None,) * (len(points) + 1))
         heat.append((0.0,) * (len(points) + 1))
-    yield Heading("Logit lens")
-    yield Paragraph(LENS)
-    yield CellTable("Most probable token", columns, tuple(cells), tuple(workings), chosen, tuple(heat))
+    yield Heading(_("Logit lens"))
+    yield Paragraph(_(LENS))
+    yield CellTable(_("Most probable token"), columns, tuple(cells), tuple(workings), chosen, tuple(heat))
 
 
 def _label(target: dict[str, Any] | None) -> str:
     return NONE if target is None else target["label"]
 
 
-def _working(point: dict[str, Any], place: int, token: str, target: dict[str, Any] | None, what: str) -> Formula:
+def _working(point: dict[str, Any], place: int, token: str, target: dict[str, Any] | None, is_masked: bool) -> Formula:
     """The most probable tokens of one cell with their probabilities, and how the true one fares."""
     position = point["positions"][place]
     likely = " · ".join(f"{each['label']} {_share(each['probability'])}" for each in position["top"])
     truth = ""
     if target is not None:
-        how = f"probability {_share(position['probability'])}, rank {position['rank']}, {_fixed(position['loss'])} nats"
-        truth = f"True {what} token {target['label']}: {how}."
-    lines = [f"{point['point']}, position {token}: {likely}", truth]
+        sentence = (
+            N_("True masked token {token}: probability {probability}, rank {rank}, {loss} nats.")
+            if is_masked
+            else N_("True next token {token}: probability {probability}, rank {rank}, {loss} nats.")
+        )
+        truth = _(
+            sentence,
+            token=target["label"],
+            probability=_share(position["probability"]),
+            rank=position["rank"],
+            loss=_fixed(position["loss"]),
+        )
+    lines = [_("{point}, position {token}: {tokens}", point=point["point"], token=token, tokens=likely), truth]
     written = Markup("").join(Markup("<p>{}</p>").format(escape(visible(line))) for line in lines if line)
     return Formula(str(written), " ".join(lines).strip())
 
 
 def _share(probability: float | None) -> str:
-    return NONE if probability is None else f"{probability:.3g}"
+    return NONE if probability is None else number(probability, ".3g")
 
 
 def _norms(found: Found) -> Iterator[Section]:
@@ -254,19 +293,26 @@ def _norms(found: Found) -> Iterator[Section]:
     from vitral.figures.style import svg_bytes
 
     stream, added = found["norms"]["stream"], found["norms"]["added"]
-    yield Heading("Residual norms")
-    yield Paragraph(NORMS)
+    yield Heading(_("Residual norms"))
+    yield Paragraph(_(NORMS))
     places = {point["point"]: place for place, point in enumerate(stream[:-1])}
-    lines = [Line("stream", list(places.values()), [point["mean"] for point in stream[:-1]])]
-    for name, output, after in (("attention", "attn.out", "resid_mid"), ("feed-forward", "mlp.out", "resid_post")):
+    lines = [Line(_("stream"), list(places.values()), [point["mean"] for point in stream[:-1]])]
+    for name, output, after in (
+        (_("attention"), "attn.out", "resid_mid"),
+        (_("feed-forward"), "mlp.out", "resid_post"),
+    ):
         of = [point for point in added if point["point"].endswith(output)]
         x = [places[point["point"].replace(output, after)] for point in of]
         lines += [Line(name, x, [point["mean"] for point in of])] if of else []
     if any(value is not None for line in lines for value in line.y):
-        axis = Axis("half-layers done (0: embedding)", ticks=_ticks(len(places)))
-        drawn = line_plot(lines, axis, Axis("mean norm"), title="Norm of the residual stream by depth")
+        axis = Axis(_("half-layers done (0: embedding)"), ticks=_ticks(len(places)))
+        drawn = line_plot(lines, axis, Axis(_("mean norm")), title=_("Norm of the residual stream by depth"))
         first, last = _fixed(stream[0]["mean"], 2), _fixed(stream[-2]["mean"], 2)
-        alt = f"The norm of the stream goes from {first} after the embedding to {last} after the last sublayer."
+        alt = _(
+            "The norm of the stream goes from {first} after the embedding to {last} after the last sublayer.",
+            first=first,
+            last=last,
+        )
         yield Figure(svg_bytes(drawn).decode(), alt, alt)
     yield norm_table(found)
     every = [*stream, *added]
@@ -274,8 +320,8 @@ def _norms(found: Found) -> Iterator[Section]:
         (token, *(_fixed(point["positions"][place], 2) for point in every))
         for place, token in enumerate(token_names(found))
     ]
-    columns = ("position", *(point["point"] for point in every))
-    yield Details("Norms at every position", (Table("Norm by position", columns, tuple(rows)),))
+    columns = (_("position"), *(point["point"] for point in every))
+    yield Details(_("Norms at every position"), (Table(_("Norm by position"), columns, tuple(rows)),))
 
 
 def _ticks(count: int) -> Sequence[float]:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_
+from vitral.core.language import N_, _, number, retold
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
@@ -66,8 +66,12 @@ class ModelCount(Shown, Tabular):
         return plain_text(self._title(), count_sections(self))
 
     def _title(self) -> str:
-        total = self.cost.parameters
-        return f"Parameters of {self.name} with {self.vocab_size} tokens: {total:,}"
+        return _(
+            "Parameters of {name} with {tokens} tokens: {parameters:,}",
+            name=self.name,
+            tokens=self.vocab_size,
+            parameters=self.cost.parameters,
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each learned tensor."""
@@ -80,10 +84,21 @@ def _count_page(counted: ModelCount) -> str:
 
 
 _OPTIMIZERS = {
-    "adamw": "AdamW: two averages of 4 bytes each",
-    "muon": "Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter",
+    "adamw": N_("AdamW: two averages of 4 bytes each"),
+    "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
 }
 OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
+PARTS = (
+    N_("embedding"),
+    N_("positions"),
+    N_("norm"),
+    N_("attention"),
+    N_("scale"),
+    N_("feed-forward"),
+    N_("final norm"),
+    N_("head"),
+)
+"""The parts of a parameter table, as `_` translates them."""
 
 
 def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
@@ -91,47 +106,52 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
     costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
     return [
         (
-            "forward",
-            f"{costs.forward_flops:,} FLOPs per token",
-            "2 per matrix entry, 4 · context · d_model per attention layer",
+            _("forward"),
+            _("{flops:,} FLOPs per token", flops=costs.forward_flops),
+            _("2 per matrix entry, 4 · context · d_model per attention layer"),
         ),
-        ("backward", f"{costs.backward_flops:,} FLOPs per token", "twice the forward pass"),
+        (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
         (
-            "one training step",
-            f"{(costs.forward_flops + costs.backward_flops) * tokens:.3g} FLOPs",
-            f"{tokens:,} tokens",
+            _("one training step"),
+            f"{number((costs.forward_flops + costs.backward_flops) * tokens, '.3g')} FLOPs",
+            _("{tokens:,} tokens", tokens=tokens),
         ),
-        ("weights", _bytes(costs.weight_bytes), "4 bytes each"),
-        ("gradients", _bytes(costs.gradient_bytes), "4 bytes each"),
-        ("optimizer", _bytes(costs.optimizer_bytes), _OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER)),
-        ("activations", _bytes(costs.activation_bytes), f"estimate, for the backward pass of {tokens:,} tokens"),
-        ("cache", _bytes(costs.cache_bytes), "keys and values of one full context"),
+        (_("weights"), _bytes(costs.weight_bytes), _("4 bytes each")),
+        (_("gradients"), _bytes(costs.gradient_bytes), _("4 bytes each")),
+        (_("optimizer"), _bytes(costs.optimizer_bytes), _(_OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER))),
+        (
+            _("activations"),
+            _bytes(costs.activation_bytes),
+            _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
+        ),
+        (_("cache"), _bytes(costs.cache_bytes), _("keys and values of one full context")),
     ]
 
 
 def count_sections(counted: ModelCount) -> list[Section]:
     """The whole count as sections of a page."""
-    costs = Table("Operations and bytes (float32)", ("", "", "how counted"), tuple(cost_rows(counted)), prose=(1, 2))
-    advice = [Listing(counted.advice)] if counted.advice else []
+    caption, columns = _("Operations and bytes (float32)"), ("", "", _("how counted"))
+    costs = Table(caption, columns, tuple(cost_rows(counted)), prose=(1, 2))
+    advice = [Listing(tuple(map(retold, counted.advice)))] if counted.advice else []
     return [parameter_section(counted.rows), costs, *advice]
 
 
 def _bytes(count: int) -> str:
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
-            return f"{count / size:.2f} {unit}"
+            return f"{number(count / size, '.2f')} {unit}"
     return f"{count} bytes"
 
 
 def parameter_section(rows: list[ParameterRow]) -> Table:
     """The parameter table with its total."""
     cells = [
-        (row.name, row.part, " × ".join(str(size) for size in row.shape), row.formula, f"{row.count:,}") for row in rows
+        (row.name, _(row.part), " × ".join(map(str, row.shape)), row.formula, number(row.count, ",")) for row in rows
     ]
     total = sum(row.count for row in rows)
     return Table(
-        "Every learned tensor",
-        ("name", "part", "shape", "formula", "parameters"),
-        (*cells, ("total", "", "", "", f"{total:,}")),
+        _("Every learned tensor"),
+        (_("name"), _("part"), _("shape"), _("formula"), _("parameters")),
+        (*cells, (_("total"), "", "", "", number(total, ","))),
         prose=(1, 2, 3),
     )

@@ -8,12 +8,14 @@ import tomli_w
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import N_, _, number
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.figures.html import page
 from vitral.figures.lines import Line, loss_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Callout, Details, Heading, Paragraph, Preformatted, Section, Table
+from vitral.figures.text import nats
 from vitral.model import parameter_table
 from vitral.reports.folder import ReportFolder, check_report
 from vitral.reports.model import parameter_section
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
 ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
 MOST_POINTS = 1000
 """Points of the line of logged losses; of more, the mean of neighbours is drawn."""
-GRAY = " Gray lines: n-gram baselines."
-HOLLOW = " Hollow: an early evaluation, on few tokens of the validation split."
+GRAY = N_("Gray lines: n-gram baselines.")
+HOLLOW = N_("Hollow: an early evaluation, on few tokens of the validation split.")
+MADE_BY = N_("Made by Vitral.")
 PAGE = "run.html"
 
 
@@ -51,10 +54,13 @@ def run_page(run: SealedRun, report: ReportFolder) -> str:
     counted = run.ngrams()  # there are none before the first evaluation
     baselines = None if counted is None else NgramBaselines.from_plain(counted)
     sections: list[Section] = [*sample_sections(run), *loss_sections(run, baselines, report)]
-    sections += [Heading("Parameters"), parameter_section(parameter_table(run.config.model, run.tokenizer.vocab_size))]
+    sections += [
+        Heading(_("Parameters")),
+        parameter_section(parameter_table(run.config.model, run.tokenizer.vocab_size)),
+    ]
     configuration = tomli_w.dumps(run.config.plain())
-    sections.append(Details("The whole configuration", (Preformatted(configuration),)))
-    return page(f"Run {run.folder.path.name}", sections, footer="Made by Vitral.")
+    sections.append(Details(_("The whole configuration"), (Preformatted(configuration),)))
+    return page(_("Run {name}", name=run.folder.path.name), sections, footer=_(MADE_BY))
 
 
 @checked(first=True)
@@ -79,19 +85,22 @@ def sample_sections(run: SealedRun) -> list[Section]:
     best = _best(evaluations)["step"] if evaluations else None
     last = max(samples)
     first = [best] if best in samples and best != last else []
-    titles = {last: "the last step", best: "the best checkpoint"}
-    shown = [_sample(samples[step], titles.get(step)) for step in (*first, last)]
-    earlier = [_sample(event, None) for step, event in sorted(samples.items()) if step not in (*first, last)]
-    sections: list[Section] = [Heading("The text it wrote"), *shown]
+    titles = {last: OF_THE_LAST, best: OF_THE_BEST}
+    shown = [_sample(samples[step], titles.get(step, AFTER)) for step in (*first, last)]
+    earlier = [_sample(event) for step, event in sorted(samples.items()) if step not in (*first, last)]
+    sections: list[Section] = [Heading(_("The text it wrote")), *shown]
     if any(event.get("copied") for event in samples.values()):
         sections.append(
-            Paragraph(f"Underlined: {COPIED_WORDS} or more words in a row that stand in the training text.")
+            Paragraph(
+                _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
+            )
         )
     elif all("copied" in event for event in samples.values()):
-        sections.append(Paragraph(f"No {COPIED_WORDS} words in a row of these texts stand in the training text."))
+        none = _("No {words} words in a row of these texts stand in the training text.", words=COPIED_WORDS)
+        sections.append(Paragraph(none))
     else:
-        sections.append(Paragraph("These texts were not searched for passages of the training text."))
-    return [*sections, *([Details("Earlier texts", tuple(earlier))] if earlier else []), Heading("Losses")]
+        sections.append(Paragraph(_("These texts were not searched for passages of the training text.")))
+    return [*sections, *([Details(_("Earlier texts"), tuple(earlier))] if earlier else []), Heading(_("Losses"))]
 
 
 def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -99,8 +108,13 @@ def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return min(evaluations, key=lambda event: event["validation_loss"])
 
 
-def _sample(event: Mapping[str, Any], title: str | None) -> Preformatted:
-    caption = f"after step {event['step']:,}{f', {title}' if title else ''}"
+AFTER = N_("after step {step:,}")
+OF_THE_LAST = N_("after step {step:,}, the last step")
+OF_THE_BEST = N_("after step {step:,}, the best checkpoint")
+
+
+def _sample(event: Mapping[str, Any], title: str = AFTER) -> Preformatted:
+    caption = _(title, step=event["step"])
     return Preformatted(event["text"], caption, tuple((begin, end) for begin, end in event.get("copied", ())))
 
 
@@ -108,32 +122,44 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     """The losses of a run as a sentence, a figure (added to the report) and a table."""
     evaluations, logged = run.folder.metrics("evaluation"), run.folder.metrics("step")
     is_causal_lm = run.config.training.objective == "next-token"
-    unit = "nats per token" if is_causal_lm else "nats per masked token"
+    unit = _("nats per token") if is_causal_lm else _("nats per masked token")
     events = {kind: run.folder.metrics(kind) for kind in ("step", "evaluation", "early")}
     drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
     if not evaluations or baselines is None:
-        caption = "Training loss of single steps, with dropout."
-        told = [report.figure(drawn, "losses", caption, "The training loss.")] if drawn is not None else []
-        return [Paragraph("There is no evaluation yet."), *told]
+        caption = _("Training loss of single steps, with dropout.")
+        told = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
+        return [Paragraph(_("There is no evaluation yet.")), *told]
     last, best = evaluations[-1], _best(evaluations)
-    rank = f", {rank_among_baselines(best['test_loss'], baselines)}" if is_causal_lm else ""
-    found = f"After {best['step']:,} steps the test loss is {best['test_loss']:.3f} {unit}{rank}."
+    found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}.", **_place(best), unit=unit)
+    if is_causal_lm:
+        rank = rank_among_baselines(best["test_loss"], baselines)
+        told = {**_place(best), "unit": unit, "rank": rank}
+        found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.", **told)
     if best["step"] != last["step"]:
-        found += (
-            f" This is the best checkpoint; after all {last['step']:,} steps the test loss is {last['test_loss']:.3f}."
-        )
-    rows = [
-        (f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['validation_loss']:.3f}", f"{e['test_loss']:.3f}")
-        for e in evaluations
-    ]
-    how = "single steps" if logged else "mean over the batches since the previous evaluation"
-    hollow = HOLLOW if run.folder.metrics("early") else ""
-    caption = f"Loss against steps. Training: {how}, with dropout. Validation and test: full passes.{hollow}"
+        later = _("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f}.", **_place(last))
+        found = f"{found} {later}"
+    measured = ("train_loss", "validation_loss", "test_loss")
+    rows = [(number(e["step"], ","), *(nats(e[name]) for name in measured)) for e in evaluations]
+    caption = _(SINGLE_STEPS if logged else MEAN_OF_BATCHES)
+    caption += f" {_(HOLLOW)}" if run.folder.metrics("early") else ""
+    caption += f" {_(GRAY)}" if is_causal_lm else ""
+    columns = (_("step"), _("training"), _("validation"), _("test"))
     return [
         Callout(found),
-        *([] if drawn is None else [report.figure(drawn, "losses", f"{caption}{GRAY if is_causal_lm else ''}", found)]),
-        Table("Losses in nats per token", ("step", "training", "validation", "test"), tuple(rows)),
+        *([] if drawn is None else [report.figure(drawn, "losses", caption, found)]),
+        Table(_("Losses in nats per token"), columns, tuple(rows)),
     ]
+
+
+SINGLE_STEPS = N_("Loss against steps. Training: single steps, with dropout. Validation and test: full passes.")
+MEAN_OF_BATCHES = N_(
+    "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout. "
+    "Validation and test: full passes."
+)
+
+
+def _place(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    return {"steps": evaluation["step"], "loss": evaluation["test_loss"]}
 
 
 def loss_curve(
@@ -153,15 +179,17 @@ def loss_curve(
     references = [Reference(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
     evaluations, early = events["evaluation"], events["early"]
     steps = [event["step"] for event in evaluations]
-    lines = [_logged(events["step"]) or Line("training", steps, [e["train_loss"] for e in evaluations])]
+    lines = [_logged(events["step"]) or Line(_("training"), steps, [e["train_loss"] for e in evaluations])]
     lines += [
-        Line(label, steps, [event[f"{label}_loss"] for event in evaluations], look="dots")
-        for label in ("validation", "test")
+        Line(label, steps, [event[f"{split}_loss"] for event in evaluations], look="dots")
+        for split, label in (("validation", _("validation")), ("test", _("test")))
     ]
     lines.append(Line("", [e["step"] for e in early], [e["validation_loss"] for e in early], look="hollow"))
     if not any(line.x for line in lines):
         return None
-    return loss_plot(lines, references=references, title="Loss while training", y_label=f"loss ({unit})")
+    return loss_plot(
+        lines, references=references, title=_("Loss while training"), y_label=_("loss ({unit})", unit=unit)
+    )
 
 
 def _logged(events: Sequence[Mapping[str, Any]]) -> Line | None:
@@ -170,4 +198,4 @@ def _logged(events: Sequence[Mapping[str, Any]]) -> Line | None:
     size = -(-len(events) // MOST_POINTS)
     groups = [events[begin : begin + size] for begin in range(0, len(events), size)]
     means = [sum(event["loss"] for event in group) / len(group) for group in groups]
-    return Line("training", [group[-1]["step"] for group in groups], means, look="thin")
+    return Line(_("training"), [group[-1]["step"] for group in groups], means, look="thin")

@@ -7,6 +7,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
+from vitral.core.language import N_, _, number, retold
 from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
@@ -15,6 +16,7 @@ from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Heading, Listing, Paragraph, Section, Table
+from vitral.figures.text import nats
 from vitral.reports.folder import ReportFolder
 from vitral.reports.unwritten import Unwritten
 
@@ -46,9 +48,9 @@ class Survey(Shown, Tabular):
         """The text in numbers, its n-gram baselines, its problems, and how to train on it."""
         report = self.report
         tables = [Table("", ("", ""), tuple(text_facts(report)), prose=(1,))]
-        tables += [Table("N-gram baselines", ("", "nats per token"), tuple(ngram_rows(self.baselines)))]
-        lines = (*report.notes, *report.problems, *self.advice)
-        return plain_text(f"The text: {report.name}", [*tables, Listing(lines)])
+        tables += [Table(_("N-gram baselines"), ("", _("nats per token")), tuple(ngram_rows(self.baselines)))]
+        lines = tuple(map(retold, (*report.notes, *report.problems, *self.advice)))
+        return plain_text(_("The text: {name}", name=report.name), [*tables, Listing(lines)])
 
     def records(self) -> list[dict[str, Any]]:
         """The alphabet, one row for each character, the most frequent first."""
@@ -57,7 +59,7 @@ class Survey(Shown, Tabular):
 
     def page(self, report: ReportFolder) -> str:
         """The report as an HTML document; its figure is added to `report`."""
-        return page(f"The text: {self.report.name}", survey_sections(self, report))
+        return page(_("The text: {name}", name=self.report.name), survey_sections(self, report))
 
     def write(self, out: Path) -> Path:
         """Write the report as a page with figures into the folder `out`, and return the path of the page.
@@ -84,28 +86,37 @@ def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_s
     return Survey(report, ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size))
 
 
+SPLIT_NAMES = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
+
+
 def text_facts(report: CorpusReport) -> list[tuple[str, str]]:
     """The text in numbers, as (quantity, value)."""
-    endings = ", ".join(f"{count:,} {name}" for name, count in report.lines.endings.items() if count) or "none"
-    splits = ", ".join(f"{split} {count:,}" for split, count in report.tokens.items())
-    duplicates = report.duplicates
+    endings = ", ".join(f"{number(count, ',')} {name}" for name, count in report.lines.endings.items() if count)
+    splits = ", ".join(f"{_(SPLIT_NAMES[split])} {number(count, ',')}" for split, count in report.tokens.items())
+    lines, twice = report.lines, report.duplicates
+    alphabet = {"number": len(report.alphabet), "rare": len(report.rare)}
+    vocabulary = {"number": report.vocab_size, "tokenizer": report.tokenizer, "splits": splits}
+    windows = {"number": report.num_windows, "batches": report.batches_per_pass}
     return [
-        ("bytes", f"{report.num_bytes:,}"),
-        ("characters", f"{report.num_characters:,}"),
-        ("lines", f"{report.lines.num_lines:,} (longest {report.lines.longest:,} characters)"),
-        ("line endings", endings),
-        ("alphabet", f"{len(report.alphabet):,} distinct characters, {len(report.rare):,} of them rare"),
-        ("tokens", f"{report.vocab_size:,} in the vocabulary ({report.tokenizer}); {splits}"),
-        ("training windows", f"{report.num_windows:,}; {report.batches_per_pass:,.0f} batches per epoch"),
-        ("test text also in training text", f"{duplicates.share:.1%} of windows of {duplicates.length} characters"),
+        (_("bytes"), number(report.num_bytes, ",")),
+        (_("characters"), number(report.num_characters, ",")),
+        (_("lines"), _("{number:,} (longest {longest:,} characters)", number=lines.num_lines, longest=lines.longest)),
+        (_("line endings"), endings or _("none")),
+        (_("alphabet"), _("{number:,} distinct characters, {rare:,} of them rare", **alphabet)),
+        (_("tokens"), _("{number:,} in the vocabulary ({tokenizer}); {splits}", **vocabulary)),
+        (_("training windows"), _("{number:,}; {batches:,.0f} batches per epoch", **windows)),
+        (
+            _("test text also in training text"),
+            _("{share:.1%} of windows of {length} characters", share=twice.share, length=twice.length),
+        ),
         ("SHA-256", report.sha256),
     ]
 
 
 def ngram_rows(baselines: NgramBaselines) -> list[tuple[str, str]]:
     """The n-gram baselines as (name, nats per token)."""
-    rows = [(baseline_name(order), f"{nats:.3f}") for order, nats in baselines.orders.items()]
-    return [*rows, ("bigram entropy of the test text", f"{baselines.test_bigram_entropy:.3f}")]
+    rows = [(baseline_name(order), nats(loss)) for order, loss in baselines.orders.items()]
+    return [*rows, (_("bigram entropy of the test text"), nats(baselines.test_bigram_entropy))]
 
 
 def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
@@ -114,26 +125,37 @@ def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
     counts = [(entry.label, entry.count) for entry in report.alphabet]
     most_frequent = max(report.alphabet, key=lambda entry: entry.count)
     figure = folder.figure(
-        alphabet_bars(counts, title=f"Characters of {report.name}", rare=10),
+        alphabet_bars(counts, title=_("Characters of {name}", name=report.name), rare=10),
         "alphabet",
-        "How often each character occurs, on a logarithmic axis.",
-        f"{len(counts)} characters; the most frequent is {most_frequent.label} with {most_frequent.count:,} "
-        "occurrences.",
-    )
-    problems: Section = Listing(tuple(report.problems)) if report.problems else Paragraph("No problems were found.")
-    advice: list[Section] = [Heading("Training on it", 3), Listing(survey.advice)] if survey.advice else []
-    notes: list[Section] = [Paragraph("On reading: " + " ".join(report.notes))] if report.notes else []
-    return [
-        Table("The text in numbers", ("", ""), tuple(text_facts(report)), prose=(1,)),
-        *notes,
-        *advice,
-        Heading("Problems", 3),
-        problems,
-        Heading("N-gram baselines", 3),
-        Paragraph(
-            "Witten-Bell smoothed n-gram models, counted on the training split and scored on the test split, in nats "
-            "per token. A model whose loss is below the bigram baseline uses more than the last token."
+        _("How often each character occurs, on a logarithmic axis."),
+        _(
+            "{characters} characters; the most frequent is {label} with {number:,} occurrences.",
+            characters=len(counts),
+            label=most_frequent.label,
+            number=most_frequent.count,
         ),
-        Table("N-gram baselines", ("model", "nats per token"), tuple(ngram_rows(survey.baselines))),
+    )
+    problems: Section = Paragraph(_("No problems were found."))
+    if report.problems:
+        problems = Listing(tuple(map(retold, report.problems)))
+    advice: list[Section] = []
+    if survey.advice:
+        advice = [Heading(_("Training on it"), 3), Listing(tuple(map(retold, survey.advice)))]
+    read = _("On reading: {notes}", notes=" ".join(map(retold, report.notes)))
+    return [
+        Table(_("The text in numbers"), ("", ""), tuple(text_facts(report)), prose=(1,)),
+        *([Paragraph(read)] if report.notes else []),
+        *advice,
+        Heading(_("Problems"), 3),
+        problems,
+        Heading(_("N-gram baselines"), 3),
+        Paragraph(
+            _(
+                "Witten-Bell smoothed n-gram models, counted on the training split and scored on the test "
+                "split, in nats per token. A model whose loss is below the bigram baseline uses more than the "
+                "last token."
+            )
+        ),
+        Table(_("N-gram baselines"), (_("model"), _("nats per token")), tuple(ngram_rows(survey.baselines))),
         figure,
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
 
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "tokenizers")
@@ -24,14 +25,14 @@ DISPATCH = (
 COMPARED = {
     "packages.torch": "PyTorch",
     "packages.numpy": "NumPy",  # draws the batches
-    "system": "system",
-    "machine": "machine",
-    "processor": "processor",
+    "system": N_("system"),
+    "machine": N_("machine"),
+    "processor": N_("processor"),
     "cpu_capability": "cpu_capability",
-    "dispatch": "environment variables",
+    "dispatch": N_("environment variables"),
 }
 """The entries that may change the bits of a run on the CPU, and their names for people."""
-ON_CUDA = {"cuda": "CUDA", "accelerator": "accelerator"}
+ON_CUDA = {"cuda": "CUDA", "accelerator": N_("accelerator")}
 """Those that may change the bits of a run on a GPU as well."""
 LONGEST = 60
 """Characters shown of a recorded value, which may be a stranger's."""
@@ -72,7 +73,7 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     compared = COMPARED | (ON_CUDA if device == "cuda" else {})
     pairs = ((name, _entry(recorded, key), _entry(here, key)) for key, name in compared.items())
     return [
-        f"{name} {_shown(before)} → {_shown(now)}"
+        f"{_(name)} {_shown(before)} → {_shown(now)}"
         for name, before, now in pairs
         if before is not None and now is not None and before != now
     ]
@@ -88,7 +89,7 @@ def _entry(environment: Mapping[str, Any], key: str) -> Any:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        value = " ".join(f"{name}={one}" for name, one in sorted(value.items(), key=str)) or "none"
+        value = " ".join(f"{name}={one}" for name, one in sorted(value.items(), key=str)) or _("none")
     text = ascii(str(value))[1:-1]
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 

@@ -9,7 +9,7 @@ import torch
 from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.language import N_
+from vitral.core.language import N_, _
 from vitral.core.machine import cores
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import Dataset, prepare, prepare_recorded
@@ -310,8 +310,8 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
             "{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found="; ".join(found)
         )
     if found:
-        sentence = N_("this machine differs from the one the run began on ({found}): the bits may differ")
-        warn(sentence.format(found="; ".join(found)))
+        differences = "; ".join(found)
+        warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=differences))
 
 
 def _refuse_changes(sealed: SealedRun) -> None:

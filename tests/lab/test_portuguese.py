@@ -1,0 +1,187 @@
+"""Portuguese on pages and in stored notes; no byte of a run depends on the language."""
+
+import re
+import string
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral import lab
+from vitral.core.language import LANGUAGES, _, in_language, retold
+from vitral.data import CorpusConfig, load_corpus, prepare
+from vitral.lab.configuration import plan_run
+from vitral.reports.inspection import inspection_page
+from vitral.reports.model import ModelCount, cost_rows, parameter_section
+from vitral.reports.run import write_run_report
+from vitral.reports.text import Survey, survey_dataset
+from vitral.training import Event
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "house"))
+from sentences import marked
+
+OTHERS = [code for code in LANGUAGES if code != "en"]
+STORED = (
+    *(f"data/{name}.py" for name in ("corpora", "dataset", "growth", "report", "texts")),
+    *(f"training/{name}.py" for name in ("continuation", "deadline", "loop", "plans", "run")),
+    "lab/text_plan.py",
+)
+"""Files whose marked sentences are stored in English."""
+ENGLISH = frozenset(
+    re.findall(
+        r"\w+",
+        "the of and with is are was were not from which after before than its their this these without each every step "
+        "steps loss training test validation head heads block layer layers name shape part weight weights text mean",
+    )
+)
+SPOKEN = re.findall(r"\w+", "o gato preto dorme e a lua clara sobe sobre o rio manso enquanto ninguém olha")
+"""Words of the text, none of them English."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(own_cache: None) -> None:
+    """Prepared texts go to a folder of the tests."""
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text with a byte order mark, Windows' line ends, rare characters and an invisible one."""
+    words = (SPOKEN[n * n * n % len(SPOKEN)] for n in range(4000))
+    lines = "\r\n".join(" ".join(next(words) for _word in range(8)) for _line in range(500))
+    path = tmp_path_factory.mktemp("texts") / "lua.txt"
+    path.write_bytes(f"\ufeff{lines}\u200b ñ\r\n".encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, lab.Run]:
+    """The same run, trained in every language."""
+    runs = {}
+    for code in LANGUAGES:
+        with in_language(code):
+            plan = plan_run(str(text), overrides=[_settings()])
+            runs[code] = lab.Run(
+                plan.train(tmp_path_factory.mktemp(code) / "lua", SAID.setdefault(code, []).append).path
+            )
+    return runs
+
+
+SAID: dict[str, list[Event]] = {}
+"""The events of these trainings."""
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "model": {"context_length": 16, "d_model": 8, "num_heads": 2, "num_layers": 1},
+        "training": {"steps": 6, "batch_size": 2, "evaluate_every": 3, "log_every": 2, "threads": 1},
+    }
+
+
+def _english(page: str) -> set[str]:
+    """English words of a page that are not in a sample, a configuration or a style."""
+    visible = re.sub(
+        r"<style.*?</style>|<script.*?</script>|<pre.*?</pre>|<metadata.*?</metadata>", " ", page, flags=re.S
+    )
+    labels = " ".join(re.findall(r'aria-label="([^"]*)"', visible))
+    words = unescape(f"{labels} {re.sub(r'<[^>]*>', ' ', visible)}").split()
+    return {word for word in (each.strip(".,:;()“”").lower() for each in words) if word in ENGLISH}
+
+
+def test_no_byte_of_a_run_depends_on_the_language(trained: dict[str, lab.Run]) -> None:
+    english, *others = (run.path for run in trained.values())
+    names = ["config.toml", "run.json", "corpus.json", "ngrams.json", "tokenizer.json", "best", "last"]
+    names += [str(path.relative_to(english)) for path in english.rglob("*") if path.suffix in (".safetensors", ".txt")]
+    names += [str(path.relative_to(english)) for path in english.rglob("state.json")]
+    assert any(name.endswith("model.safetensors") for name in names)
+    notes = {code: [event["text"] for event in SAID[code] if event["event"] == "note"] for code in SAID}
+    assert len(notes["en"]) >= 5
+    logs = {code: [_untimed(event) for event in run.metrics()] for code, run in trained.items()}
+    for code, other in zip(OTHERS, others, strict=True):
+        assert notes[code] == notes["en"]
+        assert logs[code] == logs["en"]
+        for name in names:
+            assert (other / name).read_bytes() == (english / name).read_bytes(), name
+
+
+def _untimed(event: Event) -> Event:
+    return {key: value for key, value in event.items() if key not in ("stepped", "seconds", "tokens_per_second")}
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_every_stored_sentence_is_told_again(code: str) -> None:
+    """As if it had been said in that language, its numbers included."""
+    stored = [
+        each
+        for each in marked()
+        if each.places is None and isinstance(each.text, str) and each.where.rpartition(":")[0] in STORED
+    ]
+    assert len(stored) > 60
+    for sentence in stored:
+        assert isinstance(sentence.text, str)
+        values = dict(_values(sentence.text))
+        english = sentence.text.format(**values) if values else sentence.text
+        with in_language(code):
+            assert retold(english) == _(sentence.text, **values), sentence.where
+
+
+def _values(sentence: str) -> Iterator[tuple[str, Any]]:
+    """A value for each place; numbers where only a number fits."""
+    for _before, name, spec, _conversion in string.Formatter().parse(sentence):
+        if name is not None:
+            yield name, 0.25 if "%" in (spec or "") else 1234 if spec else "abc"
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_a_sentence_inside_a_stored_sentence_is_told_too(code: str) -> None:
+    with in_language(code):
+        told = retold("plan: context 128: the usual one for 2.5 minutes")
+    assert "2,5 minutos" in told
+    assert "usual" in told
+    assert "the" not in told.split()
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_the_page_of_a_run_is_in_the_language(code: str, trained: dict[str, lab.Run]) -> None:
+    with in_language(code):
+        page = write_run_report(trained[code].path).read_text(encoding="utf-8")
+    assert f'<html lang="{code}">' in page
+    assert _english(page) == set()
+    assert re.search(r"<td>\d,\d{3}</td>", page)
+    assert re.search(r">\d,\d+<", page)  # a number on an axis
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_the_page_of_a_text_is_in_the_language(code: str, text: Path, tmp_path: Path) -> None:
+    plan = plan_run(str(text), minutes=1)
+    corpus = load_corpus(CorpusConfig(source=str(text), split="tail"))
+    dataset = prepare(CorpusConfig(source=str(text), split="tail"), corpus=corpus)
+    found = survey_dataset(dataset, corpus.text, context_length=16, batch_size=4)
+    with in_language(code):
+        survey = Survey(found.report, found.baselines, tuple(plan.text.plain()), plan.text.lines)
+        page = survey.write(tmp_path / "out").read_text(encoding="utf-8")
+    assert len(found.report.notes) >= 2
+    assert len(found.report.problems) >= 3
+    assert _english(page) == set()
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_the_page_of_an_inspection_is_in_the_language(code: str, trained: dict[str, lab.Run]) -> None:
+    found = trained[code].inspect("o gato dorme", windows=2)
+    with in_language(code):
+        page = inspection_page(found)
+    assert _english(page) == set()
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_a_model_is_counted_in_the_language(code: str, trained: dict[str, lab.Run]) -> None:
+    run = trained[code]
+    counted = ModelCount.of("lua", run.sealed.config, run.tokenizer.vocab_size)
+    with in_language(code):
+        table = parameter_section(counted.rows)
+        cells = [cell for row in cost_rows(counted) for cell in row] + [table.caption, *table.columns]
+        cells += [row[1] for row in table.rows]
+        assert {word for cell in cells for word in cell.lower().split()} & ENGLISH == set()
+        assert "perda no teste" in repr(run) or code != "pt"
