@@ -61,10 +61,13 @@ SHARED = {
 """Words of both languages."""
 CODE = (
     r"<(script|style|pre|code|math)\b.*?</\1>",
+    r"\[\w+ \d+(, \w+ \d+)*\]",  # the shape of a tensor
+    r"(?m)(^|: )\s*(\w+(\[[^\]\n]*\])? )?= .*$",  # a formula, and its arithmetic
     r"`[^`\n]*`",
     r"\bvitral( +(?!·)\S+)+",  # a command up to the end of its line
     r"https?://\S+",
-    r"--?[a-z][\w-]*(=\S+)?",
+    r"(?<!\w)--?[a-z][\w-]*(=\S+)?",
+    r"\bstep-\d+|✓ +(best|last)",  # files of a run
     r"\S*[/\\=_]\S*",
     r"\b\w+(\.\w+)+\b",
     r"'[^'\n]*'",
@@ -72,8 +75,6 @@ CODE = (
     r"\bconfig: (\w+: )*",
     r"\bopções: [^(;]*",  # names that are known
     r"\b(divisão|tokenizador) \w+:",
-    r"(?m)(^|: |\| )\s*[\w\[\], ]*= .*$",  # a formula, and its arithmetic
-    r"\[\w+ \d+(, \w+ \d+)*\]",  # the shape of a tensor
 )
 QUANTITIES = re.compile(r"\b(masked|output|scaled|weights)\b")
 """Names of quantities in the files of worked examples."""
