@@ -213,7 +213,7 @@ def today(step: Step, printed: Sequence[str], document: Document) -> list[str]:
     compared = [number for number, unit in enumerate(whole) if unit.key]
     found = places(shown, [whole[number].key for number in compared])
     if any(isinstance(piece, str) for piece in found):
-        raise ValueError(f"{step.code}\n" + "\n".join(map(str, found)))
+        raise ValueError("\n".join([f"{step.code}: not in its output:", *map(str, found), "The output:", *printed]))
     kept = list[str]()
     for number, (piece, place) in enumerate(zip(pieces(shown), found, strict=True)):
         kept += [ANY] if number else []
