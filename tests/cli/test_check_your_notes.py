@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from vitral.cli import run
-from vitral.core.language import in_language
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {"en": DOCS / "check-your-notes.md", "pt": DOCS / "pt" / "check-your-notes.md"}
@@ -43,8 +42,7 @@ def test_the_commands_print_what_the_document_shows(
             program, *arguments = shlex.split(command)
             assert program == "vitral"
             capsys.readouterr()
-            with in_language(language):
-                code = run([*arguments, "--lang", language])
+            code = run([*arguments, "--lang", language])
             printed = capsys.readouterr().out
             assert code == CODES.get(arguments[0], 0), command
             assert fits(shown, printed), f"{command}\n{printed}"

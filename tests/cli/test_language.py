@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from tests.cli.conftest import SETTINGS
 from tests.cli.test_commands import COMMANDS
-from vitral.cli.help import HEADINGS, REFUSALS, refusal
+from vitral.cli import app
+from vitral.cli.help import HEADINGS, METAVARS, REFUSALS, refusal
+from vitral.cli.progress import DISPLAY, Harmless
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 from vitral.lab.training_state import TrainingState
 
@@ -57,6 +60,14 @@ def test_help_in_portuguese_has_no_english_word(vitral, command: list[str]) -> N
     assert "--lang" in text
     for english in HEADINGS:
         assert f"{english}:" not in text
+
+
+def test_every_word_in_capitals_of_a_command_is_known() -> None:
+    group = get_command(app)
+    commands = getattr(group, "commands", {})
+    metavars = [getattr(each, "metavar", None) or "" for one in commands.values() for each in one.params]
+    assert len(metavars) > 50
+    assert {word for each in metavars for word in re.findall(r"[A-Z]{2,}", each)} <= set(METAVARS)
 
 
 @pytest.mark.parametrize("command", [["train"], ["generate"], []])
@@ -192,6 +203,20 @@ def test_a_damaged_run_is_told_in_portuguese_and_as_data_in_english(vitral, trai
     assert words(told.out) & ENGLISH == set()
     data = [vitral("doctor", "run", "--lang", code, "--format", "json") for code in USAGE]
     assert data[0] == data[1]
+
+
+def test_a_display_that_fails_is_told_in_portuguese_and_recorded_in_english(capsys: pytest.CaptureFixture[str]) -> None:
+    def report(event: object) -> None:
+        raise OverflowError("99")
+
+    recorded = set[str | None]()
+    told = set[str]()
+    for code in USAGE:
+        with in_language(code):
+            recorded.add(Harmless(DISPLAY, report)({"event": "step", "step": 1}))
+        told.add(capsys.readouterr().err)
+    assert len(recorded) == 1
+    assert len(told) == 2
 
 
 def test_the_progress_has_a_decimal_comma() -> None:

@@ -149,7 +149,7 @@ def test_the_bundled_text_is_plain_ascii():
 def test_the_bundled_novel_is_a_text_like_the_play(tmp_path):
     corpus = load("sample-pt")
     assert (corpus.name, corpus.num_bytes, corpus.notes, corpus.path) == ("sample-pt", 382_609, (), None)
-    assert "Capitu" in corpus.text
+    assert "Capitu" in str(corpus.text)
     assert "did you mean 'sample-pt'?" in refusal("sample-p")
 
 

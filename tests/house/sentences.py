@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from typing import Any, cast
 
 from babel.messages import Catalog
 from babel.messages.pofile import read_po, write_po
 
 SOURCE = Path(__file__).parents[2] / "src" / "vitral"
 CATALOGUES = SOURCE / "locale"
+Text = str | tuple[str, str]
+"""A sentence, or one for one and one for several."""
 FUNCTIONS = {"_", "N_", "ngettext"}
 
 
@@ -33,7 +36,7 @@ class Sentence:
         room: the package.
     """
 
-    text: str | tuple[str, str]
+    text: Text
     places: frozenset[str] | None
     where: str
     room: str
@@ -94,10 +97,10 @@ def is_sentence(text: str) -> bool:
 
 
 @cache
-def sentences() -> dict[str, dict[str | tuple[str, str], list[str]]]:
+def sentences() -> dict[str, dict[Text, list[str]]]:
     """Room → sentence → where it is. A sentence of several rooms belongs to the first of them."""
-    found: dict[str, dict[str | tuple[str, str], list[str]]] = {}
-    owner: dict[str | tuple[str, str], str] = {}
+    found: dict[str, dict[Text, list[str]]] = {}
+    owner: dict[Text, str] = {}
     for each in (*marked(), *declared()):
         if is_sentence(each.text if isinstance(each.text, str) else each.text[1]):
             room = owner.setdefault(each.text, each.room)
@@ -168,6 +171,16 @@ def catalogue(language: str, room: str) -> Catalog:
     return read_po(BytesIO(file.read_bytes()), locale=language) if file.exists() else Catalog(locale=language)
 
 
+def translations(language: str, room: str) -> dict[Text, tuple[str, ...]]:
+    """Sentence → its translation, or the two of a plural; empty where they are missing."""
+    found: dict[Text, tuple[str, ...]] = {}
+    for message in catalogue(language, room):
+        key, told = cast(Any, message.id), cast(Any, message.string)
+        if key:
+            found[key] = (told,) if isinstance(told, str) else tuple(told)
+    return found
+
+
 def update(language: str) -> int:
     """Add new sentences to a language's catalogues, remove those that are gone, and return how many lack a translation.
 
@@ -175,14 +188,15 @@ def update(language: str) -> int:
     """
     rooms = sentences()
     files = {file.stem for file in (CATALOGUES / language).glob("*.po")}
-    known = {m.id: m.string for room in files for m in catalogue(language, room) if m.id and any(_strings(m.string))}
+    known = {text: told for room in files for text, told in translations(language, room).items() if any(told)}
     missing = 0
     for room in sorted(files | set(rooms)):
         made = Catalog(locale=language, charset="utf-8", header_comment=f"# {language}: sentences of {room}.")
         for text in rooms.get(room, {}):
             there = known.get(text)
             missing += there is None
-            made.add(text, there if there is not None else ("", "") if isinstance(text, tuple) else "")
+            there = there or ("",) * (2 if isinstance(text, tuple) else 1)
+            made.add(cast(Any, text), there if isinstance(text, tuple) else there[0])
         written = BytesIO()
         write_po(written, made, width=118, omit_header=True, sort_output=False)
         file = CATALOGUES / language / f"{room}.po"
@@ -197,10 +211,6 @@ HEADER = (
     'msgid ""\nmsgstr ""\n"Language: {language}\\n"\n"MIME-Version: 1.0\\n"\n'
     '"Content-Type: text/plain; charset=utf-8\\n"\n"Plural-Forms: nplurals=2; plural=(n > 1);\\n"\n\n'
 )
-
-
-def _strings(string: str | tuple[str, ...] | list[str]) -> list[str]:
-    return [string] if isinstance(string, str) else list(string)
 
 
 if __name__ == "__main__":

@@ -71,8 +71,9 @@ def test_in_portuguese_it_reads_the_novel() -> None:
         planned = plan_demonstration(settings=SMALL)
     assert planned.config.corpus.source == planned.dataset.corpus_name == "sample-pt"
     assert planned.out == Path("runs/demo-pt")
-    assert planned.subject.sentence in planned.dataset.load_text().text
-    assert planned.subject.prompt in planned.dataset.load_text().text
+    text = str(planned.dataset.load_text().text)
+    assert planned.subject.sentence in text
+    assert planned.subject.prompt in text
     assert planned.config.training == plan_demonstration(settings=SMALL).config.training
 
 

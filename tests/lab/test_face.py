@@ -49,6 +49,7 @@ def results(run: vitral.Run) -> dict[str, Any]:
         "texts": vitral.list_texts(),
         "studies": vitral.list_studies(),
         "examples": vitral.list_examples(),
+        "runs": vitral.list_runs(run.path.parent),
     }
 
 

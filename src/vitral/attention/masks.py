@@ -342,7 +342,7 @@ def _own_mask(own: OwnMask, part: Part) -> Mask:
         raise own.wrong(
             _("its factory returns {kind}, not a Mask or a function (time, source)", kind=type(made).__name__)
         )
-    mask = made if isinstance(made, Mask) else FunctionMask(made)
+    mask = made if isinstance(made, Mask) else FunctionMask(made)  # pyright: ignore[reportArgumentType]
     whole = _tried(own, mask, PROBED, PROBED)
     for time in (1, 100):
         if not torch.equal(_tried(own, mask, time, PROBED), whole[..., -time:, :]):

@@ -7,6 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_run
 from vitral.cli.options import RecordedCorpusOption, TableFormat, TableFormatOption
+from vitral.core.language import _, retold
 
 if TYPE_CHECKING:
     from vitral.reports.side_by_side import RunComparison
@@ -45,25 +46,23 @@ def compare(
     if out is not None:
         page = found.write(out)
         if format is TableFormat.text:
-            say(f"page: {page}")
+            say(_("page: {path}", path=page))
 
 
 def print_comparison(found: "RunComparison") -> None:
     """Print the tables, the sentences and the samples."""
-    from vitral.cli.screen import console, data_table, say
-    from vitral.core.language import _, retold
+    from vitral.cli.screen import print_data, say
     from vitral.reports.side_by_side import OVER_THE_TEXT
 
-    screen = console()
-    screen.print(data_table(found.varied_table()))
+    print_data(found.varied_table())
     for one in found.relations:
         say(one.text)
     if any(one.difference for one in found.relations):
         say(_(OVER_THE_TEXT))
     say()
-    screen.print(data_table(found.relation_table()))
+    print_data(found.relation_table())
     if found.changed:
-        screen.print(data_table(found.configuration_table()))
+        print_data(found.configuration_table())
     for run in found.runs:
         if run.sample is not None:
             say(f"--- {run.name}")

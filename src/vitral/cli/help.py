@@ -44,6 +44,7 @@ METAVARS = (
     N_("CONFIG"),
     N_("EXAMPLE"),
     N_("FILE"),
+    N_("FOLDER"),
     N_("MY"),
     N_("KIND"),
     N_("KEY"),
@@ -87,6 +88,8 @@ REASONS = (
     N_("{value} is not one of {choices}"),
     N_("{value} is not a valid integer"),
     N_("{value} is not a valid float"),
+    N_("{value} is not a valid integer range"),
+    N_("{value} is not a valid float range"),
     N_("{value} is not a valid boolean"),
     N_("{value} is not in the range {bounds}"),
     N_("Input should be a valid integer, unable to parse string as an integer"),
@@ -101,7 +104,7 @@ REASONS = (
 )
 _CAPITALS = re.compile(rf"\b(?:{'|'.join(METAVARS)})\b")
 _TYPE = re.compile(rf"(?<=<)(?:{'|'.join(map(re.escape, TYPES))})(?=>)")
-_EXTRA = re.compile(r"(?:(.*\S)  )?\[([^\[\]]*)\]", re.DOTALL)
+_EXTRA = re.compile(r"(?:(.*\S)  )?\\?\[([^\[\]]*)\]", re.DOTALL)  # the backslash is an early Typer's
 _NAMED = re.compile(r"(Missing \w+|Invalid value for) ('[^']*')(.*)")
 _INVALID = re.compile(r"Invalid value for (.*?): (.*)")
 

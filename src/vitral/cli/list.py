@@ -84,7 +84,7 @@ def list_names(
 
 def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, format: TableFormat) -> None:
     """Print the runs below a folder; without PyTorch, whose import takes longer than reading two hundred runs."""
-    from vitral.cli.screen import console, data_table, print_json, say
+    from vitral.cli.screen import print_data, print_json, say
     from vitral.reports.runs import list_runs
 
     found = list_runs(folder, order=sort.value, text=text)
@@ -95,7 +95,7 @@ def _list_runs(folder: Path, sort: Order, text: str | None, out: Path | None, fo
     elif format is not TableFormat.text:
         say(found.table().write(format.value).rstrip("\n"))
     else:
-        console().print(data_table(found.table()))
+        print_data(found.varied_table())
         for line in found.advice:
             say(line)
     if out is not None:

@@ -17,6 +17,7 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, retold
 from vitral.figures.text import visible
+from vitral.lab.progress import lasting
 from vitral.lab.training_state import TrainingState, copied_note
 from vitral.training import Callback, Event
 
@@ -156,17 +157,11 @@ def _brief(sample: Event) -> list[str]:
 
 def _lasting(event: Event, state: TrainingState) -> list[str]:
     """Lines that stay on the screen."""
-    kind = event["event"]
-    if kind == "note":
-        return [_("note: {text}", text=retold(event["text"]))]
-    if kind == "stopped":
-        return [_("stopped: {reason}", reason=retold(event["reason"]))]
-    if kind == "end" and not event["finished"]:
+    if event["event"] == "end" and not event["finished"]:
         where = {"step": event["step"], "run": state.start["out"]}
         return [_("stopped after step {step:,}, saved; continue with: vitral resume {run}", **where)]
-    if kind == "end" and "arm" not in event:
-        return [_("done: {steps:,} steps in {seconds:.0f} s", steps=event["step"], seconds=event["seconds"])]
-    return []
+    line = lasting(event)
+    return [] if line is None else [line]
 
 
 def tensorboard_reporter(folder: Path) -> Callback:

@@ -64,13 +64,15 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     return made
 
 
-def data_table(shown: "DataTable") -> Table:
-    """A table of plain data; where it is too wide, cells of words are broken, of the other columns only headings."""
-    made = table(shown.caption, shown.labels, shown.cells)
+def print_data(shown: "DataTable") -> None:
+    """Print a table of plain data; where it is too wide, long cells are broken, of the other columns only headings."""
+    made = table("", shown.labels, shown.cells)
+    made.title, made.padding = None, (0, 1, 0, 0)
     for index, (column, of_data) in enumerate(zip(made.columns, shown.columns, strict=True)):
         column.justify = "left" if index in (0, *shown.words) else "right"
         if not of_data.is_long and index:
             widest = max((len(row[index]) for row in shown.cells), default=0)
             column.no_wrap = True
             column.header = textwrap.fill(str(column.header), max(widest, 4), break_long_words=False)
-    return made
+    say(shown.caption)
+    console().print(made)

@@ -51,9 +51,9 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     """
     if model.vocab_size != tokenizer.vocab_size:
         raise UsageError(
-            "the model has {vocab_size} tokens and the tokenizer {vocab_size2}: they do not come from the same run",
-            vocab_size=model.vocab_size,
-            vocab_size2=tokenizer.vocab_size,
+            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
+            model=model.vocab_size,
+            tokenizer=tokenizer.vocab_size,
         )
     nats = token_losses(model, split)
     pieces = [np.asarray(split.tokens[begin:end]).astype(np.int64) for begin, end in split.segments]

@@ -40,7 +40,8 @@ def _block(section: Section) -> str:
         case Listing():
             return "\n".join(_wrapped(item) for item in section.items)
         case Table() | SortableTable() | CellTable():
-            return _table(_as_table(section))
+            table = _as_table(section)
+            return f"\n{_table(table)}" if table.caption else _table(table)
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,24 @@ class DataTable:
     def words(self) -> tuple[int, ...]:
         """Indices of the left-aligned columns besides the first."""
         return tuple(index for index, column in enumerate(self.columns) if index and column.is_prose)
+
+    def varied(self, kept: Collection[str]) -> "DataTable":
+        """The table without the columns in which all rows are the same, which the caption says instead.
+
+        Args:
+            kept: keys of columns that stay in any case.
+        """
+        if not self.rows:
+            return self
+        cells = list(zip(*self.cells, strict=True))
+        stay = [i for i, column in enumerate(self.columns) if column.key in kept or len({*cells[i]}) > 1]
+        facts = [f"{self.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in stay and cells[i][0] != NONE]
+        if not facts:
+            return self
+        places = {"caption": self.caption, "facts": "; ".join(facts)}
+        several = len(self.rows) > 1
+        caption = _("{caption}. The same in all: {facts}.", **places) if several else _("{caption}. {facts}.", **places)
+        return DataTable(caption, tuple(self.columns[i] for i in stay), self.rows)
 
     def plain(self) -> list[dict[str, Any]]:
         """The rows as plain data, with the columns' keys only; a number that is not finite is None."""

@@ -90,8 +90,11 @@ def _told(found: str) -> str:
         told = retold(path + found).removeprefix(path)
         if told != found:
             return told
-    joint = next((mark for mark in ("; ", ": ", ", ") if mark in found), None)
-    return found if joint is None else joint.join(map(_told, found.split(joint)))
+    for joint in ("; ", ": ", ", "):
+        first, there, rest = found.partition(joint)
+        if there:
+            return f"{_told(first)}{joint}{_told(rest)}"
+    return found
 
 
 @in_language("en")

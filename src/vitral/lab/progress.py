@@ -53,11 +53,11 @@ def progress_shown(progress: bool | None, callback: Callback) -> Generator[Callb
     if progress is False or (progress is None and not in_notebook()):
         yield callback
         return
-    shown = Harmless(NotebookDisplay() if in_notebook() else Lines())
+    shown = SafeDisplay(NotebookDisplay() if in_notebook() else PrintedLines())
     yield all_of(callback, shown)
 
 
-class Harmless:
+class SafeDisplay:
     """A display that never ends a training: after its first error nothing is shown any more, and one line says so."""
 
     def __init__(self, show: Callable[[Event], None]) -> None:
@@ -81,7 +81,7 @@ class Harmless:
                 print(f"vitral: {line}", file=sys.stderr)
 
 
-class Lines:
+class PrintedLines:
     """A training in printed lines: some of the progress, every evaluation, notes and the end."""
 
     def __init__(self) -> None:
@@ -178,11 +178,11 @@ def lasting(event: Event) -> str | None:
     """The line of an event that stays; None if it has none."""
     kind = event["event"]
     if kind == "note":
-        return _("note: {line}", line=retold(event["text"]))
+        return _("note: {text}", text=retold(event["text"]))
     if kind == "stopped":
         return _("stopped: {reason}", reason=retold(event["reason"]))
     if kind == "end" and not event["finished"]:
         return _("stopped after step {step:,}, saved", step=event["step"])
     if kind == "end" and "arm" not in event:
-        return _("done: {step:,} steps in {seconds:.0f} s", step=event["step"], seconds=event["seconds"])
+        return _("done: {steps:,} steps in {seconds:.0f} s", steps=event["step"], seconds=event["seconds"])
     return None

@@ -58,6 +58,10 @@ SHOWN = (
     Column("standing", N_("state"), is_prose=True, is_long=True),
 )
 """Columns for people."""
+KEPT = {"name", "size", "test_loss"}
+"""Columns that are there although all runs are the same in them."""
+ALIKE = {"progress", "standing"}
+"""Columns of a single run that are left to the caption."""
 DATA = tuple(
     Column(key, "")
     for key in (
@@ -121,6 +125,10 @@ class RunList(Shown, Tabular):
     def table(self) -> DataTable:
         """The table for people."""
         return DataTable(self.title, SHOWN, [run_row(run) for run in self.runs])
+
+    def varied_table(self) -> DataTable:
+        """The same without the columns in which all runs are the same; the caption says these."""
+        return self.table().varied(KEPT) if len(self.runs) > 1 else self.table()
 
     def data(self) -> DataTable:
         """The table of data, with every number in full precision."""
@@ -201,7 +209,7 @@ class RunList(Shown, Tabular):
 
     def __str__(self) -> str:
         """The table in aligned lines, with what is to be said of it."""
-        return plain_text("", [self.table().section(), *map(Paragraph, self.advice)])
+        return plain_text("", [self.varied_table().section(), *map(Paragraph, self.advice)])
 
 
 PAGE_LANGUAGE = {"en": "en", "pt": "pt-BR"}
@@ -251,12 +259,14 @@ def ordered(runs: Sequence[RunSummary], order: Order) -> list[RunSummary]:
 
 
 def grouped(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
-    """Runs whose losses can be compared together, best first; groups by text, those without a loss last."""
+    """Runs whose losses can be compared together, best first; groups by text, the largest first."""
     groups: dict[Any, list[RunSummary]] = {}
     for run in runs:
         groups.setdefault((run.test_tokens, run.objective), []).append(run)
     inside = [sorted(group, key=lambda run: (_loss_or_last(run), run.name)) for group in groups.values()]
-    return sorted(inside, key=lambda group: (group[0].text is None, group[0].text or "", str(group[0].tokenizer)))
+    return sorted(
+        inside, key=lambda group: (group[0].text is None, group[0].text or "", -len(group), str(group[0].tokenizer))
+    )
 
 
 def _loss_or_last(run: RunSummary) -> float:
@@ -335,12 +345,13 @@ def _group_title(run: RunSummary) -> str:
 def _sortable(runs: Sequence[RunSummary], title: str) -> SortableTable:
     columns = tuple(column for column in SHOWN if column.key not in ("text", "tokens"))
     rows = [run_row(run) for run in runs]
-    keys = tuple(tuple(_key(row.get(SORTED_BY.get(column.key, column.key))) for column in columns) for row in rows)
-    sparks = _sparks(runs)
-    table = DataTable(_("{title}: runs, best first", title=title), columns, rows).section()
+    table = DataTable(_("{title}: runs, best first", title=title), columns, rows)
+    made, sparks = table.varied(KEPT if len(runs) > 1 else {column.key for column in columns} - ALIKE), _sparks(runs)
+    by = [SORTED_BY.get(column.key, column.key) for column in made.columns]
+    keys = tuple(tuple(_key(row.get(key)) for key in by) for row in rows)
     has_curves = any(spark.points for spark in sparks)
     return SortableTable(
-        table,
+        made.section(),
         keys,
         tuple(spark.svg for spark in sparks) if has_curves else (),
         _("test loss by step"),

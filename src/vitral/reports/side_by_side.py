@@ -254,15 +254,15 @@ def interval_text(found: PairedDifference) -> str:
 MAIN = (
     Column("name", N_("run")),
     Column("text", N_("text"), is_prose=True, is_long=True),
+    Column("tokens", N_("tokenizer"), is_prose=True),
     Column("size", N_("size"), is_prose=True),
     Column("context", N_("context"), whole),
-    Column("tokens", N_("tokenizer"), is_prose=True),
     Column("progress", N_("steps")),
-    Column("minutes", N_("minutes"), decimals(1)),
-    Column("tokens_per_second", N_("tokens/s"), whole),
     Column("nats", N_("test loss"), decimals(4)),
-    Column("rank", N_("n-grams beside"), is_prose=True),
     Column("bits_per_character", N_("bits/char"), decimals(4)),
+    Column("rank", N_("n-grams beside"), is_prose=True),
+    Column("tokens_per_second", N_("tokens/s"), whole),
+    Column("minutes", N_("minutes"), decimals(1)),
     Column("standing", N_("state"), is_prose=True, is_long=True),
 )
 KEPT = {"name", "size", "nats", "bits_per_character"}
@@ -336,12 +336,7 @@ class RunComparison(Shown, Tabular):
 
     def varied_table(self) -> DataTable:
         """The same without the columns in which all runs are the same; the caption says these."""
-        table = self.table()
-        cells = list(zip(*table.cells, strict=True))
-        kept = [i for i, column in enumerate(table.columns) if column.key in KEPT or len({*cells[i]}) > 1]
-        facts = [f"{table.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in kept and cells[i][0] != NONE]
-        caption = _("The same in all runs: {facts}.", facts="; ".join(facts)) if facts else table.caption
-        return DataTable(caption, tuple(table.columns[i] for i in kept), table.rows)
+        return self.table().varied(KEPT)
 
     def relation_table(self) -> DataTable:
         """What may be compared, and the differences of losses, for people."""
@@ -378,14 +373,14 @@ class RunComparison(Shown, Tabular):
     def sections(self, report: ReportFolder | None = None) -> list[Section]:
         """The page; figures are added to `report`, and left out without one."""
         told: list[Section] = [Callout(self.finding), _sortable(self.varied_table())]
-        told += [Heading(_("What may be compared")), self.relation_table().section()]
+        told += [Heading(_("What may be compared")), _sortable(self.relation_table())]
         told += [Listing(tuple(one.text for one in self.relations))] if len(self.relations) <= 8 else []
         if any(one.difference for one in self.relations):
             told += [Paragraph(_(OVER_THE_TEXT))]
             told += [] if report is None else self._difference_figures(report)
         told += [] if report is None else [Heading(_("Curves")), *self._curve_figures(report)]
         told += [Heading(_("Configuration"))]
-        told += [self.configuration_table().section() if self.changed else Paragraph(_("No key differs."))]
+        told += [_sortable(self.configuration_table()) if self.changed else Paragraph(_("No key differs."))]
         told += self._samples()
         told += [Listing(tuple(map(retold, self.notes)))] if self.notes else []
         return told
@@ -487,10 +482,7 @@ class RunComparison(Shown, Tabular):
                 continue
             for axis, label, values in _axes(runs):
                 drawn = _curves(runs, label, values)
-                caption = _(
-                    "Test loss at every evaluation while training; at most {n:,} test tokens are measured then.",
-                    n=5_000_000,
-                )
+                caption = _("Test loss at every evaluation while training.")
                 caption += left_out([run.name for run in runs])
                 name = f"curves-by-{axis}" + (f"-{number_}" if len(groups) > 1 else "")
                 told.append(
@@ -545,7 +537,7 @@ def _sortable(table: DataTable) -> SortableTable:
 
 def _key(row: Mapping[str, Any], column: Column) -> float | str | None:
     value = row.get(SORTED_BY.get(column.key, column.key))
-    return value if value is None or isinstance(value, str) else float(value)
+    return float(value) if isinstance(value, int | float) else None if value is None else str(value)
 
 
 def _relation_row(one: Relation) -> dict[str, Any]:

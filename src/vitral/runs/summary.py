@@ -19,7 +19,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, sha256
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_, _, in_language
 from vitral.runs.checkpoint import MANIFEST, Checkpoint, count_weights, list_checkpoints, load_state, step_name
 from vitral.runs.folder import CONFIG, MOST_CONFIG, RunFolder, log_seal, most_bytes
 from vitral.runs.keys import FREE
@@ -431,7 +431,7 @@ def _whole(table: Mapping[str, Any], key: str) -> int | None:
     """
     value = table.get(key)
     if value is not None and type(value) is not int:
-        raise ValueError(f"{key} is not a whole number")
+        raise ValueError(_("{key} is not a whole number", key=key))
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, minus, signed
@@ -194,7 +194,7 @@ def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], famil
 
 
 def _listed(neighbours: list[Plain]) -> str:
-    return ", ".join(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
+    return listed(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
 
 
 MEANING = RunProbe("meaning", measure, view, seconds={"quick": 3, "standard": 5, "full": 10})
