@@ -259,7 +259,8 @@ def test_an_error(said: Said, english: set[str], command: tuple[str, ...]) -> No
 
 COMMANDS = ("demo", "corpus", "train", "resume", "continue", "generate", "evaluate", "inspect", "explain", "exercise")
 VALUES = (
-    r"<\S+>|\[padrão: (\S+|To be)\]|\b(text|json|all|best|last|auto|presets|texts|studies|examples|list|blocks|tail)\b"
+    r"<\S+>|\[padrão: (\S+|To be)\]|\b(text|json|csv|markdown|latex|all|best|last|auto|presets|texts|studies|examples|"
+    r"runs|loss|time|name|list|blocks|tail)\b"
 )
 """Values of options, which are code."""
 
