@@ -3,7 +3,9 @@
 A transcript has blocks of two kinds, each run in the order of the document:
 
     ```console   a line that begins with `$ ` is a command; the lines after it are its output
-    ```python    the blocks share their names; the block ```text right after one is its output
+    ```python    the blocks share their names
+
+A block ```text right after one of them is its output, or that of its last command.
 
 In an output, a line `…` stands for any number of lines. Commands and Python run in a folder of their own each, with the
 text of the document in it. `rewritten` puts today's output into a document and keeps its choice of lines: a line stays
@@ -84,7 +86,7 @@ SAMPLE_END = "---"
 PROGRESS = re.compile(r"(step|passo) \S+ · ")
 EXACT = ("vitral corpus", "vitral.survey")
 """Commands and calls whose numbers are those of the document, on every machine."""
-NOT_COMPARED = ("vitral doctor", "vitral --version", "vitral.doctor", ".generate(")
+NOT_COMPARED = ("vitral doctor", "vitral --version", "vitral.doctor", "vitral generate", ".generate(")
 """Commands and calls whose whole output is the machine's or the model's."""
 NUMBER = re.compile(r"[-−+]?\d[\d.,:]*(?:e[-+]?\d+)?")
 
@@ -95,6 +97,8 @@ class Step(NamedTuple):
     kind: str
     code: str
     shown: tuple[str, ...]
+    is_apart: bool = False
+    """Whether the output has a block of its own."""
 
     @property
     def is_exact(self) -> bool:
@@ -110,13 +114,14 @@ class Step(NamedTuple):
 def steps(markdown: str) -> Iterator[Step]:
     """The commands and blocks of Python of a document."""
     for block in BLOCK.finditer(markdown):
-        kind, code, shown = block.groups()
+        kind, code, apart = block.groups()
+        after = tuple(apart.rstrip("\n").split("\n")) if apart else ()
         if kind == "python":
-            yield Step(kind, code, tuple((shown or "").rstrip("\n").split("\n")) if shown else ())
+            yield Step(kind, code, after, bool(after))
             continue
-        for entry in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
-            command, *output = entry.rstrip("\n").split("\n")
-            yield Step(kind, command, tuple(output))
+        *entries, last = [entry.rstrip("\n").split("\n") for entry in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]]
+        yield from (Step(kind, command, tuple(output)) for command, *output in entries)
+        yield Step(kind, last[0], (*last[1:], *after), bool(after))
 
 
 class Unit(NamedTuple):
@@ -208,7 +213,7 @@ def today(step: Step, printed: Sequence[str], document: Document) -> list[str]:
     compared = [number for number, unit in enumerate(whole) if unit.key]
     found = places(shown, [whole[number].key for number in compared])
     if any(isinstance(piece, str) for piece in found):
-        raise ValueError(f"{step.code}\n" + "\n".join(map(str, found)))
+        raise ValueError("\n".join([f"{step.code}: not in its output:", *map(str, found), "The output:", *printed]))
     kept = list[str]()
     for number, (piece, place) in enumerate(zip(pieces(shown), found, strict=True)):
         kept += [ANY] if number else []
@@ -248,7 +253,8 @@ def rewritten(document: Document, run: Callable[[Step], str]) -> str:
             continue
         lines = "\n".join(line.rstrip() for line in today(step, output.split("\n"), document))
         before = "\n".join(step.shown)
-        head = f"$ {step.code}\n" if step.kind == "console" else f"{step.code}```\n\n```text\n"
+        head = f"$ {step.code}\n" if step.kind == "console" else step.code
+        head += "```\n\n```text\n" if step.is_apart else ""
         assert markdown.count(head + before) == 1, head
         markdown = markdown.replace(head + before, head + lines)
     return markdown

@@ -1,6 +1,5 @@
 """vitral doctor: the health of this machine, or of a run."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
-from vitral.core.language import localised, retold
-
-MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
+from vitral.core.language import retold
 
 
 def doctor(
@@ -47,24 +44,9 @@ def doctor(
     else:
         for line in repaired:
             say(retold(line))
-        rows = [(MARKS[check.mark], retold(check.what), _told(check.found)) for check in diagnosis.findings]
+        rows = diagnosis.told()
         width = max(len(what) for mark, what, found in rows)
         for mark, what, found in rows:
             say(f"{mark} {what:{width}}  {found}")
     if not diagnosis.healthy:
         raise typer.Exit(1)
-
-
-def _told(found: str) -> str:
-    """A result in the current language: a size, a sentence, one whose path was cut off, or several that are joined."""
-    if re.fullmatch(r"[\d.,]+ [GMk]B", found):
-        return localised(found)
-    for path in ("", "path: "):
-        told = retold(path + found).removeprefix(path)
-        if told != found:
-            return told
-    for joint in ("; ", ": "):
-        first, there, rest = found.partition(joint)
-        if there:
-            return f"{_told(first)}{joint}{_told(rest)}"
-    return found

@@ -1,6 +1,7 @@
 """The results of health checks, and the health of this machine. Nothing is written."""
 
 import os
+import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_, in_language, localised, retold
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
 from vitral.core.tables import Tabular
@@ -55,6 +56,10 @@ class Diagnosis(Shown, Tabular):
     findings: tuple[HealthCheck, ...]
     repaired: tuple[str, ...] = ()
 
+    def told(self) -> list[tuple[str, str, str]]:
+        """The mark, the subject and the result of each check, in the current language."""
+        return [(MARKS[check.mark], retold(check.what), _told(check.found)) for check in self.findings]
+
     @property
     def healthy(self) -> bool:
         """Whether no check found something wrong."""
@@ -62,9 +67,10 @@ class Diagnosis(Shown, Tabular):
 
     def __str__(self) -> str:
         """One line for each check, as the command prints them."""
-        width = max((len(check.what) for check in self.findings), default=0)
-        lines = [f"{MARKS[check.mark]} {check.what:{width}}  {check.found}" for check in self.findings]
-        return visible("\n".join([*self.repaired, *lines]))
+        checks = self.told()
+        width = max((len(what) for _, what, _ in checks), default=0)
+        lines = [f"{mark} {what:{width}}  {found}" for mark, what, found in checks]
+        return visible("\n".join([*map(retold, self.repaired), *lines]))
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
@@ -76,14 +82,28 @@ class Diagnosis(Shown, Tabular):
         return [asdict(finding) for finding in self.findings]
 
 
+def _told(found: str) -> str:
+    """A result in the current language: a size, a sentence, one whose path was cut off, or several that are joined."""
+    if re.fullmatch(r"[\d.,]+ [GMk]B", found):
+        return localised(found)
+    for path in ("", "path: "):
+        told = retold(path + found).removeprefix(path)
+        if told != found:
+            return told
+    for joint in ("; ", ": ", ", "):
+        first, there, rest = found.partition(joint)
+        if there:
+            return f"{_told(first)}{joint}{_told(rest)}"
+    return found
+
+
 @in_language("en")
 def examine_machine() -> Diagnosis:
     """Processor, memory, disk and compiler of this machine, what makes training faster, and whether it is correct."""
     memory, disk = memory_limit(), shutil.disk_usage(Path.cwd())
     compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
-    processor = N_("{cores} cores, {capability}").format(
-        cores=os.cpu_count(), capability=torch.backends.cpu.get_cpu_capability()
-    )
+    cores = N_("{cores:d} cores").format(cores=os.cpu_count() or 1)
+    processor = f"{cores}, {torch.backends.cpu.get_cpu_capability()}"
     known_memory = N_("unknown") if memory is None else f"{memory / 1e9:,.1f} GB"
     free = N_("{size:,.1f} GB free").format(size=disk.free / 1e9)
     compiling = N_("whether training.compile helps is measured by --plan auto where training takes 10 minutes or more")
