@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -53,6 +53,8 @@ class Written(NamedTuple):
     markdown: str
     html: str
     table: bytes
+    comparisons: bytes
+    plain: dict[str, Any]
     claims: list[str]
 
 
@@ -64,7 +66,8 @@ def pages(probed: StudyResult) -> dict[str, Written]:
         with in_language(code):
             page = write_report(probed, command="vitral study no-attention")
             texts = page.markdown.read_text(encoding="utf-8"), page.html.read_text(encoding="utf-8")
-            found[code] = Written(page, *texts, page.table.read_bytes(), [claim.text for claim in page.claims])
+            data = page.table.read_bytes(), page.table.with_name("comparisons.csv").read_bytes(), page.plain()
+            found[code] = Written(page, *texts, *data, [claim.text for claim in page.claims])
     return found
 
 
@@ -99,8 +102,12 @@ def digits(text: str) -> list[str]:
     return sorted(re.sub(r"[.,]", "", number).strip() for number in re.findall(r"\d[\d.,]*", text))
 
 
-def test_the_table_for_programs_has_no_language(pages: dict[str, Written]) -> None:
-    assert pages["en"].table == pages["pt"].table
+def test_what_programs_read_has_no_language(pages: dict[str, Written]) -> None:
+    english, portuguese = pages["en"], pages["pt"]
+    assert english.table == portuguese.table
+    assert english.comparisons == portuguese.comparisons
+    assert english.plain == portuguese.plain
+    assert len(english.plain["comparisons"]) > 1
 
 
 @pytest.mark.parametrize("name", study_names())

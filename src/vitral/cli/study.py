@@ -70,7 +70,7 @@ def study(
             print_json(done.plain())
         return
     if format is not TableFormat.text:
-        print_form(done.comparisons(), format.value)
+        print_form(done.comparisons(as_data=format is TableFormat.csv), format.value)
         return
     say(_("verdict:"))
     for claim in done.listed:

@@ -63,10 +63,10 @@ class ReportFolder:
         """Add a page or a table."""
         self._files[name] = text.encode()
 
-    def add_table(self, name: str, table: DataTable) -> None:
-        """Add a table as CSV, Markdown and LaTeX."""
+    def add_table(self, name: str, table: DataTable, data: DataTable | None = None) -> None:
+        """Add a table as CSV, Markdown and LaTeX; the CSV of `data`, if its words differ from those for people."""
         for form in ("csv", "markdown", "latex"):
-            self.add(f"{name}.{ENDINGS[form]}", table.write(form))
+            self.add(f"{name}.{ENDINGS[form]}", (data or table if form == "csv" else table).write(form))
 
     def write(self, *, manifest: bool = True) -> None:
         """Write every file, and with `manifest` the list of their hashes; other files in the folder stay.

@@ -111,6 +111,7 @@ class StudyPage(Shown, Tabular):
         table: one line for each run (CSV).
         claims: everything that was judged, losses first.
         listed: the claims that the verdict lists as sentences.
+        in_english: `claims` with English labels, for programs.
     """
 
     html: Path
@@ -118,6 +119,7 @@ class StudyPage(Shown, Tabular):
     table: Path
     claims: tuple[Judged, ...]
     listed: tuple[Judged, ...]
+    in_english: tuple[Judged, ...]
 
     def __str__(self) -> str:
         """The verdict in sentences, and the page."""
@@ -127,11 +129,13 @@ class StudyPage(Shown, Tabular):
         """The files, every comparison with its interval, and the verdict in sentences."""
         files = {"html": str(self.html), "markdown": str(self.markdown), "table": str(self.table)}
         with in_language("en"):
-            verdict = [claim.text for claim in self.listed]
+            verdict = [
+                each.text for claim, each in zip(self.claims, self.in_english, strict=True) if claim in self.listed
+            ]
         return {**files, "comparisons": self.records(), "verdict": verdict}
 
-    def comparisons(self) -> DataTable:
-        """Every comparison, in a form to be written; `records` has more of each."""
+    def comparisons(self, *, as_data: bool = False) -> DataTable:
+        """Every comparison, in a form to be written: for people in the page's language, or as data in English."""
         columns = (
             Column("subject", N_("arm"), is_prose=True),
             Column("against", N_("compared with"), is_prose=True),
@@ -143,27 +147,33 @@ class StudyPage(Shown, Tabular):
             Column("p", "p", decimals(4), is_name=True),
             Column("verdict", N_("verdict"), lambda verdict: as_text(verdict and _(verdict)), is_prose=True),
         )
-        return DataTable(_("Comparisons with their 95% intervals"), columns, self.records())
+        rows = self.records() if as_data else _rows(self.claims)
+        return DataTable(_("Comparisons with their 95% intervals"), columns, rows)
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each comparison, losses first; `table` is a file with one row for each run."""
-        return [
-            {
-                "subject": claim.comparison.subject,
-                "against": claim.comparison.against,
-                "quantity": claim.comparison.quantity.label,
-                "seeds": claim.seeds,
-                "difference": claim.difference if math.isfinite(claim.difference) else None,
-                "low": claim.low,
-                "high": claim.high,
-                "p": claim.p,
-                "family": claim.family,
-                "verdict": claim.verdict if not claim.why else None,
-                "why": claim.why or None,
-            }
-            for claim in self.claims
-            if isinstance(claim, Claim)
-        ]
+        with in_language("en"):
+            return _rows(self.in_english)
+
+
+def _rows(claims: Sequence[Judged]) -> list[dict[str, Any]]:
+    return [
+        {
+            "subject": claim.comparison.subject,
+            "against": claim.comparison.against,
+            "quantity": claim.comparison.quantity.label,
+            "seeds": claim.seeds,
+            "difference": claim.difference if math.isfinite(claim.difference) else None,
+            "low": claim.low,
+            "high": claim.high,
+            "p": claim.p,
+            "family": claim.family,
+            "verdict": claim.verdict if not claim.why else None,
+            "why": claim.why or None,
+        }
+        for claim in claims
+        if isinstance(claim, Claim)
+    ]
 
 
 @page_of.register
@@ -185,6 +195,8 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
         StorageError: the disk did not take them.
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
+    with in_language("en"):
+        in_english = _judged(loss_claims(result), probe_views(result))
     result = result.told
     losses, views = loss_claims(result), probe_views(result)
     report = study_report(result)
@@ -196,13 +208,16 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     report.add(HTML, page(title, sections, lead=lead, footer=footer, **told))
     report.add(MARKDOWN, markdown(title, sections, lead=lead, footer=footer))
     report.add(TABLE, _csv(result))
-    everything = (*losses.all, *(one for view in views for one in view.all))
     sentences = (*losses.all, *(one for view in views for one in view.listed))
     html, text, table = (result.folder / REPORT / name for name in (HTML, MARKDOWN, TABLE))
-    shown = StudyPage(html, text, table, everything, sentences)
-    report.add_table("comparisons", shown.comparisons())
+    shown = StudyPage(html, text, table, _judged(losses, views), sentences, in_english)
+    report.add_table("comparisons", shown.comparisons(), shown.comparisons(as_data=True))
     report.write()
     return shown
+
+
+def _judged(losses: LossClaims, views: Sequence[JudgedView]) -> tuple[Judged, ...]:
+    return (*losses.all, *(one for view in views for one in view.all))
 
 
 def study_report(result: StudyResult) -> ReportFolder:
