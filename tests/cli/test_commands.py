@@ -108,6 +108,7 @@ def test_a_run_folder_has_all_its_files(trained: Path) -> None:
     assert {path.name for path in (trained / "report").iterdir()} == {
         "run.html",
         "losses.svg",
+        "losses.pdf",
         "losses.png",
         "MANIFEST.json",
     }

@@ -128,15 +128,14 @@ def _rendered(figure: Figure, kind: str, metadata: dict[str, str | None]) -> byt
     return buffer.getvalue()
 
 
-def figure_files(figure: Figure, name: str, *, pdf: bool = False) -> dict[str, bytes]:
-    """The files of a figure by file name: `name.svg` and `name.png`, and `name.pdf` if asked for."""
-    files = {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure)}
-    return {**files, f"{name}.pdf": pdf_bytes(figure)} if pdf else files
+def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
+    """The files of a figure by file name: `name.svg`, `name.png` and `name.pdf`."""
+    return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure), f"{name}.pdf": pdf_bytes(figure)}
 
 
 @checked
 def save(figure: Figure, folder: Path, name: str) -> Saved:
-    """Write `folder/name.svg` and `folder/name.png`, making the folder.
+    """Write `folder/name.svg`, `.png` and `.pdf`, making the folder.
 
     Raises:
         StorageError: writing to disk failed.

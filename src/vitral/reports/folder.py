@@ -32,20 +32,19 @@ class ReportFolder:
         folder: where it will be written.
     """
 
-    def __init__(self, folder: GuardedFolder, figures: str = "", *, pdf: bool = False) -> None:
+    def __init__(self, folder: GuardedFolder, figures: str = "") -> None:
         """Start an empty report.
 
         Args:
             folder: where it will be written.
             figures: the folder inside it for figures; itself if empty.
-            pdf: whether figures are written as PDF too.
         """
-        self.folder, self._pdf = folder, pdf
+        self.folder = folder
         self._figures = f"{figures}/" if figures else ""
         self._files: dict[str, bytes] = {}
 
     def figure(self, drawn: "matplotlib.figure.Figure", name: str, caption: str, alt: str) -> Figure:
-        """Add a figure as SVG and PNG (and PDF), and return it as a section of a page.
+        """Add a figure as SVG, PNG and PDF, and return it as a section of a page.
 
         Args:
             drawn: the figure.
@@ -55,7 +54,7 @@ class ReportFolder:
         """
         from vitral.figures.style import figure_files  # matplotlib is slow to import, and tables need none
 
-        files = figure_files(drawn, name, pdf=self._pdf)
+        files = figure_files(drawn, name)
         self._files |= {f"{self._figures}{file}": content for file, content in files.items()}
         return Figure(files[f"{name}.svg"].decode(), caption, alt, path=f"{self._figures}{name}.svg")
 

@@ -159,7 +159,7 @@ class RunList(Shown, Tabular):
         Raises:
             StorageError: writing to disk failed.
         """
-        report = ReportFolder(GuardedFolder(out), figures="figures", pdf=True)
+        report = ReportFolder(GuardedFolder(out), figures="figures")
         sections = self.sections(report)
         report.add(PAGE, self.page(sections))
         for form, name in (("csv", "runs.csv"), ("markdown", "runs.md"), ("latex", "runs.tex")):

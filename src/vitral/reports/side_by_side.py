@@ -434,7 +434,7 @@ class RunComparison(Shown, Tabular):
         Raises:
             StorageError: writing to disk failed.
         """
-        report = ReportFolder(GuardedFolder(out), figures="figures", pdf=True)
+        report = ReportFolder(GuardedFolder(out), figures="figures")
         sections = self.sections(report)
         report.add(PAGE, self.page(sections))
         report.add("comparison.md", markdown(self.title, sections, footer=_(FOOTER)))

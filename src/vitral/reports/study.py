@@ -222,7 +222,7 @@ def _judged(losses: LossClaims, views: Sequence[JudgedView]) -> tuple[Judged, ..
 
 def study_report(result: StudyResult) -> ReportFolder:
     """The report folder inside the study's, to be filled."""
-    return ReportFolder(GuardedFolder(result.folder).within(REPORT), figures="figures", pdf=True)
+    return ReportFolder(GuardedFolder(result.folder).within(REPORT), figures="figures")
 
 
 def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
