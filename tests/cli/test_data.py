@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 SHAPES: dict[str, Any] = {
     command: json.loads(shape)
-    for command, shape in re.findall(r"^## vitral (\w+)\n+```json\n(.*?)```", DOCUMENT.read_text(), re.M | re.S)
+    for command, shape in re.findall(r"^## vitral ([\w ]+)\n+```json\n(.*?)```", DOCUMENT.read_text(), re.M | re.S)
 }
 WORDS: dict[str, tuple[type, ...]] = {
     "text": (str,),
@@ -39,6 +40,9 @@ def difference(shape: Any, value: Any, where: str = "") -> str:
         return f"{where}: {value!r} is no table"
     if "*" in shape:
         return next(filter(None, (difference(shape["*"], one, f"{where}.{key}") for key, one in value.items())), "")
+    if "…" in shape:
+        shape = {key: one for key, one in shape.items() if key != "…"}
+        value = {key: one for key, one in value.items() if key in shape}
     if shape.keys() != value.keys():
         return f"{where}: keys {sorted(shape.keys() ^ value.keys())}"
     return next(filter(None, (difference(one, value[key], f"{where}.{key}") for key, one in shape.items())), "")
@@ -69,7 +73,9 @@ def command_line(command: str, trained: Path) -> list[str]:
     run, told = str(trained), {"count": ["fast"], "corpus": ["sample"], "list": [], "check": ["life-is-awesome"]}
     told |= {"evaluate": [run], "generate": [run, "--max-tokens", "3"], "doctor": [run]}
     told |= {"inspect": [run, "--text", "a light"]}
-    return [command, *told[command]]
+    told |= {"list runs": [run], "compare": [run, str(shutil.copytree(trained, "copy")), "--max-tokens", "3"]}
+    told |= {"explain": [run, "--text", "To"]}
+    return [*command.split(), *told[command]]
 
 
 @pytest.mark.parametrize("command", [command for command in SHAPES if command != "study"])
@@ -90,6 +96,20 @@ def test_a_table_is_the_same_in_every_form(command: str, trained: Path, vitral) 
     assert told["latex"].out.count(r" \\") == len(rows)
     portuguese = vitral(*line, "--format", "csv", "--lang", "pt")
     assert portuguese.out == told["csv"].out
+
+
+def test_the_descriptions_of_names_are_told_and_as_data_english(vitral) -> None:
+    told = {
+        (code, form): vitral("list", "studies", "--format", form, "--lang", code).out
+        for code in ("en", "pt")
+        for form in ("csv", "markdown", "latex")
+    }
+    assert told["en", "csv"] == told["pt", "csv"]
+    questions = [row["description"] for row in csv.DictReader(io.StringIO(told["en", "csv"]))]
+    assert len(questions) > 9
+    for form in ("markdown", "latex"):
+        assert sum(question in told["en", form] for question in questions) > 9
+        assert not [question for question in questions if question in told["pt", form]]
 
 
 def test_a_studys_comparisons_are_printed_and_written(vitral) -> None:

@@ -182,6 +182,15 @@ def test_data_is_the_same_in_both_languages(vitral, trained: Path, command: str)
     json.loads(english.out)
 
 
+def test_a_check_is_data_in_english_and_complains_in_the_language(vitral) -> None:
+    line = ["check", "causal-mask", "o-gato-preto", "no-such", "--format", "json"]
+    english, portuguese = (vitral("--lang", code, *line) for code in USAGE)
+    assert english.code == portuguese.code == 2
+    assert portuguese.out == english.out
+    assert len(json.loads(english.out)) == 3
+    assert portuguese.err != english.err
+
+
 def test_a_run_is_the_same_in_both_languages(vitral, tmp_path: Path) -> None:
     for code in USAGE:
         told = vitral("train", "sample", "--out", code, *SETTINGS, "--lang", code)

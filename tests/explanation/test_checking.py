@@ -8,7 +8,7 @@ from mutants import SLIPS, Case, make_case
 from scrambled import make_claims, make_given
 
 from vitral.explanation import CheckReport, Verdict, check, corrected, parse_example, phrases
-from vitral.explanation.checks.report import first_wrong, plain, rows, summary
+from vitral.explanation.checks.report import first_wrong, rows, summary
 from vitral.lab.examples import find_example, gallery, preset_model
 
 SAY = phrases("en")
@@ -268,7 +268,7 @@ def test_rows_tell_what_was_printed_and_what_it_should_be() -> None:
 
 
 def test_plain_data_hold_everything() -> None:
-    data = plain(check(find_example("three-words")), SAY)
+    data = check(find_example("three-words")).plain()
     assert data["verdict"] == "wrong"
     assert data["counts"] == {"unknown": 3, "right": 25, "rounding": 0, "follows": 10, "wrong": 16}
     assert data["first_wrong"]["step"] == "q"

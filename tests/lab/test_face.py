@@ -14,6 +14,7 @@ import pytest
 import vitral
 import vitral.lab
 from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import in_language
 from vitral.decoding import Sample
 from vitral.figures.notebook import framed
 from vitral.lab.new_runs import planned_steps
@@ -121,6 +122,10 @@ def test_explain_counts_a_run_from_0_and_an_example_from_1(run: vitral.Run) -> N
     assert str(vitral.explain(run, "To be", query=0)) != str(vitral.explain(run, "To be", query=1))
     assert str(vitral.explain("the-cat-sat", query=3)) == str(vitral.explain("the-cat-sat"))
     every, one = vitral.explain(run, "To", layer="all", head=[0, 2]), vitral.explain(run, "To", layer=1, head=0)
+    assert json.loads(json.dumps(every.plain(), allow_nan=False))["language"] == every.language
+    assert [len(chapter["steps"]) for chapter in every.plain()["chapters"]] == [
+        len(one.steps) for one in every.chapters
+    ]
     assert len(every.chapters) == 2
     assert [len(every.steps[0].panels), len(one.steps[0].panels)] == [2, 1]
 
@@ -138,6 +143,14 @@ def test_names_are_those_of_the_commands() -> None:
     assert "the-cat-sat" in vitral.list_examples()
     assert vitral.list_studies()["no-attention"].endswith("?")
     assert {"name", "description"} == set(vitral.list_texts().plain()[0])
+    lists = (vitral.list_presets, vitral.list_texts, vitral.list_studies, vitral.list_examples)
+    for each in lists:
+        with in_language("en"):
+            english = each()
+        with in_language("pt"):
+            told = each()
+            assert (told.plain(), told.records()) == (english.plain(), english.records())
+            assert not [line for line in english.descriptions.values() if line in str(told)]
     with pytest.raises(UsageError, match="did you mean 'sample'"):
         vitral.list_texts()["sampel"]
 

@@ -11,6 +11,7 @@ import torch
 
 import vitral
 from vitral.core.errors import Interrupted, UsageError
+from vitral.core.language import in_language, retold
 from vitral.lab import progress
 from vitral.lab.progress import NotebookDisplay
 from vitral.training import Event
@@ -161,9 +162,19 @@ def test_an_interrupted_demonstration_goes_on_with_the_same_call(tmp_path: Path,
     with pytest.raises(Interrupted, match="same call"):
         vitral.demo(tmp_path / "demo", callback=stop_at(2), **SMALL)
     shown = vitral.demo(tmp_path / "demo", **SMALL)
+    assert shown.plain()["verdicts"] == list(shown.verdicts)
     assert shown.html.is_file()
     assert vitral.load(shown.run).step
     assert shown.sample in str(shown)
+
+
+def test_the_verdicts_of_a_demonstration_are_told_and_as_data_english(tmp_path: Path) -> None:
+    with in_language("pt"):
+        shown = vitral.demo(tmp_path / "demo", **SMALL)
+        english = shown.plain()["verdicts"]
+        assert set(english).isdisjoint(shown.verdicts)
+        assert [retold(verdict) for verdict in english[1:]] == list(shown.verdicts[1:])
+    assert shown.plain()["verdicts"] == english
 
 
 def test_a_notebook_shows_the_callers_line_and_ours(run_line: list[str]) -> None:

@@ -9,7 +9,7 @@ from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_example
 from vitral.cli.options import Format, FormatOption
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.language import _
+from vitral.core.language import _, in_language
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,14 +71,13 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
 
     Args:
         named: files, or names of worked examples.
-        say: the language.
-        as_json: print one list of plain data.
+        say: the language of what is printed for people.
+        as_json: print one list of plain data, in English.
         fix_into: whether to write the corrected example, and into which folder (beside the file if None).
     """
     from vitral.cli.screen import print_json
     from vitral.cli.screen import say as say_line
     from vitral.explanation import check
-    from vitral.explanation.checks.report import plain
     from vitral.lab.examples import correct, find_example
 
     data: list[dict[str, Any]] = []
@@ -89,10 +88,10 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
         except UsageError as error:
             code = max(code, 2)
             complain(str(error))
-            data.append({"file": name, "error": str(error)})
+            data.append({"file": name, "error": _in_english(name, error)})
             continue
         code = max(code, int(report.worst in ("follows", "wrong")))
-        data.append(plain(report, say))
+        data.append(report.plain())
         if not as_json:
             if place:
                 say_line()
@@ -111,6 +110,19 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
     if as_json:
         print_json(data)
     return code
+
+
+def _in_english(name: str, told: UsageError) -> str:
+    """Why an example cannot be read; what the error was told if the file can be read by now."""
+    from vitral.explanation import check
+    from vitral.lab.examples import find_example
+
+    try:
+        with in_language("en"):
+            check(find_example(name))
+    except UsageError as error:
+        return str(error)
+    return str(told)
 
 
 def print_report(report: "CheckReport", say: "Phrases") -> None:

@@ -110,7 +110,7 @@ def _print_form(kinds: list[Kind], format: TableFormat) -> None:
     columns = (
         Column("kind", "kind"),
         Column("name", "name", is_prose=True),
-        Column("description", "description", is_prose=True),
+        Column("description", "description", retold, is_prose=True),
     )
     rows = [{"kind": each.value, **entry} for each in kinds for entry in _entries(each)]
     say(DataTable("", columns, rows).write(format.value).rstrip("\n"))

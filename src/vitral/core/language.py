@@ -39,6 +39,10 @@ _OF_NUMBERS = re.compile(r":[+,.\d]*[,dfg%]")
 """Formats of places that only a number can fill."""
 _LEAST_LETTERS = 7
 """Sentences with fewer letters of their own, such as `{one}, not {other}`, fit too much that is no sentence of ours."""
+LONGEST_STORED = 1500
+"""Characters of a stored sentence; a longer line is none of ours, and stays as it is."""
+_DEEPEST = 4
+"""Sentences inside places of sentences."""
 
 _current: ContextVar[str | None] = ContextVar("language", default=None)
 _process: str | None = None
@@ -166,30 +170,31 @@ def listed(numbers: Iterable[str]) -> str:
 def retold(stored: str) -> str:
     """An English sentence that was stored with its values filled in, in the current language.
 
-    It is compared with the marked sentences, and so are the values in its places. One that fits none stays as it is.
+    It is compared with the marked sentences, and so are the values in its places. One that fits none stays as it is,
+    and so does a line that is too long.
     """
     code = language()
     return stored if code == "en" or not stored else _retold(stored, code)
 
 
 @lru_cache(maxsize=4096)
-def _retold(stored: str, code: str) -> str:
+def _retold(stored: str, code: str, deepest: int = _DEEPEST) -> str:
     known = _translations(code).gettext(stored)
-    if known != stored:
+    if known != stored or len(stored) > LONGEST_STORED:
         return known
-    for pattern, sentence in _patterns(code):
-        found = pattern.fullmatch(stored)
+    for own_words, pattern, sentence in _patterns(code):
+        found = pattern.fullmatch(stored) if own_words in stored else None
         if found:
-            values = {name: _in_language(value, code) for name, value in found.groupdict().items()}
+            values = {name: _in_language(value, code, deepest - 1) for name, value in found.groupdict().items()}
             return _BARE.vformat(_translations(code).gettext(sentence), (), values)
     return stored
 
 
-def _in_language(value: str, code: str) -> str:
+def _in_language(value: str, code: str, deepest: int) -> str:
     """A value in a place of a stored sentence: a number, another sentence, or anything else as it is."""
     if _NUMBER.fullmatch(value):
         return value.translate(_SWAPPED) if code in COMMA else value
-    return _retold(value, code) if " " in value else value
+    return _retold(value, code, deepest) if deepest and " " in value else value
 
 
 class _Formatter(string.Formatter):
@@ -254,11 +259,15 @@ def _translations(code: str) -> GNUTranslations:
 
 
 @cache
-def _patterns(code: str) -> list[tuple[re.Pattern[str], str]]:
-    """Marked sentences with places as patterns of what they become in English; those with most own words first."""
+def _patterns(code: str) -> list[tuple[str, re.Pattern[str], str]]:
+    """Marked sentences with places, those with most own words first.
+
+    Each has its longest piece between two places, and the pattern of what it becomes in English.
+    """
     sentences = [each for each in _translations(code)._catalog if isinstance(each, str) and _PLACE.search(each)]  # pyright: ignore
     sentences.sort(key=lambda each: len(_PLACE.sub("", each)), reverse=True)
-    return [(re.compile(_pattern(each), re.DOTALL), each) for each in sentences if _is_telling(each)]
+    pieces = {each: max(re.split(r"\{.*?\}|\}", each), key=len) for each in sentences}
+    return [(pieces[each], re.compile(_pattern(each), re.DOTALL), each) for each in sentences if _is_telling(each)]
 
 
 def _is_telling(sentence: str) -> bool:
@@ -269,16 +278,24 @@ def _is_telling(sentence: str) -> bool:
 
 
 def _pattern(sentence: str) -> str:
-    """A sentence with places as a regular expression; a place that comes twice has the same value."""
-    made, end, seen = "", 0, set[str]()
+    """A sentence with places as a regular expression; a place that comes twice has the same value.
+
+    A place of words ends at the first piece of the sentence that follows it (an atomic group), since the next place
+    fits whatever remains. So a line takes time in proportion to its length, whoever wrote it.
+    """
+    parts, end, seen = [""], 0, set[str]()
     for place in _PLACE.finditer(sentence):
-        made += re.escape(sentence[end : place.start()])
+        parts[-1] += re.escape(sentence[end : place.start()])
         name, end = place[1], place.end()
         if name is None:
-            made += re.escape(place[0][0])
+            parts[-1] += re.escape(place[0][0])
         elif name in seen:
-            made += f"(?P={name})"
+            parts[-1] += f"(?P={name})"
+        elif _OF_NUMBERS.fullmatch(place[2]):
+            parts[-1] += rf"(?P<{name}>{_ANY_NUMBER})"
         else:
-            seen.add(name)
-            made += rf"(?P<{name}>{_ANY_NUMBER if _OF_NUMBERS.fullmatch(place[2]) else '.*?'})"
-    return made + re.escape(sentence[end:])
+            parts.append(rf"(?P<{name}>.*?)")
+        seen.add(name)
+    first, *between = parts
+    last = between.pop() if between else ""
+    return first + "".join(map("(?>{})".format, between)) + last + re.escape(sentence[end:])

@@ -2,11 +2,13 @@
 
 import textwrap
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import sides, text
 from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.plain_steps import plain_step
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
 from vitral.figures.notebook import Shown
@@ -41,6 +43,10 @@ class Walkthrough(Shown):
         """The walkthrough as plain text."""
         return to_text(self)
 
+    def plain(self) -> dict[str, Any]:
+        """As plain data, the document of `vitral explain --format json`; its sentences are in `language`."""
+        return to_plain(self)
+
 
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
     """The paragraphs before the steps; `marked` is how chosen numbers appear: brackets, boxed, bright, choose."""
@@ -66,6 +72,29 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
             count += 1
             parts += _step(step, count, digits, say)
     return "\n\n".join(visible(part) for part in parts)
+
+
+@checked(first=True)
+def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
+    """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
+
+    Formulas and arithmetic have decimal points in every language; sentences are in the walkthrough's.
+
+    Args:
+        walkthrough: the steps.
+        digits: of the numbers written in formulas and arithmetic; the matrices are exact.
+    """
+    say = replace(phrases(walkthrough.language), in_data=True)
+    chapters = [
+        {"title": chapter.title, "steps": [plain_step(step, digits, say) for step in chapter.steps]}
+        for chapter in walkthrough.chapters
+    ]
+    return {
+        "title": walkthrough.title,
+        "language": walkthrough.language,
+        "intro": list(walkthrough.intro),
+        "chapters": chapters,
+    }
 
 
 def heading(step: Step, count: int, digits: int, say: Phrases) -> str:

@@ -8,16 +8,17 @@ from typing import Any
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import Interrupted
-from vitral.core.language import _
+from vitral.core.language import _, in_language
 from vitral.figures.notebook import Shown, page_of, written_page
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Preformatted
-from vitral.lab.demonstration import plan_demonstration
+from vitral.lab.demonstration import ORDER, plan_demonstration
 from vitral.lab.new_runs import text
 from vitral.lab.progress import progress_shown
 from vitral.lab.study_plan import plan_study, settings_of
+from vitral.reports.demonstration import DemonstrationResult
 from vitral.reports.study import StudyPage
-from vitral.studies import loss_claims
+from vitral.studies import against_counts, loss_claims
 from vitral.training import Callback, silent
 
 
@@ -74,12 +75,14 @@ class DemoPage(Shown):
         run: the folder of the run that it shows; `vitral.load` opens it.
         sample: a text by that run.
         verdicts: of the study, in sentences.
+        in_english: `verdicts` in English, for programs.
     """
 
     html: Path
     run: Path
     sample: str
     verdicts: tuple[str, ...]
+    in_english: tuple[str, ...]
 
     def __str__(self) -> str:
         """The text that the model wrote, the verdicts, and the page."""
@@ -87,9 +90,9 @@ class DemoPage(Shown):
         return plain_text("", [Preformatted(self.sample)], lead="") + "\n\n" + "\n".join([*self.verdicts, report])
 
     def plain(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data, in English."""
         paths = {"html": str(self.html), "run": str(self.run)}
-        return {**paths, "sample": self.sample, "verdicts": list(self.verdicts)}
+        return {**paths, "sample": self.sample, "verdicts": list(self.in_english)}
 
 
 @page_of.register
@@ -122,8 +125,14 @@ def demo(
     with progress_shown(progress, callback) as told, _going_on(planned.out):
         result = planned.finish(planned.train(told))
         page = planned.write(result)
-    verdicts = (result.verdict.text, *(claim.text for claim in loss_claims(result.study).contrasts))
-    return DemoPage(page, result.run, result.sample.text, verdicts)
+    with in_language("en"):
+        in_english = _verdicts(result)
+    return DemoPage(page, result.run, result.sample.text, _verdicts(result), in_english)
+
+
+def _verdicts(result: DemonstrationResult) -> tuple[str, ...]:
+    counted = against_counts(result.study, ORDER)
+    return (counted.text, *(claim.text for claim in loss_claims(result.study).contrasts))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, in_language, number, retold
 from vitral.core.tables import Tabular
 from vitral.data import corpus_names
 from vitral.figures.html import page
@@ -41,7 +41,7 @@ class Names(Shown, Tabular):
 
     Attributes:
         kind: "presets", "texts", "studies" or "examples".
-        descriptions: by name.
+        descriptions: by name, in English; the table has them in the current language.
         minutes: of studies, by name and budget: the estimated time on this machine; empty if nobody asked.
     """
 
@@ -62,7 +62,7 @@ class Names(Shown, Tabular):
         return name in self.descriptions
 
     def __getitem__(self, name: str) -> str:
-        """The description of a name.
+        """The description of a name, in English.
 
         Raises:
             UsageError: there is no such name.
@@ -84,7 +84,7 @@ class Names(Shown, Tabular):
         return Table("", (_("name"), _("description"), *budgets), rows, prose=(1,))
 
     def plain(self) -> list[dict[str, Any]]:
-        """The same as `vitral list KIND --format json`; of studies also the minutes, if they were asked for."""
+        """The list of this kind in `vitral list --format json`, in English; with the minutes, if they were asked for."""
         return [
             {
                 "name": name,
@@ -135,7 +135,8 @@ def list_studies(*, times: bool = False) -> Names:
     found: dict[str, dict[str, float]] = {name: {} for name in study_names()} if times else {}
     for cost in study_costs() if times else ():
         found[cost.name][cost.budget] = cost.minutes
-    return Names("studies", study_names(), found)
+    with in_language("en"):
+        return Names("studies", study_names(), found)
 
 
 @checked(first=True)

@@ -106,8 +106,17 @@ class CheckReport(Shown, Tabular):
         return report_text(self, phrases())
 
     def plain(self) -> dict[str, Any]:
-        """The whole report as plain data for JSON; rows, columns and heads are counted from 1."""
-        return plain(self, phrases())
+        """The whole report as plain data for JSON, in English; rows, columns and heads are counted from 1."""
+        say, first = phrases("en"), self.first_wrong
+        return {
+            "file": str(self.example.path) if self.example.path else None,
+            "title": self.example.title,
+            "verdict": self.worst.value,
+            "counts": self.counts(),
+            "summary": summary(self, say),
+            "first_wrong": None if first is None else _finding(self, first, say),
+            "findings": [_finding(self, finding, say) for checked in self.quantities for finding in checked.findings],
+        }
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each number that is not right."""
@@ -294,23 +303,6 @@ def _printed(report: CheckReport, name: str, value: float, say: Phrases, *, whol
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     return say.number(rounded(value, report.example.decimals, whole=whole).replace("-", "−"))
-
-
-def plain(report: CheckReport, say: Phrases) -> dict[str, Any]:
-    """The whole report as plain data for JSON; rows, columns and heads are counted from 1.
-
-    Sentences are in the language of `say`; numbers have decimal points in every language.
-    """
-    say, first = replace(say, in_data=True), report.first_wrong
-    return {
-        "file": str(report.example.path) if report.example.path else None,
-        "title": report.example.title,
-        "verdict": report.worst.value,
-        "counts": report.counts(),
-        "summary": summary(report, say),
-        "first_wrong": None if first is None else _finding(report, first, say),
-        "findings": [_finding(report, finding, say) for checked in report.quantities for finding in checked.findings],
-    }
 
 
 def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[str, Any]:

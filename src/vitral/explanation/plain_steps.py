@@ -1,40 +1,15 @@
-"""A walkthrough as plain data for JSON; nothing is truncated."""
+"""The steps of a walkthrough as plain data for JSON; nothing is truncated."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
-from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import latex, text
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.steps import Panel, Step
-from vitral.explanation.walkthrough import Walkthrough
 
 
-@checked(first=True)
-def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
-    """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
-
-    Formulas and arithmetic have decimal points in every language; sentences are in the walkthrough's.
-
-    Args:
-        walkthrough: the steps.
-        digits: of the numbers written in formulas and arithmetic; the matrices are exact.
-    """
-    say = replace(phrases(walkthrough.language), in_data=True)
-    chapters = [
-        {"title": chapter.title, "steps": [_step(step, digits, say) for step in chapter.steps]}
-        for chapter in walkthrough.chapters
-    ]
-    return {
-        "title": walkthrough.title,
-        "language": walkthrough.language,
-        "intro": list(walkthrough.intro),
-        "chapters": chapters,
-    }
-
-
-def _step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
+def plain_step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
+    """All contents of a step; infinite numbers as "inf" and "-inf", cells counted from 0."""
     return {
         "name": step.name,
         "title": step.title,
