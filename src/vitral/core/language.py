@@ -295,7 +295,7 @@ def _pattern(sentence: str) -> str:
             parts[-1] += rf"(?P<{name}>{_ANY_NUMBER})"
         else:
             parts.append(rf"(?P<{name}>.*?)")
-        seen.add(name)
+        seen |= {str(name)}
     first, *between = parts
     last = between.pop() if between else ""
     return first + "".join(map("(?>{})".format, between)) + last + re.escape(sentence[end:])

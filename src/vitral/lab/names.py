@@ -84,7 +84,7 @@ class Names(Shown, Tabular):
         return Table("", (_("name"), _("description"), *budgets), rows, prose=(1,))
 
     def plain(self) -> list[dict[str, Any]]:
-        """The list of this kind in `vitral list --format json`, in English; with the minutes, if they were asked for."""
+        """The list of this kind in `vitral list --format json`, in English; the minutes if they were asked for."""
         return [
             {
                 "name": name,
