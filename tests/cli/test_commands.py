@@ -87,7 +87,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
         "--format --out",
         "check": "--fix --out --format",
-        "study": "--budget --base --corpus --out --seeds --threads --set",
+        "study": "--budget --base --corpus --out --seeds --threads --set --format",
         "list": "--sort --text --out --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",

@@ -239,7 +239,7 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
     assert ending == ["final_norm", "logits", "probabilities", "greedy", *distributions, "beam", "beam_probability"]
 
 
-@pytest.mark.parametrize("column", [0, 1, 2, 99])
+@pytest.mark.parametrize("column", [0, 1, 2, 17])
 def test_the_cell_worked_through_is_one_that_is_labelled_whatever_the_column(column: int) -> None:
     choice = Choice(query=2, key=1, column=column)
     walk = walk_run(model(), tokenizer(), TEXT, RunView(None, choice, block=True, ending=True))
@@ -273,6 +273,7 @@ REFUSALS = [
     ({"layers": (2,)}, TEXT, "no block 2; the model has 2, counted from 0"),
     ({"choice": Choice(heads=(6,))}, TEXT, "no head 6; there are 6, counted from 0"),
     ({"choice": Choice(heads=(-1,))}, TEXT, "no head -1"),
+    ({"choice": Choice(column=10**6)}, TEXT, "no column 1000000; the widest matrix has"),
     ({"choice": Choice(heads=(0,), query=5)}, TEXT, "no query at position 5; there are 5, counted from 0"),
     ({"choice": Choice(heads=(0,), key=-1)}, TEXT, "no key at position -1"),
     ({}, "", "the text is empty"),

@@ -132,6 +132,12 @@ def test_an_interrupted_cell_says_how_to_go_on_and_nothing_is_lost(
         vitral.resume(resumed)
 
 
+def test_a_script_does_not_go_on_with_an_interrupted_run(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        vitral.train("sample", tmp_path / "run", callback=stop_at(2, 1), **SMALL)
+    assert vitral.resume(tmp_path / "run").step == 4
+
+
 def test_an_interruption_before_the_first_step_leaves_nothing(tmp_path: Path, notebook: Notebook) -> None:
     def interrupt(event: Event) -> None:
         raise KeyboardInterrupt

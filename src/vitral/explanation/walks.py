@@ -155,7 +155,12 @@ def _check_choice(sheet: Sheet, choice: Choice) -> None:
                 size=size,
                 first=first,
             )
-    if choice.column < 0:
+    computed = [sheet.values[quantity.name] for quantity in sheet.quantities if quantity.axes[-1] != "source"]
+    widest = max((value.shape[-1] for value in computed if value.dim()), default=1)
+    if not 0 <= choice.column < widest:
         raise UsageError(
-            "explain: no column {column}; columns are counted from {first}", column=choice.column + first, first=first
+            "explain: no column {column}; the widest matrix has {size}, counted from {first}",
+            column=choice.column + first,
+            size=widest,
+            first=first,
         )

@@ -12,7 +12,7 @@ from vitral.core.language import _
 from vitral.core.renamed import renamed
 from vitral.lab.configuration import pinned, plan_run
 from vitral.lab.opened import path_of
-from vitral.lab.progress import is_interactive, progress_shown
+from vitral.lab.progress import progress_shown
 from vitral.lab.run import Run
 from vitral.runs import RunFolder, is_run
 from vitral.training import Callback, silent
@@ -69,7 +69,7 @@ def train(
         UsageError: an invalid argument or configuration, in one line.
         TrainingStopped: a number was not finite.
         StorageError: writing to disk failed.
-        Interrupted: a person at a prompt or in a notebook stopped it; everything trained is saved.
+        Interrupted: it was stopped (Ctrl-C, SIGTERM); everything trained is saved.
     """
     if "reporter" in overrides:
         renamed("reporter", "callback")
@@ -216,10 +216,10 @@ def ended(folder: Path) -> Run:
     """The run after its training.
 
     Raises:
-        Interrupted: it was stopped before its end, and a person works here, whose next cells must not go on with it.
+        Interrupted: it was stopped before its end; what comes after must not go on with it.
     """
     ends = RunFolder.open(folder).metrics("end")
-    if ends and not ends[-1]["finished"] and is_interactive():
+    if ends and not ends[-1]["finished"]:
         raise Interrupted(
             _(
                 "stopped after step {step:,}, saved; go on with: vitral.resume({path!r})",

@@ -37,11 +37,6 @@ def in_notebook() -> bool:
     return getattr(session(), "kernel", None) is not None
 
 
-def is_interactive() -> bool:
-    """Whether a person types here: a notebook, IPython, or Python's own prompt."""
-    return session() is not None or hasattr(sys, "ps1")
-
-
 @contextmanager
 def progress_shown(progress: bool | None, callback: Callback) -> Generator[Callback]:
     """A callback that also shows the progress of the training in the block.

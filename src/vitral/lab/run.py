@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_, _, in_language, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
@@ -565,8 +565,12 @@ class Run(Shown):
         return facts
 
     def _measured(self) -> dict[str, Any] | None:
-        """The last evaluation up to the loaded checkpoint."""
-        return next((event for event in reversed(self.metrics("evaluation")) if event["step"] <= self.step), None)
+        """The last evaluation up to the loaded checkpoint; None also where the folder is gone."""
+        try:
+            measured = self.metrics("evaluation")
+        except VitralError:
+            return None
+        return next((event for event in reversed(measured) if event["step"] <= self.step), None)
 
     def __str__(self) -> str:
         """One line."""
