@@ -652,9 +652,19 @@ def _has_same_tokens(runs: Sequence[ComparedRun]) -> bool:
 
 
 def _with_curves(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
-    """The runs that can be drawn together: in other tokens only with a loss, which gives the bits per character."""
+    """The runs that can be drawn together: in other tokens only with a loss, which gives the bits per character.
+
+    The best stand first where not all fit into a figure.
+    """
     drawn = [run for run in runs if any(math.isfinite(point.test) for point in run.curve)]
-    return drawn if _has_same_tokens(drawn) else [run for run in drawn if run.loss is not None]
+    if _has_same_tokens(drawn):
+        losses = {run.name: run.summary.test_loss for run in drawn}
+    else:
+        losses = {run.name: run.loss.bits_per_character for run in drawn if run.loss is not None}
+        drawn = [run for run in drawn if run.name in losses]
+    if len(drawn) <= MOST_LINES:
+        return drawn
+    return sorted(drawn, key=lambda run: math.inf if (loss := losses[run.name]) is None else loss)
 
 
 def _curves(runs: Sequence[ComparedRun], label: str, read: Any) -> "matplotlib.figure.Figure":
