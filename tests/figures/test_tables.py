@@ -108,3 +108,14 @@ def test_a_small_curve_stays_in_its_frame() -> None:
 def test_keys_of_another_shape_are_refused(keys: tuple) -> None:
     with pytest.raises(ValueError, match="keys"):
         SortableTable(Table("c", ("name", "loss"), (("a", "1.0"),)), keys)
+
+
+@pytest.mark.parametrize("first", ["[2pt] x", "*", "  [a]"])
+def test_latex_reads_no_argument_at_the_beginning_of_a_row(first: str) -> None:
+    table = DataTable(
+        "", (Column("name", first, is_name=True), Column("other", "[b]", is_name=True)), [{"name": first}]
+    )
+    rows = [line for line in table.write("latex").splitlines() if "&" in line]
+    assert len(rows) == 2
+    for row in rows:
+        assert row.lstrip().startswith(("{[}", "{*}"))

@@ -14,6 +14,7 @@ from vitral.core.config import assignment
 from vitral.core.errors import Interrupted, UsageError
 from vitral.decoding import GenerateOptions
 from vitral.lab import plan_study
+from vitral.lab.opened import opened
 from vitral.model import count_parameters
 
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
@@ -285,3 +286,16 @@ def test_the_former_name_of_a_callback_keeps_working(tmp_path: Path) -> None:
             training=training,
         )
     assert "step" in events
+
+
+def test_what_is_not_asked_for_stays_as_the_run_was_loaded(run: vitral.Run) -> None:
+    loaded = vitral.load(run.path, "last", corpus="elsewhere.txt")
+    assert opened(loaded) is loaded
+    exact = opened(loaded, dtype="float64")
+    assert (exact.which, exact.device, exact.dtype, exact.corpus) == ("last", "cpu", "float64", "elsewhere.txt")
+    moved = opened(exact, corpus="moved.txt")
+    assert (moved.which, moved.device, moved.dtype, moved.corpus) == ("last", "cpu", "float64", "moved.txt")
+    assert next(moved.model.parameters()).dtype == torch.float64
+    best = opened(moved, "best", device="cpu")
+    assert (best.which, best.dtype, best.corpus) == ("best", "float64", "moved.txt")
+    assert (opened(run.path).which, opened(run.path).dtype) == ("best", "float32")

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from scipy import stats
 
 import vitral
 from vitral.core.config import merge
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import in_language
 from vitral.lab import RunComparison
 from vitral.reports.side_by_side import BITS, NATS
+from vitral.reports.unwritten import Unwritten
 from vitral.training import RunConfig, train
 
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang")
@@ -160,7 +162,8 @@ def test_samples_are_those_of_each_run_alone(folder: Path) -> None:
         assert run.sample == alone
     missing = compared(folder, "base", "wider", prompt="日", losses=False).runs[0]
     assert missing.sample is None
-    assert "日" in missing.why
+    assert "日" in missing.why_no_sample
+    assert missing.why == ""
 
 
 def test_a_folder_of_runs_is_compared_and_damaged_ones_are_left_out(folder: Path, tmp_path: Path) -> None:
@@ -240,3 +243,127 @@ def test_a_text_that_is_lost_is_told_and_can_be_given(folder: Path) -> None:
         assert all(run.loss is not None and math.isfinite(run.loss.loss) for run in given.runs)
     finally:
         moved.rename(folder / "words.txt")
+
+
+def test_runs_of_a_folder_stand_by_name_whatever_their_losses(folder: Path, tmp_path: Path) -> None:
+    """A reference that is chosen by the losses compared makes the intervals too narrow."""
+    for name, source in (("1", "slower"), ("2", "base"), ("3", "wider")):
+        shutil.copytree(folder / "runs" / source, tmp_path / name)
+    found = vitral.compare(tmp_path, max_tokens=1)
+    losses = [run.loss.loss for run in found.runs if run.loss is not None]
+    assert losses[0] == max(losses)
+    assert [(one.run, one.against) for one in found.relations] == [("2", "1"), ("3", "1")]
+
+
+def test_other_tokens_without_losses_have_no_common_curves(folder: Path, tmp_path: Path) -> None:
+    found = compared(folder, "base", "bytepairs", losses=False)
+    found.write(tmp_path / "out")
+    assert not [path for path in (tmp_path / "out").rglob("*") if "curves" in path.name]
+    assert "<iframe" in found._repr_html_()
+    compared(folder, "base", "bytepairs", "others", losses=False).write(tmp_path / "three")
+    drawn = {path.stem for path in (tmp_path / "three").rglob("curves-*")}
+    assert drawn
+    assert all(name.endswith("-2") for name in drawn)
+
+
+def test_only_runs_whose_losses_were_measured_are_drawn_in_bits(folder: Path, tmp_path: Path) -> None:
+    found = compared(folder, "base", "bytepairs", "wider")
+    lost = replace(found, runs=(replace(found.runs[0], loss=None), *found.runs[1:]))
+    lost.write(tmp_path / "out")
+    assert list((tmp_path / "out").rglob("curves-by-step.pdf"))
+    none = replace(found, runs=tuple(replace(run, loss=None) for run in found.runs))
+    none.write(tmp_path / "none")
+    assert not list((tmp_path / "none").rglob("curves-*"))
+
+
+def test_a_loaded_run_keeps_the_text_that_was_given_for_it(folder: Path) -> None:
+    moved = (folder / "words.txt").rename(folder / "moved.txt")
+    try:
+        given = [vitral.load(folder / "runs" / name, corpus=moved) for name in ("base", "wider")]
+        assert all(run.loss is not None for run in vitral.compare(*given, max_tokens=1).runs)
+        again = vitral.compare(given[0].path, given[0], given[1], max_tokens=1)
+        assert all(run.loss is not None for run in again.runs)
+    finally:
+        moved.rename(folder / "words.txt")
+
+
+def test_a_run_of_a_folder_that_cannot_be_loaded_is_left_out(folder: Path, tmp_path: Path) -> None:
+    for name in ("base", "wider", "slower"):
+        shutil.copytree(folder / "runs" / name, tmp_path / "runs" / name)
+    for weights in (tmp_path / "runs" / "slower").rglob("model.safetensors"):
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+    found = vitral.compare(tmp_path / "runs", max_tokens=1)
+    assert [run.name for run in found.runs] == ["base", "wider"]
+    assert len(found.notes) == 1
+    assert "slower" in found.notes[0]
+    with in_language("pt"):
+        assert vitral.compare(tmp_path / "runs", max_tokens=1).notes == found.notes
+        assert found.notes[0] not in str(found)
+    with pytest.raises(VitralError, match="slower"):
+        vitral.compare(tmp_path / "runs", tmp_path / "runs" / "slower", max_tokens=1)
+    shutil.rmtree(tmp_path / "runs" / "wider")
+    with pytest.raises(VitralError, match="slower"):
+        vitral.compare(tmp_path / "runs", max_tokens=1)
+
+
+def test_parts_of_a_long_text_are_not_compared_in_other_tokens(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vitral.studies.measures.FINAL_TOKENS", 500)
+    found = compared(folder, "base", "bytepairs", "wider")
+    assert not found.runs[0].is_whole
+    assert [(one.comparable, one.difference is None) for one in found.relations] == [("nothing", True), (NATS, False)]
+    lowest = min(run.loss.bits_per_character for run in found.runs if run.loss is not None)
+    assert f"{lowest:.3f}" not in found.finding
+    difference = found.relations[1].difference
+    assert difference is not None
+    assert difference.confidence == pytest.approx(0.95)  # of one difference
+    found.write(tmp_path / "out")
+
+
+def test_runs_whose_text_is_unknown_are_like_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.lab import side_by_side
+
+    known = side_by_side.summarize_run
+    unknown = {"test_text": None, "test_tokens": None}
+    monkeypatch.setattr(side_by_side, "summarize_run", lambda path: replace(known(path), **unknown))
+    found = compared(folder, "base", "wider", "slower")
+    for one in found.relations:
+        assert (one.same_test, one.same_tokens, one.comparable, one.difference) == (False, False, "nothing", None)
+    assert len(found._groups()) == 3
+
+
+def test_loss_and_sample_each_have_their_reason(folder: Path) -> None:
+    moved = (folder / "words.txt").rename(folder / "moved.txt")
+    try:
+        found = compared(folder, "base", "wider", prompt="日")
+    finally:
+        moved.rename(folder / "words.txt")
+    run = found.runs[0]
+    assert "words.txt" in run.why
+    assert "日" in run.why_no_sample
+    assert (run.plain()["missing"], run.plain()["missing_sample"]) == (run.why, run.why_no_sample)
+    assert all(line in str(found) or line[:40] in str(found) for line in found.lacking_samples)
+    assert len(found.lacking_samples) == 2
+    assert "日" in found.page(found.sections())
+
+
+def test_a_reason_is_data_in_english(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.lab import side_by_side
+
+    monkeypatch.setattr(side_by_side, "block_differences", lambda *losses, same_tokens: np.array([math.inf, 0.0]))
+    with in_language("pt"):
+        (one,) = compared(folder, "base", "wider").relations
+        assert one.why not in one.text
+    assert one.why
+    assert one.why in one.text
+
+
+def test_the_best_of_many_runs_are_drawn(folder: Path) -> None:
+    found = compared(folder, "base", "wider", losses=False)
+    worse, better = sorted(found.runs, key=lambda run: -(run.summary.test_loss or math.nan))
+    crowd = [replace(worse, summary=replace(worse.summary, name=f"n{number}")) for number in range(9)]
+    page = replace(found, runs=(*crowd, better)).page(replace(found, runs=(*crowd, better)).sections(Unwritten()))
+    assert "not drawn: n7, n8" in page

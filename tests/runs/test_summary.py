@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -315,3 +316,59 @@ def test_a_list_has_a_page_a_table_and_data(kept: Path, tmp_path: Path) -> None:
     assert "sandbox" in found._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.order = "time"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("changed", [{"replacement": "?"}, {"specials": ["<|end|>"]}])
+def test_what_changes_the_test_split_makes_another_test_text(run: Path, changed: dict[str, Any]) -> None:
+    before = summarize_run(run)
+    path = run / "config.toml"
+    unsealed(run)
+    assert summarize_run(run).test_text == before.test_text
+    line = "\n".join(f"{key} = {json.dumps(value)}" for key, value in changed.items())
+    path.write_text(path.read_text().replace("[corpus]", f"[corpus]\n{line}"))
+    assert summarize_run(run).test_text != before.test_text
+    assert summarize_run(run).test_tokens != before.test_tokens
+
+
+def unsealed(run: Path) -> None:
+    """Take away what seals the files, as in a run of format 1 before its first checkpoint."""
+    for checkpoint in (run / "steps").iterdir():
+        shutil.rmtree(checkpoint)
+    (run / "run.json").unlink()
+
+
+NUMBERS = ("Infinity", "-Infinity", "NaN", "1e300", "1" + 400 * "0", "-1")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("key", ["step", "stepped", "seconds", "validation_loss", "test_loss"])
+def test_no_number_of_one_run_hides_the_others(run: Path, kept: Path, key: str, number: str, tmp_path: Path) -> None:
+    shutil.copytree(kept, run.parent / "whole")
+    unsealed(run)
+    log = run / "metrics.jsonl"
+    log.write_text(re.sub(rf'"{key}": ?[-0-9.e]+', f'"{key}": {number}', log.read_text()))
+    assert number in log.read_text()
+    for order in ("loss", "time", "name"):
+        found = list_runs(run.parent, order=order)
+        assert {one.name for one in found.runs} == {"run", "whole"}
+        assert "whole" in str(found)
+        assert found.records()
+    found.write(tmp_path / "page")
+
+
+def test_only_times_of_a_calendar_are_shown(run: Path) -> None:
+    unsealed(run)
+    log = run / "metrics.jsonl"
+    log.write_text(re.sub(r'"stepped": ?[0-9.]+', '"stepped": 1e300', log.read_text()))
+    assert summarize_run(run).when is None
+    log.write_text(log.read_text().replace("1e300", "1.5e9"))
+    assert summarize_run(run).when == 1.5e9
+
+
+def test_a_number_too_large_for_any_run_is_damage(run: Path) -> None:
+    unsealed(run)
+    path = run / "config.toml"
+    path.write_text(path.read_text().replace("steps = 9", "steps = 1" + 400 * "0"))
+    found = list_runs(run.parent)
+    assert found.runs[0].state == "damaged"
+    assert found.page(found.sections())

@@ -67,5 +67,7 @@ def print_comparison(found: "RunComparison") -> None:
         if run.sample is not None:
             say(f"--- {run.name}")
             say(run.sample)
+    for line in found.lacking_samples:
+        say(line)
     for line in found.notes:
         say(retold(line))

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -173,4 +174,6 @@ def _in_csv(value: Any) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return " & ".join(map(escape, cells)) + r" \\"
+    line = " & ".join(map(escape, cells)) + r" \\"
+    # After the end of a row LaTeX would read a bracket or a star as an argument.
+    return re.sub(r"^(\s*)([\[*])", r"\1{\2}", line)

@@ -18,18 +18,25 @@ def opened(
 
     Args:
         run: a folder, or a loaded run, which is taken as it is unless one of the others is given.
-        checkpoint: "best" or "last"; "best" if None.
-        device: "cpu" if None.
-        dtype: "float32" if None.
-        corpus: the run's text, if it is no longer where it was.
+        checkpoint: "best" or "last"; if None, that of the loaded run, else "best".
+        device: if None, that of the loaded run, else "cpu".
+        dtype: if None, that of the loaded run, else "float32".
+        corpus: the run's text, if it is no longer where it was; if None, that of the loaded run.
 
     Raises:
         UsageError: not a run, or it cannot be loaded so.
     """
-    if isinstance(run, Run) and (checkpoint, device, dtype, corpus) == (None, None, None, None):
+    if not isinstance(run, Run):
+        return Run(run, checkpoint or "best", device=device or "cpu", dtype=dtype or "float32", corpus=corpus)
+    if (checkpoint, device, dtype, corpus) == (None, None, None, None):
         return run
-    where = run.path if isinstance(run, Run) else run
-    return Run(where, checkpoint or "best", device=device or "cpu", dtype=dtype or "float32", corpus=corpus)
+    return Run(
+        run.path,
+        checkpoint or run.which,
+        device=device or run.device,
+        dtype=dtype or run.dtype,
+        corpus=run.corpus if corpus is None else corpus,
+    )
 
 
 def path_of(run: str | Path | Run) -> Path:

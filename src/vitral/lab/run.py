@@ -255,6 +255,10 @@ class Run(Shown):
         config: the whole configuration as plain data.
         sealed: the run's files, verified.
         step: optimizer steps of the loaded checkpoint.
+        which: "best" or "last", as it was loaded.
+        device: name of the device it was loaded on.
+        dtype: precision of its arithmetic.
+        corpus: the text that was given for it; None: where the run knows it.
     """
 
     def __init__(
@@ -286,7 +290,9 @@ class Run(Shown):
             check_device(loaded.model, where)
         self.model = loaded.model.to(device=where, dtype=weight_dtype(dtype))
         self._precision = (where, dtype)
-        self._corpus = corpus
+        self.which: Which = which
+        self.dtype: DtypeName = dtype
+        self.device, self.corpus = device, corpus
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """The prompt and its continuation.
@@ -463,7 +469,7 @@ class Run(Shown):
             self.sealed.document("corpus"),
             tokenizer=self.tokenizer,
             run_folder=self.path,
-            corpus=self._corpus,
+            corpus=self.corpus,
         )
 
     def ngram_baselines(self) -> NgramBaselines:

@@ -9,12 +9,13 @@ from statistics import median
 from typing import Any
 
 from vitral.core.checked import Count, Natural, checked
-from vitral.core.errors import UsageError
-from vitral.core.language import N_, in_language
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import N_, in_language, retold
 from vitral.data import Dataset
+from vitral.data.batches import Split
 from vitral.evaluation import SplitLoss, TargetLosses, block_differences, evaluate_split, target_losses
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
-from vitral.reports.runs import ordered
+from vitral.reports.runs import runs_below
 from vitral.reports.side_by_side import (
     BITS,
     NATS,
@@ -26,7 +27,7 @@ from vitral.reports.side_by_side import (
     Relation,
     RunComparison,
 )
-from vitral.runs import RunSummary, find_runs, is_run, summarize_run
+from vitral.runs import RunSummary, is_run, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.summary import readable_path
 from vitral.studies.claims import LEVEL, mean_interval
@@ -44,18 +45,33 @@ class _Measured:
     Attributes:
         shown: what the result says of it.
         targets: its losses, target by target; None where they were not measured.
-        text: the SHA-256 of its text.
-        trained_on: the fingerprint of its text, tokens and training split.
+        text: the SHA-256 of its text; None if unknown.
+        trained_on: the fingerprint of its text, tokens and training split; None if unknown.
         chain: the hash of all its batches so far, and their number of steps.
         parent: identity of the run whose weights it began with, if any.
     """
 
     shown: ComparedRun
     targets: TargetLosses | None
-    text: str
-    trained_on: str
+    text: str | None
+    trained_on: str | None
     chain: tuple[str, int]
     parent: str | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A run that is to be compared.
+
+    Attributes:
+        summary: the run in a few numbers.
+        corpus: the text that was given for it; None: where the run knows it.
+        is_named: whether it was named itself, and not found below a folder.
+    """
+
+    summary: RunSummary
+    corpus: str | Path | None = None
+    is_named: bool = True
 
 
 @checked(first=True)
@@ -71,7 +87,8 @@ def compare(
 
     Losses are those of the best checkpoints on the whole test split. Each run is compared with the first before it that
     has the same test text in the same tokens, in nats per token; else with the first that has the same test text, in
-    bits per character. Losses on other texts are not compared.
+    bits per character. Losses on other texts are not compared. The runs below a folder stand in the order of their
+    names: a reference that is chosen by the losses compared would make the intervals too narrow.
 
     Args:
         runs: two or more runs or folders of runs.
@@ -85,68 +102,95 @@ def compare(
         UsageError: fewer than two runs, or one of them cannot be read.
     """
     notes: list[str] = []
-    summaries = _named(_found(runs, notes))
-    if len(summaries) < 2:
+    found = _named(_found(runs, notes))
+    if len(found) < 2:
         raise UsageError("compare needs two runs or more; name runs, or a folder that contains them")
-    if len(summaries) > MOST_RUNS:
-        raise UsageError(
-            "compare: {count:,} runs are more than {most:,}; name fewer", count=len(summaries), most=MOST_RUNS
-        )
+    if len(found) > MOST_RUNS:
+        raise UsageError("compare: {count:,} runs are more than {most:,}; name fewer", count=len(found), most=MOST_RUNS)
     how = {"max_tokens": max_tokens, "seed": seed, "temperature": SAMPLE_TEMPERATURE}
-    measured = [_measured(summary, prompt, how, corpus, losses=losses) for summary in summaries]
+    loaded = _loaded(found, notes)
+    measured = [_measured(run, each.summary, prompt, how, corpus, losses=losses) for each, run in loaded]
     return RunComparison(
         tuple(each.shown for each in measured), tuple(_relations(measured)), prompt, seed, tuple(notes)
     )
 
 
-def _found(given: Sequence[str | Path | Run], notes: list[str]) -> list[RunSummary]:
+def _found(given: Sequence[str | Path | Run], notes: list[str]) -> list[_Found]:
     """The runs that were named, and those below named folders; each once."""
-    found: dict[str, RunSummary] = {}
+    found: dict[str, _Found] = {}
     for each in given:
-        path = each.path if isinstance(each, Run) else Path(each)
-        if isinstance(each, Run) or is_run(path):
-            inside = [summarize_run(path, str(path))]
+        if isinstance(each, Run):
+            inside = [_Found(summarize_run(each.path), each.corpus)]
+        elif is_run(Path(each)):
+            inside = [_Found(summarize_run(Path(each)))]
         else:
-            below = find_runs(path)
-            if not below.runs:
-                raise UsageError("{folder}: no run in it; train one with vitral train TEXT", folder=path)
+            below = runs_below(Path(each))
+            left_out = [run for run in below.runs if run.state == "damaged" or run.best_step is None]
             notes += below.notes
-            inside = [replace(run, name=str(run.path)) for run in ordered(below.runs, "loss")]
-            left_out = [run for run in inside if run.state == "damaged" or run.best_step is None]
             notes += [
                 N_("{run}: left out, since it is damaged or has no evaluation").format(run=readable_path(run.path))
                 for run in left_out
             ]
-            inside = [run for run in inside if run not in left_out]
-        for run in inside:
-            found.setdefault(os.path.realpath(run.path), run)
+            inside = [_Found(run, is_named=False) for run in below.runs if run not in left_out]
+        for one in inside:
+            place = os.path.realpath(one.summary.path)
+            before = found.get(place, one)
+            is_named, corpus = before.is_named or one.is_named, one.corpus if before.corpus is None else before.corpus
+            found[place] = replace(before, is_named=is_named, corpus=corpus)
     return list(found.values())
 
 
-def _named(runs: Sequence[RunSummary]) -> list[RunSummary]:
+def _named(found: Sequence[_Found]) -> list[_Found]:
     """The runs with names as short as they can be told apart: the last parts of their paths."""
-    parts = [Path(os.path.abspath(run.path)).parts for run in runs]
+    parts = [Path(os.path.abspath(each.summary.path)).parts for each in found]
     length = 1
     while len({each[-length:] for each in parts}) < len(parts) and length < max(map(len, parts)):
         length += 1
-    return [replace(run, name=readable_path("/".join(each[-length:]))) for run, each in zip(runs, parts, strict=True)]
+    names = [readable_path("/".join(each[-length:])) for each in parts]
+    return [replace(each, summary=replace(each.summary, name=name)) for each, name in zip(found, names, strict=True)]
+
+
+def _loaded(found: Sequence[_Found], notes: list[str]) -> list[tuple[_Found, Run]]:
+    """The runs with their weights; what was found below a folder and cannot be loaded is left out with a note.
+
+    Raises:
+        VitralError: a run that was named cannot be loaded, or fewer than two can.
+    """
+    loaded: list[tuple[_Found, Run]] = []
+    for each in found:
+        if each.is_named:
+            loaded.append((each, Run(each.summary.path, corpus=each.corpus)))
+            continue
+        with in_language("en"):  # a note is data here
+            try:
+                loaded.append((each, Run(each.summary.path)))
+            except VitralError as error:
+                run = readable_path(each.summary.path)
+                sentence = N_("{run}: left out, since it cannot be loaded ({reason})")
+                notes.append(sentence.format(run=run, reason=error))
+    if len(loaded) < 2:
+        raise UsageError("compare needs two runs or more; {reason}", reason=retold(notes[-1]))
+    return loaded
 
 
 def _measured(
-    summary: RunSummary, prompt: str, how: Mapping[str, Any], corpus: str | Path | None, *, losses: bool
+    run: Run, summary: RunSummary, prompt: str, how: Mapping[str, Any], corpus: str | Path | None, *, losses: bool
 ) -> _Measured:
-    run = Run(summary.path)
     sealed = run.sealed
     record, state = sealed.document("corpus"), {} if sealed.newest is None else sealed.newest.state
-    targets, loss, sample, why = None, None, None, ""
+    targets, loss, sample, why, why_no_sample = None, None, None, "", ""
+    is_whole = True
     with in_language("en"):  # a reason is data here; it is told in the reader's language where it is shown
         try:
             sample = run.generate(prompt, **how)
         except UsageError as error:
-            why = str(error)
+            why_no_sample = str(error)
         if losses:
             try:
-                targets, loss = _losses(run, _dataset(run, summary, corpus))
+                dataset = _dataset(run, summary, corpus)
+                split = final_split(dataset)
+                is_whole = split is dataset.splits["test"]
+                targets, loss = _losses(run, split)
             except UsageError as error:
                 why = str(error)
     events = run.metrics()
@@ -163,10 +207,12 @@ def _measured(
         processor=_processor(run),
         sample=sample,
         why=why,
+        why_no_sample=why_no_sample,
+        is_whole=is_whole,
     )
     chain = (str(state.get("chain", "")), int(summary.step or 0))
     parent = None if sealed.identity.parent is None else sealed.identity.parent.manifest
-    return _Measured(shown, targets, str(record.get("sha256")), str(record.get("fingerprint")), chain, parent)
+    return _Measured(shown, targets, record.get("sha256"), record.get("fingerprint"), chain, parent)
 
 
 def _dataset(run: Run, summary: RunSummary, corpus: str | Path | None) -> Dataset:
@@ -177,9 +223,8 @@ def _dataset(run: Run, summary: RunSummary, corpus: str | Path | None) -> Datase
     return run.dataset()
 
 
-def _losses(run: Run, dataset: Dataset) -> tuple[TargetLosses | None, SplitLoss]:
+def _losses(run: Run, split: Split) -> tuple[TargetLosses | None, SplitLoss]:
     """The losses on the test split, target by target; of a masked language model only their mean."""
-    split = final_split(dataset)
     if run.is_masked_lm:
         masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
         return None, evaluate_split(run.model, split, run.tokenizer, masking=masking)
@@ -220,14 +265,18 @@ def _relations(runs: Sequence[_Measured]) -> list[Relation]:
     return [_relation(run, other, confidence) for run, other in pairs]
 
 
-def _test(run: _Measured) -> tuple[str | None, str | None]:
-    return run.shown.summary.test_text, run.shown.summary.objective
-
-
 def _comparable(run: _Measured, other: _Measured) -> Comparable:
-    if _test(run) != _test(other):
+    one, two = run.shown.summary, other.shown.summary
+    if one.objective != two.objective or not _same(one.test_text, two.test_text):
         return "nothing"
-    return NATS if run.shown.summary.test_tokens == other.shown.summary.test_tokens else BITS
+    if _same(one.test_tokens, two.test_tokens):
+        return NATS
+    return BITS if run.shown.is_whole and other.shown.is_whole else "nothing"
+
+
+def _same(one: str | None, two: str | None) -> bool:
+    """Whether two marks are equal; an unknown one is equal to none."""
+    return one is not None and one == two
 
 
 def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
@@ -237,9 +286,9 @@ def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
     relation = Relation(
         run=one.name,
         against=two.name,
-        same_text=run.text == other.text,
-        same_test=one.test_text == two.test_text,
-        same_tokens=one.test_tokens == two.test_tokens,
+        same_text=_same(run.text, other.text),
+        same_test=_same(one.test_text, two.test_text),
+        same_tokens=_same(one.test_tokens, two.test_tokens),
         same_task=one.objective == two.objective,
         batches=batches,
         batches_differ=differ,
@@ -265,7 +314,7 @@ def _difference(one: TargetLosses, two: TargetLosses, unit: str, confidence: flo
     same_tokens = unit == NATS
     with in_language("en"):
         blocks = [float(value) for value in block_differences(one, two, same_tokens=same_tokens)]
-    found = mean_interval(blocks, confidence)
+        found = mean_interval(blocks, confidence)
     shared = None
     if same_tokens:
         shared = int((one.nats + two.nats == one.nats + two.nats).sum())  # NaN is not equal to itself
@@ -286,7 +335,7 @@ def _drawing(run: _Measured) -> dict[str, Any]:
     config = run.shown.config
     training, model = config["training"], config["model"]
     return {
-        N_("text, tokens or training split"): run.trained_on,
+        N_("text, tokens or training split"): run.trained_on or run.shown.name,  # unknown: like no other
         N_("seed"): config["seed"],
         "batch_size": training["batch_size"],
         "accumulation": training["accumulation"],

@@ -21,7 +21,7 @@ from vitral.figures.sparkline import Spark
 from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.figures.text import NONE, big
 from vitral.reports.folder import ReportFolder
-from vitral.runs.summary import RunSummary, find_runs, readable_path
+from vitral.runs.summary import FoundRuns, RunSummary, find_runs, readable_path
 
 SCHEMA = 1
 PAGE = "runs.html"
@@ -241,11 +241,7 @@ def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str |
     Raises:
         UsageError: there is no such folder, or no run in it.
     """
-    found = find_runs(Path(folder))
-    if not found.runs:
-        raise UsageError(
-            "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
-        )
+    found = runs_below(Path(folder))
     runs = [run for run in found.runs if text is None or (run.text and text.casefold() in run.text.casefold())]
     if not runs:
         known = ", ".join(sorted({run.text for run in found.runs if run.text})) or NONE
@@ -253,6 +249,20 @@ def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str |
             "{folder}: no run on a text {text!r}; there are: {known}", folder=folder, text=text, known=known
         )
     return RunList(Path(folder), tuple(ordered(runs, order)), found.notes, order)
+
+
+def runs_below(folder: Path) -> FoundRuns:
+    """Every run below a folder.
+
+    Raises:
+        UsageError: there is no such folder, or no run in it.
+    """
+    found = find_runs(folder)
+    if not found.runs:
+        raise UsageError(
+            "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
+        )
+    return found
 
 
 def ordered(runs: Sequence[RunSummary], order: Order) -> list[RunSummary]:

@@ -1,6 +1,7 @@
 """Runs side by side: what may be compared, losses with paired intervals, configurations, curves, samples; as a page."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,7 +60,8 @@ BATCHES = {
 OVER_THE_TEXT = N_(
     "The intervals hold together with 95%. They are the uncertainty over texts like this test split, cut into "
     "contiguous blocks: they are about these trained models. They do not contain the chance of another seed, so they "
-    "are no claim about the variants in general; vitral study makes such claims."
+    "are no claim about the variants in general; vitral study makes such claims. Nor do they hold if the run that "
+    "others are compared with was chosen because its loss on this test split is the lowest."
 )
 
 
@@ -96,7 +98,10 @@ class ComparedRun:
         threads: of training.
         processor: it was trained on; None if unknown.
         sample: written from the common prompt; None where there is none.
-        why: reason why there is no loss or no sample, an English sentence; empty otherwise.
+        why: reason why there is no loss, an English sentence; empty otherwise.
+        why_no_sample: reason why there is no sample, likewise.
+        is_whole: whether the whole test split was measured; of a long one only evenly spread parts are, which are other
+            parts in other tokens.
     """
 
     summary: RunSummary
@@ -109,6 +114,8 @@ class ComparedRun:
     processor: str | None
     sample: str | None
     why: str = ""
+    why_no_sample: str = ""
+    is_whole: bool = True
 
     @property
     def name(self) -> str:
@@ -125,6 +132,8 @@ class ComparedRun:
             "curve": [asdict(point) for point in self.curve],
             "sample": self.sample,
             "missing": self.why,
+            "missing_sample": self.why_no_sample,
+            "whole_test_split": self.is_whole,
         }
 
 
@@ -205,6 +214,12 @@ class Relation:
             return _("{run} predicts something else than {against}: their losses cannot be compared.", **names)
         if self.same_tokens:
             return _("{run} and {against} have the same test text in the same tokens: losses can be compared.", **names)
+        if self.comparable == "nothing":
+            return _(
+                "{run} has the test text of {against} in other tokens, and of this long text only parts were measured, "
+                "which are other parts in other tokens: their losses cannot be compared.",
+                **names,
+            )
         return _(
             "{run} has the test text of {against} in other tokens: losses in nats per token cannot be compared, bits "
             "per character can.",
@@ -457,8 +472,9 @@ class RunComparison(Shown, Tabular):
 
     def _samples(self) -> list[Section]:
         written = [Preformatted(run.sample, run.name) for run in self.runs if run.sample is not None]
+        lacking = self.lacking_samples
         if not written:
-            return []
+            return [Heading(_("Samples")), Listing(lacking)] if lacking else []
         how = _(
             "Each run continues the same prompt with the same seed ({seed}), at temperature {temperature}: the first "
             "sample, not the best of several.",
@@ -469,7 +485,17 @@ class RunComparison(Shown, Tabular):
         told += [Preformatted(self.prompt, _("prompt"))] if self.prompt else []
         told.append(Columns(tuple(written[:SAMPLES_SHOWN])))
         rest = tuple(written[SAMPLES_SHOWN:])
-        return [*told, *([Details(_("More samples"), (Columns(rest),))] if rest else [])]
+        told += [Details(_("More samples"), (Columns(rest),))] if rest else []
+        return [*told, *([Listing(lacking)] if lacking else [])]
+
+    @property
+    def lacking_samples(self) -> tuple[str, ...]:
+        """A line for each run without a sample, with the reason."""
+        return tuple(
+            _("{run}: no sample ({reason}).", run=run.name, reason=retold(run.why_no_sample))
+            for run in self.runs
+            if run.why_no_sample
+        )
 
     def _difference_figures(self, report: ReportFolder) -> list[Section]:
         from vitral.figures.intervals import IntervalRow, interval_dots
@@ -504,7 +530,7 @@ class RunComparison(Shown, Tabular):
         told: list[Section] = []
         groups = self._groups()
         for number_, runs in enumerate(groups, start=1):
-            runs = [run for run in runs if run.curve]
+            runs = _with_curves(runs)
             if not runs:
                 continue
             for axis, label, values in _axes(runs):
@@ -515,13 +541,15 @@ class RunComparison(Shown, Tabular):
                 told.append(
                     report.figure(drawn, name, caption, _("Curves of {names}", names=", ".join(r.name for r in runs)))
                 )
-        return told or [Paragraph(_("No evaluation was recorded."))]
+        if told or not any(run.curve for run in self.runs):
+            return told or [Paragraph(_("No evaluation was recorded."))]
+        return [Paragraph(_("No curves: the tokens differ, and without the losses bits per character are not known."))]
 
     def _groups(self) -> list[list[ComparedRun]]:
         """Runs that can be drawn in one figure."""
         groups: dict[Any, list[ComparedRun]] = {}
         for run in self.runs:
-            groups.setdefault((run.summary.test_text, run.summary.objective), []).append(run)
+            groups.setdefault((run.summary.test_text or run.name, run.summary.objective), []).append(run)
         return list(groups.values())
 
 
@@ -537,6 +565,12 @@ def _best(runs: Sequence[ComparedRun]) -> str:
     losses = [(loss.loss if same_tokens else loss.bits_per_character, run) for run, loss in measured]
     lowest, best = min(losses, key=lambda pair: pair[0])
     places = {"text": best.summary.text, "run": best.name, "count": len(losses), "loss": lowest}
+    if not same_tokens and not all(run.is_whole for run, _loss in measured):
+        return _(
+            "On the text {text} no run is ranked first: of its long test split only parts were measured, which are "
+            "other parts in other tokens.",
+            **places,
+        )
     unit = _(UNITS[NATS if same_tokens else BITS])
     if len(losses) == 1:
         return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **places, unit=unit)
@@ -613,16 +647,32 @@ def _axes(runs: Sequence[ComparedRun]) -> list[tuple[str, str, Any]]:
     return axes
 
 
+def _has_same_tokens(runs: Sequence[ComparedRun]) -> bool:
+    return len({run.summary.test_tokens for run in runs}) == 1
+
+
+def _with_curves(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+    """The runs that can be drawn together: in other tokens only with a loss, which gives the bits per character.
+
+    The best stand first where not all fit into a figure.
+    """
+    drawn = [run for run in runs if any(math.isfinite(point.test) for point in run.curve)]
+    if _has_same_tokens(drawn):
+        losses = {run.name: run.summary.test_loss for run in drawn}
+    else:
+        losses = {run.name: run.loss.bits_per_character for run in drawn if run.loss is not None}
+        drawn = [run for run in drawn if run.name in losses]
+    if len(drawn) <= MOST_LINES:
+        return drawn
+    return sorted(drawn, key=lambda run: math.inf if (loss := losses[run.name]) is None else loss)
+
+
 def _curves(runs: Sequence[ComparedRun], label: str, read: Any) -> "matplotlib.figure.Figure":
     """The test losses of runs on one text; in bits per character where their tokens differ."""
-    same_tokens = len({run.summary.test_tokens for run in runs}) == 1
+    same_tokens = _has_same_tokens(runs)
     lines = []
     for run in runs[:MOST_LINES]:
-        factor = 1.0
-        if not same_tokens:
-            if run.loss is None:
-                continue
-            factor = run.loss.bits_per_character / run.loss.loss
+        factor = 1.0 if same_tokens or run.loss is None else run.loss.bits_per_character / run.loss.loss
         lines.append(Line(run.name, [read(p) for p in run.curve], [p.test * factor for p in run.curve], look="dots"))
     summary = runs[0].summary
     orders = summary.baselines or {} if same_tokens and summary.objective == "next-token" else {}

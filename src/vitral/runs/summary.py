@@ -31,6 +31,8 @@ DEPTH = 12
 """Folders inside folders in which runs are looked for."""
 MOST_FOLDERS = 100_000
 """Folders that are looked into."""
+LATEST = 4e9
+"""Seconds of Unix time that are still a time (in the year 2096)."""
 READ = ("evaluation", "end", "stopped")
 """Events that a summary needs; lines of other events are not parsed."""
 SAME_TEXT = {
@@ -38,7 +40,9 @@ SAME_TEXT = {
     "field": None,
     "glob": None,
     "newlines": "lf",
+    "replacement": None,
     "separator": "\n\n",
+    "specials": None,
     "split": "blocks",
 }
 """Keys of [corpus] that decide how a text is read and which part of it is for test, with their defaults."""
@@ -205,7 +209,16 @@ def summarize_run(path: Path, name: str | None = None) -> RunSummary:
     with in_language("en"):  # what is wrong is data here; it is told in the reader's language where it is shown
         try:
             return _summary(RunFolder(path), summary)
-        except (UsageError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            UsageError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            ArithmeticError,
+        ) as error:
             if is_held(GuardedFolder(path)):  # its files change while they are read
                 return replace(summary, state="running")
             return replace(summary, why=_reason(error, path))
@@ -402,13 +415,14 @@ def _of_training(
     training = config.get("training", {})
     objective = training.get("objective", "next-token")
     curve = tuple(
-        (int(event["step"]), float(event["validation_loss"]), float(event["test_loss"]))
+        (int(float(event["step"])), float(event["validation_loss"]), float(event["test_loss"]))  # fails if infinite
         for event in events
-        if event["event"] == "evaluation" and math.isfinite(event.get("test_loss") or math.nan)
+        if event["event"] == "evaluation" and all(map(_is_finite, (event["validation_loss"], event.get("test_loss"))))
     )
     best = None if newest is None else newest.state.get("best_step")
     of_best = next((point for point in reversed(curve) if point[0] == best), curve[-1] if curve else None)
     seconds = [float(event.get("seconds", 0.0)) for event in events if event["event"] == "end"]
+    seconds = [spent for spent in seconds if math.isfinite(spent)]
     kept = None if newest is None else newest.history.get("seconds")
     return {
         "objective": str(objective if isinstance(objective, str) else objective["name"]),
@@ -423,6 +437,10 @@ def _of_training(
     }
 
 
+def _is_finite(loss: float | None) -> bool:
+    return loss is not None and math.isfinite(loss)
+
+
 def _whole(table: Mapping[str, Any], key: str) -> int | None:
     """A whole number of a file that may not be sealed.
 
@@ -430,7 +448,7 @@ def _whole(table: Mapping[str, Any], key: str) -> int | None:
         ValueError: it is something else.
     """
     value = table.get(key)
-    if value is not None and type(value) is not int:
+    if value is not None and (type(value) is not int or abs(value) >= 2**63):
         raise ValueError(_("{key} is not a whole number", key=key))
     return value
 
@@ -438,12 +456,17 @@ def _whole(table: Mapping[str, Any], key: str) -> int | None:
 def _when(folder: RunFolder, newest: Checkpoint | None, events: Sequence[Mapping[str, Any]]) -> float | None:
     stepped = [event["stepped"] for event in events if event["event"] == "end" and event.get("stepped")]
     if stepped:
-        return float(stepped[-1])
+        return _time(float(stepped[-1]))
     name = CONFIG if newest is None else f"steps/{step_name(newest.step)}/{MANIFEST}"
     try:
-        return round(folder.files.modified(name), 3)
+        return _time(round(folder.files.modified(name), 3))
     except (UsageError, OSError):
         return None
+
+
+def _time(seconds: float) -> float | None:
+    """Unix time that a calendar has; files that are not sealed may contain any number."""
+    return seconds if 0 <= seconds <= LATEST else None
 
 
 def _reason(error: Exception | str, path: Path) -> str:
