@@ -10,9 +10,18 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from vitral.core.language import set_language
+
 # A busy machine is no failure: nothing here is timed.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def _in_english() -> Iterator[None]:
+    """A test that chooses a language chooses it for itself alone."""
+    yield
+    set_language("en")
 
 
 @pytest.fixture(scope="session")

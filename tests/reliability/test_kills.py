@@ -41,7 +41,7 @@ DECISIONS: dict[int, dict[str, Any]] = {
 }
 NAMES = re.compile(
     r"(config\.toml|metrics\.jsonl|(run|environment|corpus|tokenizer|ngrams)\.json|best|last|\.lock"
-    r"|report/(MANIFEST\.json|run\.html|losses\.(svg|png))|samples/step-\d{8}\.txt"
+    r"|report/(MANIFEST\.json|run\.html|losses\.(svg|png|pdf))|samples/step-\d{8}\.txt"
     r"|steps/step-\d{8}/((model|optimizer)\.safetensors|(state|history|MANIFEST)\.json))"
 )
 """All files of a run."""

@@ -46,6 +46,7 @@ FILES = (
     "report/run.html",
     "report/losses.svg",
     "report/losses.png",
+    "report/losses.pdf",
     *(f"{STEP}/{name}" for name in ("model.safetensors", "optimizer.safetensors", "state.json", "MANIFEST.json")),
 )
 FOLDERS = ("steps", STEP, "samples", "report")

@@ -46,6 +46,7 @@ FILES = (
     "report/MANIFEST.json",
     "report/figures/intervals.svg",
     "report/figures/intervals.png",
+    "report/figures/intervals.pdf",
 )
 OF_RUNS = (".lock", "arms/pre/seed-3/config.toml", "arms/pre/seed-3/metrics.jsonl", "arms/pre/seed-3/tokenizer.json")
 FOLDERS = (
