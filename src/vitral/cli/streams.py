@@ -5,6 +5,7 @@ result on disk goes on, and the rest of its output is dropped. Errors of standar
 """
 
 import codecs
+import errno
 import io
 import os
 import select
@@ -76,6 +77,7 @@ class _Sink(io.RawIOBase):
 
     def __init__(self, raw: _Raw, name: str, *, needed: bool) -> None:
         self._raw, self.name, self.needed = raw, name, needed
+        self._was_terminal = raw.isatty()
         self.lost: Exception | None = None
         self.told = self.replaced = False
         self.beneath: TextIO | None = None
@@ -99,6 +101,11 @@ class _Sink(io.RawIOBase):
                     self.told = True
                     raise OutputLost(error) from None
         return memoryview(data).nbytes
+
+    def notice_hangup(self) -> None:
+        """A terminal that is gone is a failed write, also where the display no longer writes to it."""
+        if self.lost is None and self._was_terminal and not self._raw.isatty():
+            self.lost = OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _written(self, data: "ReadableBuffer") -> int:
         while (written := self._raw.write(data)) is None:  # the stream does not block and is full for now
@@ -140,6 +147,8 @@ def output_is_optional() -> None:
 
 def news_of_loss() -> str | None:
     """A line, in English, that says why standard output is gone; None if it is not, or if it was given before."""
+    if _output is not None:
+        _output.notice_hangup()
     if _output is None or _output.lost is None or _output.told:
         return None
     _output.told = True
