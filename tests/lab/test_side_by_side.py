@@ -17,7 +17,7 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import in_language
 from vitral.lab import RunComparison
-from vitral.reports.side_by_side import BITS, NATS
+from vitral.reports.relations import BITS, NATS
 from vitral.reports.unwritten import Unwritten
 from vitral.training import RunConfig, train
 

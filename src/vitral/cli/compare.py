@@ -52,7 +52,7 @@ def compare(
 def print_comparison(found: "RunComparison") -> None:
     """Print the tables, the sentences and the samples."""
     from vitral.cli.screen import print_data, say
-    from vitral.reports.side_by_side import OVER_THE_TEXT
+    from vitral.reports.relations import OVER_THE_TEXT
 
     print_data(found.varied_table())
     for one in found.relations:

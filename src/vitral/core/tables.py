@@ -1,5 +1,6 @@
 """Results as tables: rows of plain data, and a data frame where pandas is installed."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,12 @@ if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingTypeStubs]
 
 
-class Tabular:
+class Tabular(ABC):
     """A result that is a table in a natural way."""
 
+    @abstractmethod
     def records(self) -> list[dict[str, Any]]:
         """The table as plain data, one mapping for each row."""
-        raise NotImplementedError
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The table as a data frame.

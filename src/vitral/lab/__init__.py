@@ -16,9 +16,10 @@ from vitral.lab.checkups import doctor
 from vitral.lab.configuration import Preset, configure, presets
 from vitral.lab.experiments import DemoPage, demo, study
 from vitral.lab.inspected import Inspection
+from vitral.lab.measures import Measures
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
-from vitral.lab.run import Generation, Measures, Run, Which
+from vitral.lab.run import Generation, Run, Which
 from vitral.lab.samples import Samples
 from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study

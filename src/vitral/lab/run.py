@@ -1,8 +1,6 @@
 """A loaded run: model, tokenizer, folder, and the operations on them."""
 
-import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,37 +12,30 @@ from torch import Tensor
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import N_, _, in_language, number
+from vitral.core.language import _, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
-from vitral.core.tables import Tabular, data_frame
+from vitral.core.tables import data_frame
 from vitral.data import Dataset, prepare_recorded
 from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
 from vitral.decoding.text import check_stop
 from vitral.evaluation import (
-    Copy,
     Masking,
     NgramBaselines,
     SplitLoss,
-    baseline_name,
     evaluate_split,
     longest_copy,
     ngram_baselines,
     novel_share,
-    rank_among_baselines,
     training_text,
 )
 from vitral.explanation import RunView, Walkthrough, walk_run
-from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
-from vitral.figures.plain import plain_text
-from vitral.figures.sections import Paragraph, Section, Table
-from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.inspection import inspect_text
+from vitral.lab.measures import NOVEL_LENGTH, Copying, Measures
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.reports.run import run_page, write_run_report
-from vitral.reports.text import ngram_rows
 from vitral.reports.unwritten import Unwritten
 from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
@@ -56,8 +47,6 @@ if TYPE_CHECKING:
 
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
-NOVEL_LENGTH = 12
-SPLITS = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
 Which = Literal["best", "last"]
 """A checkpoint: the one with the lowest validation loss, or the last."""
 
@@ -89,159 +78,6 @@ class Generation(Sampling, GenerateOptions):
     num_beams: Annotated[int | None, BeforeValidator(_whole)] = None
     length_penalty: float = 0.0
     replace: str | None = None
-
-
-@dataclass(frozen=True)
-class Copying:
-    """How much of a sample is copied word for word from the training text.
-
-    Attributes:
-        characters: length of the sample.
-        longest: its longest copied piece.
-        novel_share: share of its pieces of `NOVEL_LENGTH` characters that are not in the training text.
-    """
-
-    characters: int
-    longest: Copy
-    novel_share: float
-
-
-@checked
-@dataclass(frozen=True, repr=False)
-class Measures(Shown, Tabular):
-    """The measurements of a run.
-
-    Attributes:
-        run: its folder.
-        step: optimizer steps of the checkpoint measured.
-        splits: loss on each whole split.
-        baselines: n-gram baselines of its text.
-        copying: of one sample; None where it was not asked for, or the run is a masked language model.
-        is_masked_lm: whether the losses are of masked positions, which n-gram baselines do not predict.
-    """
-
-    run: str
-    step: int
-    splits: dict[str, SplitLoss]
-    baselines: NgramBaselines
-    copying: Copying | None
-    is_masked_lm: bool = False
-
-    @property
-    def standing(self) -> str:
-        """The test loss compared with the n-gram baselines, as a phrase."""
-        if self.is_masked_lm:
-            return _("on masked positions, with context on both sides: n-gram baselines do not apply")
-        return rank_among_baselines(self.splits["test"].loss, self.baselines)
-
-    def plain(self) -> dict[str, Any]:
-        """Everything as plain data."""
-        with in_language("en"):
-            standing = self.standing
-        return {
-            "run": self.run,
-            "step": self.step,
-            "parts": {name: part.plain() for name, part in self.splits.items()},
-            "ngrams": self.baselines.plain(),
-            "standing": standing,
-            "copying": None if self.copying is None else asdict(self.copying),
-        }
-
-    def records(self) -> list[dict[str, Any]]:
-        """One row for each split."""
-        return [{"split": name, **part.plain()} for name, part in self.splits.items()]
-
-    def table(self) -> DataTable:
-        """The losses of whole splits and of the n-gram baselines on the test split, in a form to be written."""
-        splits = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
-        with in_language("en"):  # as data
-            orders = {baseline_name(order): order for order in ({} if self.is_masked_lm else self.baselines.orders)}
-
-        def told(name: str) -> str:
-            return baseline_name(orders[name]) if name in orders else _(splits.get(name, name))
-
-        columns = (
-            Column("split", N_("split"), told, is_prose=True),
-            Column("tokens", N_("tokens"), whole),
-            Column("nats_per_token", N_("nats per token"), decimals(4)),
-            Column("perplexity", N_("perplexity"), decimals(3)),
-            Column("bits_per_character", N_("bits per character"), decimals(4)),
-            Column("bits_per_byte", N_("bits per byte"), decimals(4)),
-        )
-        rows: list[dict[str, Any]] = [
-            {
-                "split": name,
-                "tokens": split.num_targets,
-                "nats_per_token": split.loss,
-                "perplexity": split.perplexity,
-                "bits_per_character": split.bits_per_character,
-                "bits_per_byte": split.bits_per_byte,
-            }
-            for name, split in self.splits.items()
-        ]
-        rows += [
-            {
-                "split": name,
-                "nats_per_token": self.baselines.orders[order],
-                "perplexity": math.exp(self.baselines.orders[order]),
-            }
-            for name, order in orders.items()
-        ]
-        return DataTable(_("{run} at step {step:,}", run=self.run, step=self.step), columns, rows)
-
-    def sections(self) -> list[Section]:
-        """The losses on whole splits, the n-gram baselines, and how much a sample copies."""
-        rows = tuple(
-            (
-                _(SPLITS.get(name, name)),
-                number(split.num_targets, ","),
-                number(split.loss, ".4f"),
-                number(split.perplexity, ".3f"),
-                number(split.bits_per_character, ".4f"),
-                number(split.bits_per_byte, ".4f"),
-            )
-            for name, split in self.splits.items()
-        )
-        heads = (
-            _("split"),
-            _("tokens"),
-            _("nats per token"),
-            _("perplexity"),
-            _("bits per character"),
-            _("bits per byte"),
-        )
-        baselines = Table(
-            _("N-gram baselines on the test split"), ("", _("nats per token")), tuple(ngram_rows(self.baselines))
-        )
-        standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
-        sections: list[Section] = [Table(self.title(), heads, rows), baselines, standing]
-        if self.copying is not None:
-            copied = self.copying
-            told = _(
-                "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
-                "{length} characters: {text!r}. {novel:.0%} of its pieces of {piece} characters are not in the "
-                "training text.",
-                characters=copied.characters,
-                length=copied.longest.length,
-                text=copied.longest.text,
-                novel=copied.novel_share,
-                piece=NOVEL_LENGTH,
-            )
-            sections.append(Paragraph(told))
-        return sections
-
-    def title(self) -> str:
-        """The run and its step."""
-        return _("{run} at step {step:,}", run=self.run, step=self.step)
-
-    def __str__(self) -> str:
-        """The measurements as the command prints them."""
-        return plain_text("", self.sections()).lstrip()
-
-
-@page_of.register
-def _measures_page(measures: Measures) -> str:
-    return page(_("Measurements"), measures.sections())
 
 
 @checked(first=True)

@@ -15,8 +15,7 @@ from vitral.data import Dataset
 from vitral.data.batches import Split
 from vitral.evaluation import SplitLoss, TargetLosses, block_differences, evaluate_split, target_losses
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
-from vitral.reports.runs import runs_below
-from vitral.reports.side_by_side import (
+from vitral.reports.relations import (
     BITS,
     NATS,
     Batches,
@@ -25,8 +24,9 @@ from vitral.reports.side_by_side import (
     CurvePoint,
     PairedDifference,
     Relation,
-    RunComparison,
 )
+from vitral.reports.runs import runs_below
+from vitral.reports.side_by_side import RunComparison
 from vitral.runs import RunSummary, is_run, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.summary import readable_path

@@ -7,8 +7,9 @@ from vitral.core.checked import Count, checked
 from vitral.core.devices import DtypeName
 from vitral.core.errors import UsageError
 from vitral.lab.inspected import Inspection
+from vitral.lab.measures import Measures
 from vitral.lab.opened import opened
-from vitral.lab.run import SAMPLE_TEMPERATURE, Measures, Run, Which
+from vitral.lab.run import SAMPLE_TEMPERATURE, Run, Which
 from vitral.lab.samples import Samples
 
 MAX_TOKENS = 400

@@ -4,6 +4,7 @@ Each file is written beside its place and renamed, the manifest last. A process 
 former report; one that is killed while it writes leaves whole files, old and new, and the same command writes the rest.
 """
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError, reason
@@ -61,6 +62,10 @@ class ReportFolder:
     def add(self, name: str, text: str) -> None:
         """Add a page or a table."""
         self._files[name] = text.encode()
+
+    def add_json(self, name: str, plain: Any) -> None:
+        """Add plain data as JSON."""
+        self.add(name, json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def add_table(self, name: str, table: DataTable, data: DataTable | None = None) -> None:
         """Add a table as CSV, Markdown and LaTeX; the CSV of `data`, if its words differ from those for people."""

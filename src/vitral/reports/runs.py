@@ -1,6 +1,5 @@
 """The runs below a folder: a table, and a page with their curves, best first; without PyTorch."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -162,9 +161,8 @@ class RunList(Shown, Tabular):
         report = ReportFolder(GuardedFolder(out), figures="figures")
         sections = self.sections(report)
         report.add(PAGE, self.page(sections))
-        for form, name in (("csv", "runs.csv"), ("markdown", "runs.md"), ("latex", "runs.tex")):
-            report.add(name, (self.data() if form == "csv" else self.table()).write(form))
-        report.add("runs.json", json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        report.add_table("runs", self.table(), self.data())
+        report.add_json("runs.json", self.plain())
         report.write(manifest=False)  # the folder is the user's own
         return out / PAGE
 
