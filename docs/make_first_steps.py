@@ -162,12 +162,12 @@ def _key(line: str, document: Document, exact: bool) -> str:
 
 
 def stable(lines: Sequence[str], document: Document, *, exact: bool) -> list[str]:
-    """What has to be equal of an output; empty lines have nothing."""
+    """The part of an output that must be equal; nothing of empty lines."""
     return [unit.key for unit in units(lines, document, exact=exact) if unit.key]
 
 
 def pieces(shown: Sequence[str]) -> list[list[str]]:
-    """What stands between two `…`."""
+    """The lines between two `…`."""
     made: list[list[str]] = [[]]
     for line in shown:
         if line == ANY:
@@ -178,7 +178,7 @@ def pieces(shown: Sequence[str]) -> list[list[str]]:
 
 
 def places(shown: Sequence[str], printed: Sequence[str]) -> list[int] | list[str]:
-    """Where each piece of a transcript begins in the output; the first piece that is not where it should be."""
+    """The line of the output at which each piece of a transcript begins; the first piece that is not where it should be."""
     found, at, wanted = list[int](), 0, pieces(shown)
     for number, piece in enumerate(wanted):
         possible = range(at, len(printed) - len(piece) + 1)

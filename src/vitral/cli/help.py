@@ -224,7 +224,7 @@ def _told_extra(text: str) -> str:
 
 
 def refusal(message: str) -> str:
-    """What the parser refuses, in the current language."""
+    """The parser's refusal, in the current language."""
     text = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
     if language() == "en":
         return text

@@ -34,7 +34,7 @@ class VitralError(Exception):
         return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback through our files: the caller's own lines, and the message."""
+        """IPython's lines, instead of a traceback through our files: the caller's own lines, and the message."""
         return told_in_notebook(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -43,7 +43,7 @@ class VitralError(Exception):
 
 
 def reason(error: BaseException) -> str:
-    """What an exception says, in the current language where the operating system said it."""
+    """The message of an exception; a message of the operating system in the current language."""
     return _(said) if isinstance(error, OSError) and (said := error.strerror) else str(error)
 
 
@@ -108,7 +108,7 @@ class Interrupted(KeyboardInterrupt):
     """A person stopped a training; the message says what is saved and how to go on."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows."""
+        """IPython's lines."""
         return told_in_notebook(self)
 
 

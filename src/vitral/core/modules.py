@@ -38,7 +38,7 @@ class CheckedModule(nn.Module):
 
 
 def own_module(own: OwnPart, made: Any) -> nn.Module:
-    """What an own part's factory has made, if it is a module whose numbers are saved and move with the model.
+    """The result of an own part's factory, if it is a module whose numbers are saved and move with the model.
 
     Raises:
         UsageError: it is no module, or has numbers that are neither parameters nor constants.

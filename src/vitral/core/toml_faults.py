@@ -1,4 +1,4 @@
-"""What Python's parser of TOML complains about, in the current language."""
+"""The messages of Python's TOML parser, in the current language."""
 
 import re
 

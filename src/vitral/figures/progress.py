@@ -14,7 +14,7 @@ _curves = count(1)
 
 @dataclass(frozen=True)
 class ProgressView:
-    """What is shown of a training now; every text is escaped.
+    """The present state of a training, for display; every text is escaped.
 
     Attributes:
         headline: the model and the text.

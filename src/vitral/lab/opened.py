@@ -1,4 +1,4 @@
-"""What callers give as a run: its folder, or the loaded run."""
+"""Runs as callers give them: a folder, or a loaded run."""
 
 from pathlib import Path
 

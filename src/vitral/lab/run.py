@@ -413,7 +413,7 @@ class Run(Shown):
         return f"Run({str(self.path)!r}: " + "; ".join(f"{name} {value}" for name, value in self._facts()) + ")"
 
     def plain(self) -> dict[str, Any]:
-        """What the run is, as plain data: folder, step, configuration, parameters and the last evaluation."""
+        """The run as plain data: folder, step, configuration, parameters and the last evaluation."""
         measured = self._measured()
         return {
             "run": str(self.path),

@@ -162,7 +162,7 @@ class Relation:
 
     @property
     def text(self) -> str:
-        """What may be compared, and the difference, in one or two sentences."""
+        """The possible comparison, and the difference, in one or two sentences."""
         return f"{self._allowed()} {self._found()}".strip()
 
     def _allowed(self) -> str:

@@ -147,7 +147,7 @@ class RunList(Shown, Tabular):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """How the losses may be read, and what was not looked into."""
+        """The way to read the losses, and the folders that were not read."""
         groups = {run.test_tokens for run in self.runs if run.test_loss is not None}
         told = [_("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")]
         return (*(told if len(groups) > 1 else ()), *map(retold, self.notes))
@@ -173,7 +173,7 @@ class RunList(Shown, Tabular):
 
     @property
     def lead(self) -> str:
-        """How many runs there are of each state, in a line."""
+        """The number of runs in each state, in a line."""
         counts = {state: sum(run.state == state for run in self.runs) for state in STATES}
         told = {
             "finished": ngettext("{n:,} finished", "{n:,} finished", counts["finished"], n=counts["finished"]),

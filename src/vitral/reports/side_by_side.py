@@ -166,7 +166,7 @@ class RunComparison(Shown, Tabular):
         return self.table().varied(KEPT)
 
     def relation_table(self) -> DataTable:
-        """What may be compared, and the differences of losses, for people."""
+        """The possible comparisons, and the differences of losses, for people."""
         return DataTable(_("What may be compared"), RELATIONS, [_relation_row(one) for one in self.relations])
 
     def relation_data(self) -> DataTable:

@@ -466,7 +466,7 @@ def _method(result: StudyResult) -> str:
 
 
 def _other_texts(result: StudyResult) -> list[Section]:
-    """What arms with another text or other tokens record of theirs."""
+    """The keys that arms with another text or other tokens record."""
     rows = []
     for arm in result.arms:
         if arm.config["corpus"] == result.base["corpus"]:
