@@ -178,7 +178,7 @@ def pieces(shown: Sequence[str]) -> list[list[str]]:
 
 
 def places(shown: Sequence[str], printed: Sequence[str]) -> list[int] | list[str]:
-    """The line of the output at which each piece of a transcript begins; the first piece that is not where it should be."""
+    """The line of the output at which each piece begins; the first piece that is not where it should be."""
     found, at, wanted = list[int](), 0, pieces(shown)
     for number, piece in enumerate(wanted):
         possible = range(at, len(printed) - len(piece) + 1)
