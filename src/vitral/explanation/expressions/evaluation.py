@@ -1,6 +1,7 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -32,7 +33,12 @@ def measured(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[i
     Raises:
         UsageError: as `shape_of`.
     """
-    counter = _Counter({name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes.items()})
+    return _measured(tree, tuple((name, tuple(shape)) for name, shape in shapes.items()))
+
+
+@lru_cache(maxsize=4096)  # a check evaluates the same expression many times, a search many expressions
+def _measured(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], int]:
+    counter = _Counter({name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes})
     return tuple(counter.value(tree).shape), counter.operations
 
 

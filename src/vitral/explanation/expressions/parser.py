@@ -75,7 +75,7 @@ class _Reader:
 
     def tree(self, node: ast.expr) -> Tree:
         match node:
-            case ast.Constant(value) if type(value) in (int, float) and abs(value) < LARGEST:
+            case ast.Constant(int() | float() as value) if not isinstance(value, bool) and abs(value) < LARGEST:
                 return Constant(float(value))
             case ast.Name(name):
                 return Constant(NAMES[name]) if name in NAMES and self.known(name) == name else self.reference(name)
