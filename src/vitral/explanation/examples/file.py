@@ -254,6 +254,7 @@ class _Reader:
             if name in keys_of:
                 raise self.refuse(_("{name}: is given twice, by two names", name=name), "given", *keys)
             if name in self.name.own:
+                keys_of[name] = keys
                 values[name] = self.own_number(".".join(keys), value, "given", *keys)
                 continue
             if name not in AXES:
@@ -264,7 +265,7 @@ class _Reader:
             keys_of[name] = keys
             if value != "identity":
                 values[name] = self.given(name, keys, value)
-        return values | {name: self.identity(name, keys) for name, keys in keys_of.items() if name not in values}
+        return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
 
     def own_number(self, label: str, value: Any, *path: str) -> Tensor:
         """A number, a list, a matrix or a list of matrices that only steps use; words stand for their indices."""
