@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vitral.explanation.formulas.notation import Equation, Expression, Number
+from vitral.explanation.formulas.notation import Equation, Expression, Number, Words
 
 Cell = tuple[int, int]
 Working = Callable[[int, int], "Arithmetic"]
@@ -17,15 +17,19 @@ class Arithmetic:
         target: the number's name, as scores with subscript 2,1.
         stages: the sides of the equation between name and value: the rule in names, then in numbers; none if given.
         value: the number.
+        before: equations of numbers that the stages use, as the mean and the variance of a norm.
+        word: the word that the number stands for, if it is a choice.
     """
 
     target: Expression
     stages: tuple[Expression, ...]
     value: float
+    before: tuple[Equation, ...] = ()
+    word: Words | None = None
 
     def equation(self) -> Equation:
         """The whole equation, from the name to the value."""
-        return Equation((self.target, *self.stages, Number(self.value)))
+        return Equation((self.target, *self.stages, self.word or Number(self.value)), self.before)
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Panel:
         columns_are_positions: whether the columns are positions, as the rows are, instead of features or words.
         cell: row and column of the number whose arithmetic is written out.
         working: the arithmetic of any cell, by row and column from 0.
+        words: the words that the numbers stand for, in the matrix's shape; empty if they are numbers.
     """
 
     label: str
@@ -49,6 +54,7 @@ class Panel:
     columns_are_positions: bool
     cell: Cell
     working: Working
+    words: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
 """A walkthrough: a computation in chapters of numbered steps, and its form as plain text."""
 
 import textwrap
-import unicodedata
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vitral.core.checked import Digits, checked
-from vitral.explanation.formulas import sides, text
+from vitral.explanation.formulas import lines, text
+from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.plain_steps import plain_step
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
 from vitral.figures.notebook import Shown
-from vitral.figures.text import visible
+from vitral.figures.text import columns, visible
 
 TEXT_WIDTH = 100
 INDENT = "   "
@@ -98,15 +98,17 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
 
 
 def heading(step: Step, count: int, digits: int, say: Phrases) -> str:
-    """A step's first line."""
-    formula = text(step.formula, digits, say)
-    return f"{count}. {step.title}: {formula}" if formula else f"{count}. {step.title}"
+    """A step's first line with its formula; further equations of the formula on lines below."""
+    formulas = step.formula.all() if isinstance(step.formula, Equation) else (step.formula,)
+    first, *others = (text(formula, digits, say) for formula in formulas)
+    return "\n".join(
+        [f"{count}. {step.title}: {first}" if first else f"{count}. {step.title}", *map(INDENT.__add__, others)]
+    )
 
 
 def stacked(arithmetic: Arithmetic, digits: int, say: Phrases) -> list[str]:
     """The arithmetic as lines with aligned equals signs."""
-    target, first, *others = sides(arithmetic.equation(), digits, say)
-    return [f"{target} = {first}", *(f"{' ' * _width(target)} = {side}" for side in others)]
+    return lines(arithmetic.equation(), digits, say)
 
 
 def _wrapped(paragraph: str, indent: str = "") -> str:
@@ -132,18 +134,11 @@ def _aligned(panel: Panel, shown: ShownPanel) -> list[str]:
     row, column = (place + 1 for place in shown.chosen(panel))
     if panel.working(*panel.cell).stages:
         lines[row][column] = f"[{lines[row][column]}]"
-    widths = [max(_width(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(columns(line[place]) for line in lines) for place in range(len(lines[0]))]
     return ["  ".join(_padded(line, widths)).rstrip() for line in lines]
 
 
 def _padded(line: list[str], widths: list[int]) -> list[str]:
     """The row's label aligned left, its numbers right."""
-    blanks = [" " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)]
+    blanks = [" " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)]
     return [line[0] + blanks[0], *(blank + cell for cell, blank in zip(line[1:], blanks[1:], strict=True))]
-
-
-def _width(words: str) -> int:
-    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in words)
-    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in words)
-    return len(words) + wide - marks

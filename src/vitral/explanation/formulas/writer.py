@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 
@@ -25,10 +26,12 @@ from vitral.explanation.phrasebook import Phrases
 
 EXP = Name("e")
 """The base of the exponential function; plain text writes its powers as exp(…)."""
-WORDS = frozenset((N_("sin"), N_("rotate"), N_("mean"), N_("position"), N_("count"), N_("row"), N_("kept")))
+WORDS = frozenset((N_("sin"), N_("mean"), N_("row"), N_("kept"), N_("others")))
 """Names in formulas that are words of a language; all other names are those of quantities and functions."""
 MOST_TERMS = 5
-"""A longer sum or list is truncated after this many terms; the others are counted and, if they are numbers, summed."""
+"""Of a longer sum or list this many terms are written, the largest; the others are counted, those of a sum added up."""
+SURE = 5.0
+"""The numbers of a denominator have so many digits that their roundings together are a tenth of its value at most."""
 
 
 def number(value: float, digits: int) -> str:
@@ -90,14 +93,18 @@ class FormulaWriter(ABC):
                 return self.number(self.say.number(self.written(expression)))
             case Name(letters, below):
                 return self.name(replace(expression, letters=self.told(letters), below=self.told(below)))
-            case Words(words):
-                return self.words(self.say.told(words))
+            case Words(words, own):
+                return self.words(words if own else self.say.told(words))
             case Equation():
-                return self.joined(self.between(self.sides(expression), self.sign("=")))
+                return self.together([self.one(each) for each in expression.all()])
             case Apply(function, arguments):
-                return self.joined([self.function(self.told(function)), self.brackets(self.listed(arguments))])
+                return self.applied(self.function(self.told(function)), self.brackets(self.listed(arguments)))
             case _:
                 return self.arithmetic(expression)
+
+    def one(self, equation: Equation) -> str:
+        """One equation, without those before and after it."""
+        return self.joined(self.between(self.sides(equation), self.sign("=")))
 
     def sides(self, equation: Equation) -> list[str]:
         """The sides of an equation; a side written like the one before is not repeated."""
@@ -114,15 +121,23 @@ class FormulaWriter(ABC):
             case Difference(left, right):
                 return self.joined([self.write(left), self.sign("−"), self.bracketed(right, negative=True)])
             case Fraction(above, below):
-                return self.fraction(above, below)
+                return self.divided(above, below)
             case Root(inside):
                 return self.root(inside)
             case Power(base, exponent):
                 return self.power(base, exponent)
-            case Over(index, body):
-                return self.over(self.told(index), self.factor(body, later=False))
+            case Over(index, body, sign):
+                return self.over(sign, self.told(index), self.factor(body, later=False))
             case _:
                 raise TypeError(f"cannot write {type(expression).__name__}")
+
+    def divided(self, above: Expression, below: Expression) -> str:
+        """A fraction; both parts with more digits if the rounded denominator would be far from the true one, or 0."""
+        digits = self.digits
+        self.digits = max(digits, _needed(below))
+        written = self.fraction(above, below)
+        self.digits = digits
+        return written
 
     def told(self, letters: str) -> str:
         """A name; translated if it is a word."""
@@ -136,7 +151,8 @@ class FormulaWriter(ABC):
         if expression.exact:
             return f"{Decimal(repr(float(value) + 0.0)):f}".removesuffix(".0").replace("-", "−")
         # Without trailing zeros: 0.5, not 0.500.
-        shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < 1e-9), digits)
+        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 1e-14 * abs(value))
+        shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < slack), digits)
         return number(value, shortest)
 
     def is_negative(self, expression: Expression) -> bool:
@@ -161,8 +177,8 @@ class FormulaWriter(ABC):
         return self.brackets(inside) if must else inside
 
     def sum(self, terms: tuple[Expression, ...]) -> str:
-        """Terms with signs between them; a long sum truncated, with the sum of the omitted terms."""
-        shown, rest = _shortened(terms)
+        """Terms with signs between them; of a long sum the largest, then the sum of the others."""
+        shown, rest = _shortened(terms, sort=self.say.sort_terms)
         pieces = [self.bracketed(shown[0], negative=False)] if shown else [self.number("0")]
         for term in shown[1:]:
             pieces += (
@@ -177,8 +193,8 @@ class FormulaWriter(ABC):
         return self.joined(pieces)
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
-        """Arguments with commas between them, semicolons beside decimal commas; a long list truncated."""
-        shown = arguments if len(arguments) <= MOST_TERMS + 1 else arguments[:MOST_TERMS]
+        """Arguments with commas between them, semicolons beside decimal commas; of a long list the largest."""
+        shown = _largest(arguments, value_of) if len(arguments) > MOST_TERMS + 1 else arguments
         gap = [self.words(self.say("page.gap", count=len(arguments) - len(shown)))] if shown != arguments else []
         return self.joined(self.between([*map(self.write, shown), *gap], self.sign(";" if self.say.has_comma else ",")))
 
@@ -186,6 +202,20 @@ class FormulaWriter(ABC):
     def between(pieces: list[str], sign: str) -> list[str]:
         """The pieces with a sign between each pair of neighbours."""
         return [part for piece in pieces for part in (sign, piece)][1:]
+
+    @staticmethod
+    def marks(above: str, mark: Callable[[str], str], transposed: str) -> str:
+        """A superscript: a mark, as a block's number or a matrix's letter, and the sign of a transposed matrix."""
+        letters = above.removesuffix("T") if above == "T" or above.startswith("(") else above
+        return (mark(letters) if letters else "") + (transposed if letters != above else "")
+
+    def applied(self, function: str, arguments: str) -> str:
+        """A function and its arguments, both already written."""
+        return self.joined([function, arguments])
+
+    @abstractmethod
+    def together(self, equations: list[str]) -> str:
+        """Several equations that are already written."""
 
     @staticmethod
     def joined(pieces: list[str]) -> str:
@@ -229,8 +259,8 @@ class FormulaWriter(ABC):
         """A power."""
 
     @abstractmethod
-    def over(self, index: str, body: str) -> str:
-        """A sum over an index; `body` is already written."""
+    def over(self, sign: str, index: str, body: str) -> str:
+        """A sum, product or choice over an index; `body` is already written."""
 
     @abstractmethod
     def function(self, function: str) -> str:
@@ -250,8 +280,52 @@ def _negated(expression: Expression) -> Expression:
             raise TypeError(f"{type(expression).__name__} has no sign")
 
 
-def _shortened(terms: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """The terms that are written, and those that are only counted and summed; names are all written."""
-    if len(terms) <= MOST_TERMS + 1 or any(math.isnan(value_of(term)) for term in terms):
+Terms = tuple[Expression, ...]
+
+
+def _shortened(terms: Terms, *, sort: bool = False) -> tuple[Terms, Terms]:
+    """The terms that are written, and those that are only counted and summed; names are all written.
+
+    Those that are written are the largest in size, in the order of the sum, or of their size if `sort`.
+    """
+    sizes = [abs(value_of(term)) for term in terms]
+    if any(map(math.isnan, sizes)):
         return terms, ()
-    return terms[:MOST_TERMS], terms[MOST_TERMS:]
+    order = sorted(range(len(terms)), key=lambda place: -sizes[place])
+    shown = order if len(terms) <= MOST_TERMS + 1 else order[:MOST_TERMS]
+    rest = tuple(terms[place] for place in sorted(order[len(shown) :]))
+    return tuple(terms[place] for place in (shown if sort else sorted(shown))), rest
+
+
+def _largest(terms: Terms, size: Callable[[Expression], float]) -> Terms:
+    """The largest terms in their order; the first ones of names."""
+    sizes = [size(term) for term in terms]
+    if any(map(math.isnan, sizes)):
+        return terms[:MOST_TERMS]
+    return tuple(
+        terms[place] for place in sorted(sorted(range(len(terms)), key=lambda place: -sizes[place])[:MOST_TERMS])
+    )
+
+
+def _needed(below: Expression) -> int:
+    """The decimals that the numbers of a denominator need."""
+    inside = below.inside if isinstance(below, Root) else below
+    size, count = abs(value_of(inside)), _count(inside)
+    return math.ceil(math.log10(SURE * count / size)) if count and 0 < size < math.inf else 0
+
+
+def _count(expression: Expression) -> int:
+    """The numbers of an expression that may be rounded; those in exponents of e cannot make it 0."""
+    match expression:
+        case Number(_, exact):
+            return not exact
+        case Product(parts) | Sum(parts):
+            return sum(map(_count, parts))
+        case Difference(one, other) | Fraction(one, other):
+            return _count(one) + _count(other)
+        case Power(base, _):
+            return _count(base)
+        case Root(inside):
+            return _count(inside)
+        case _:
+            return 0

@@ -80,7 +80,7 @@ def _table(panel: Panel, digits: int, say: Phrases, *, boxed: bool) -> str:
     row, column = shown.chosen(panel)
     lines = [" & ".join(["", *map(_small, shown.headings)]) + r" \\ \hline"]
     for place, (label, *cells) in enumerate(shown.lines):
-        written = [_number(cell) for cell in cells]
+        written = [rf"\text{{{escape(cell)}}}" if panel.words else _number(cell) for cell in cells]
         if place == row and boxed:
             written[column] = rf"\boxed{{{written[column]}}}"
         lines.append(" & ".join([_small(label), *written]) + r" \\")
