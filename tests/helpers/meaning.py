@@ -15,7 +15,7 @@ from vitral.explanation.sheet import Sheet, SheetQuantity
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
-    "σ": "standard deviation of the visible scores of its row; √d_k if there is only one, or if all are equal",
+    "σ": "standard deviation of the visible scores of its row, or √d_k if they do not differ",
     "p": "last row of the probabilities",
     "p_t": "probability of word t after the words before it",
 }
