@@ -158,7 +158,10 @@ class Reader:
     digits: int
     names: "Names"
     place: int = 0
-    bound: dict[str, int] = field(default_factory=dict)
+    whole_are_exact: bool = False
+    """With 0 digits, whether whole numbers are exact, as in a denominator."""
+    shift: float = 0.0
+    """Subtracted from every exponent of e."""
 
     def side(self) -> Any:
         tree = self.sum()
@@ -212,6 +215,10 @@ class Reader:
     def power(self) -> "Tree":
         base = self.atom()
         if self.take("^"):
+            whole = re.compile(r"\d+(?![.,\d])").match(self.written, self.place)
+            if whole:  # a whole exponent is itself
+                self.place = whole.end()
+                return lambda bound: raised(base(bound), exact(int(whole[0])))
             exponent = self.atom()
             return lambda bound: raised(base(bound), exponent(bound))
         return base
@@ -252,7 +259,8 @@ class Reader:
             raise Unreadable(f"{self.written!r}: {letters} has the other language's decimal sign")
         decimals = len(re.split(r"[.,]", plain)[1]) if re.search(r"[.,]", plain) else 0
         middle = sign * float(plain.replace(",", "."))
-        half = 0.5 * 10.0**-decimals if decimals >= self.digits else 0.0
+        is_exact = decimals < self.digits or (self.whole_are_exact and not decimals)
+        half = 0.0 if is_exact else 0.5 * 10.0**-decimals
         value = Interval(middle - half * (1 + SLACK), middle + half * (1 + SLACK))
         return lambda _: value
 
@@ -283,6 +291,8 @@ class Reader:
                     self.need(")")
                 return self.cell("Concat(z)")
             arguments = self.arguments()
+            if letters == "exp" and self.shift:
+                return lambda bound: called("exp", [less(arguments[0](bound), exact(self.shift))])
             return lambda bound: called(letters, [argument(bound) for argument in arguments])
         single = re.fullmatch(r"([^\W\d_])_(\w+)", letters)
         if single and letters not in self.names.values:
@@ -509,13 +519,30 @@ def _parts(line: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def value_of(side: str, names: Names, digits: int, *, comma: bool) -> Any:
+_SOFTMAX = re.compile(r"\(*exp\((\w+)(?:\^\(\d+\))?\[(?:(\w+),)?\w+\]\)")
+
+
+def value_of(side: str, names: Names, digits: int, *, comma: bool, bound: Mapping[str, int] | None = None) -> Any:
     """The value of a side: an interval, an array, or a word."""
     if side == "argmax_w P(w)":
         return names.values["P(w)"]
     if side == "P(w)":
         return exact(names.chances[names.values["P(w)"]])
-    return Reader(side, comma, digits, names).side()({})
+    bound = bound or {}
+    softmax = _SOFTMAX.match(side)
+    reader = Reader(side, comma, digits, names)
+    if softmax and "Σ" in side:
+        # A quotient of exponentials of names, which may be too large or too small for a double: all are shifted.
+        row = softmax[2]
+        entries = names.values[softmax[1]]
+        entries = entries if row is None else entries[names.place(row, bound)]
+        reader.shift = float(entries.max())
+    if digits:
+        return reader.side()(bound)
+    try:
+        return reader.side()(bound)
+    except Untrue:
+        return Reader(side, comma, digits, names, whole_are_exact=True).side()(bound)
 
 
 def check_equation(sides: Sequence[str], names: Names, digits: int, *, comma: bool) -> None:

@@ -89,7 +89,7 @@ def _of_operation(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int
         for name in quantity.inputs[1:]:
             values[{"gain": "g", "bias": "b"}[name.rpartition("_")[2]]] = values[name]
     if isinstance(operation, Activate):
-        values["x"] = np.linspace(-3, 3, 13)
+        values["x"] = np.linspace(-3, 3, 13)[:, None]
     if isinstance(operation, Rotate):
         values["h"] = len(operation.frequencies)
     if quantity.name == "position_embedding":
@@ -103,6 +103,7 @@ def _of_operation(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int
         names.ranges["kept"] = [place for place in range(shape[-1]) if sheet.values[quantity.name][place] > 0]
     if isinstance(operation, Greedy):
         values["p"] = inputs[0][-1].numpy()
+        names.vocabulary = [written(sheet, [place]) for place in range(inputs[0].shape[-1])]
         values[quantity.name] = written(sheet, sheet.values[quantity.name])
         names.ranges["w"] = range(inputs[0].shape[-1])
     if isinstance(operation, Beam):
@@ -149,7 +150,7 @@ def of_formula(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -
         assert operation.allowed is not None
         scores = sheet.values["scores"]
         allowed = operation.allowed.expand(scores.shape)[head]
-        spreads = [float(row[seen].std(unbiased=False)) for row, seen in zip(scores[head], allowed, strict=True)]
+        spreads = [float(row[seen].numpy().std()) if seen.any() else 0.0 for row, seen in zip(scores[head], allowed, strict=True)]
         usual = math.sqrt(operation.d_head or 1)
         values["σ[row]"] = np.array([[spread if spread > 1e-6 else usual] for spread in spreads])
     return Names(values, names.first, names.ranges, names.vocabulary, names.chances)
@@ -166,6 +167,6 @@ def of_cell(names: Names, sheet: Sheet, quantity: SheetQuantity, index: Index) -
         assert operation.allowed is not None
         scores = sheet.values["scores"]
         visible = scores[index[0], index[1]][operation.allowed.expand(scores.shape)[index[0], index[1]]]
-        values["μ"] = float(visible.mean())
-        values[f"σ[{index[1] + sheet.namer.first}]"] = float(visible.std(unbiased=False))
+        values["μ"] = float(visible.mean()) if len(visible) else 0.0
+        values[f"σ[{index[1] + sheet.namer.first}]"] = float(visible.numpy().std()) if len(visible) else 0.0
     return Names(values, names.first, names.ranges, names.vocabulary, names.chances)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from equations import Names, Reader, Unreadable, array, check_equation, equations, value_of
+from equations import Names, Reader, Unreadable, Untrue, array, check_equation, equations, value_of
 from meaning import ALONE, STATEMENTS, names_of, of_cell, of_formula
 from scripts import from_latex, from_mathml
 
@@ -64,6 +64,8 @@ def check_printed(equation: Equation, names: Names, digits: int, language: str, 
             check_equation(sides, names, digits, comma=language == "pt")
         except (Unreadable, IndexError, KeyError, ValueError, TypeError) as error:
             raise Unreadable(f"{sides} ({script}, {language}): {error!r}") from error
+        except Untrue as error:
+            raise Untrue(f"{sides} ({script}, {language}, {digits} digits): {error}") from error
     return len(found)
 
 
@@ -131,7 +133,6 @@ def _check_each(
     below: str, right: str, names: Names, quantity: SheetQuantity, value: np.ndarray, *, comma: bool
 ) -> None:
     letters = sorted(set(re.findall(r"[a-z]", below)) - {"h"})
-    tree = Reader(right, comma, EXACT, names).side()
     count = 0
     for places in itertools.product(*(range(max(value.shape)) for _ in letters)):
         bound = dict(zip(letters, places, strict=True))
@@ -142,6 +143,6 @@ def _check_each(
         is_filtered = isinstance(quantity.operation, Filtered) and value[cell] == 0
         is_empty = quantity.name == "weights" and not value[cell[0]].any()
         if not is_filtered and not is_empty:
-            np.testing.assert_allclose(array(tree(bound)), value[cell], rtol=1e-8, atol=1e-9, err_msg=right)
+            np.testing.assert_allclose(array(value_of(right, names, EXACT, comma=comma, bound=bound)), value[cell], rtol=1e-8, atol=1e-9, err_msg=right)
         count += 1
     assert count

@@ -30,8 +30,12 @@ WORDS = frozenset((N_("sin"), N_("mean"), N_("row"), N_("kept"), N_("others")))
 """Names in formulas that are words of a language; all other names are those of quantities and functions."""
 MOST_TERMS = 5
 """Of a longer sum or list this many terms are written, the largest; the others are counted, those of a sum added up."""
-SURE = 5.0
-"""The numbers of a denominator have so many digits that their roundings together are a tenth of its value at most."""
+SURE = 0.9
+"""The numbers of a denominator have so many digits that their roundings leave this share of its value at least."""
+MOST_DECIMALS = 330
+"""No number of double precision needs more."""
+NOISE = 1e-15
+"""What is smaller is 0, up to the rounding of double precision."""
 
 
 def number(value: float, digits: int) -> str:
@@ -125,7 +129,7 @@ class FormulaWriter(ABC):
             case Root(inside):
                 return self.root(inside)
             case Power(base, exponent):
-                return self.power(base, exponent)
+                return self.raised(base, exponent)
             case Over(index, body, sign):
                 return self.over(sign, self.told(index), self.factor(body, later=False))
             case _:
@@ -133,9 +137,20 @@ class FormulaWriter(ABC):
 
     def divided(self, above: Expression, below: Expression) -> str:
         """A fraction; both parts with more digits if the rounded denominator would be far from the true one, or 0."""
+        if isinstance(below, Sum) and len(below.terms) == 1:
+            below = below.terms[0]
         digits = self.digits
-        self.digits = max(digits, _needed(below))
+        self.digits = _needed(below, digits)
         written = self.fraction(above, below)
+        self.digits = digits
+        return written
+
+    def raised(self, base: Expression, exponent: Expression) -> str:
+        """A power; a small number below a root with as many digits as it needs, since the root is much larger."""
+        digits = self.digits
+        if isinstance(base, Number) and 0 < value_of(exponent) < 1:
+            self.digits = _needed(base, digits)
+        written = self.power(base, exponent)
         self.digits = digits
         return written
 
@@ -151,6 +166,8 @@ class FormulaWriter(ABC):
         if expression.exact:
             return f"{Decimal(repr(float(value) + 0.0)):f}".removesuffix(".0").replace("-", "−")
         # Without trailing zeros: 0.5, not 0.500.
+        if NOISE < abs(value) < 0.5 * 10.0**-digits:
+            return number(value, digits)  # 0.000: rounded, and not 0
         slack = max(min(1e-9, 10.0 ** -(digits + 6)), 1e-14 * abs(value))
         shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < slack), digits)
         return number(value, shortest)
@@ -307,25 +324,50 @@ def _largest(terms: Terms, size: Callable[[Expression], float]) -> Terms:
     )
 
 
-def _needed(below: Expression) -> int:
-    """The decimals that the numbers of a denominator need."""
+def _needed(below: Expression, digits: int) -> int:
+    """The decimals that the numbers of a denominator need, at least `digits`."""
     inside = below.inside if isinstance(below, Root) else below
-    size, count = abs(value_of(inside)), _count(inside)
-    return math.ceil(math.log10(SURE * count / size)) if count and 0 < size < math.inf else 0
+    size = abs(value_of(inside))
+    if not 0 < size < math.inf:
+        return digits
+    for more in range(digits, MOST_DECIMALS):
+        low, high = bounds(inside, more)
+        if min(abs(low), abs(high)) >= SURE * size and low * high > 0:
+            return more
+    return digits
 
 
-def _count(expression: Expression) -> int:
-    """The numbers of an expression that may be rounded; those in exponents of e cannot make it 0."""
+def _spread_of(value: float, digits: int, exact: bool) -> tuple[float, float]:
+    half = 0.0 if exact else 0.5 * 10.0**-digits
+    return value - half, value + half
+
+
+def bounds(expression: Expression, digits: int) -> tuple[float, float]:
+    """The least and the largest value of an expression whose numbers are rounded to so many decimals."""
     match expression:
-        case Number(_, exact):
-            return not exact
-        case Product(parts) | Sum(parts):
-            return sum(map(_count, parts))
-        case Difference(one, other) | Fraction(one, other):
-            return _count(one) + _count(other)
-        case Power(base, _):
-            return _count(base)
-        case Root(inside):
-            return _count(inside)
+        case Number(value, exact):
+            return _spread_of(value, digits, exact)
+        case Sum(terms):
+            shown, rest = _shortened(terms)
+            parts = [bounds(term, digits) for term in shown]
+            parts += [_spread_of(math.fsum(map(value_of, rest)), digits, exact=False)] if rest else []
+            return math.fsum(low for low, _ in parts), math.fsum(high for _, high in parts)
+        case Difference(left, right):
+            (one, two), (three, four) = bounds(left, digits), bounds(right, digits)
+            return one - four, two - three
+        case Product(factors):
+            low, high = 1.0, 1.0
+            for factor in factors:
+                ends = [end * other for end in (low, high) for other in bounds(factor, digits)]
+                low, high = min(ends), max(ends)
+            return low, high
+        case Fraction(above, below):
+            (one, two), (three, four) = bounds(above, digits), bounds(below, max(digits, _needed(below, digits)))
+            ends = [end / other for end in (one, two) for other in (three, four) if other]
+            return min(ends, default=0.0), max(ends, default=0.0)
+        case Power(base, exponent) if base != EXP:
+            low, high = bounds(base, digits)
+            times = value_of(exponent)
+            return max(low, 0.0) ** times, max(abs(low), abs(high)) ** times
         case _:
-            return 0
+            return value_of(expression), value_of(expression)

@@ -234,7 +234,7 @@ class Scale:
             width = Number(self.d_head, exact=True)
             below = Root(width) if self.kind == "sqrt" else width
             return (Fraction(rule, below), Fraction(score, below))
-        return (Product((Name("s"), rule)), Product((Number(factor), score)))
+        return (Product((rule, Name("s"))), Product((score, Number(factor))))
 
 
 @dataclass(frozen=True)
