@@ -1,6 +1,6 @@
 """Walkthroughs of worked examples and of a model's forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from vitral.core.checked import checked
@@ -10,6 +10,7 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.explanation.examples.example import Example
 from vitral.explanation.narration import Choice, Narrator, middle
 from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.picture import Picture, draw
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
 from vitral.explanation.trace import TracedText, trace_text
@@ -64,7 +65,8 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
-    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language)
+    drawn = draw([(example.sheet, None)], narrator.query, narrator.heads)
+    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language, drawn)
 
 
 @checked(first=True)
@@ -90,10 +92,31 @@ def walk_run(
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
+    view = replace(view, choice=_chosen(view, len(traced.labels)))
     chapters = _chapters(traced, layers, view, say)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
     intro = [say("explain.run_intro", count=len(traced.labels))]
-    return Walkthrough(title, tuple(intro), chapters, say.language)
+    if len(layers) > 1:
+        intro.append(say("picture.one_block", block=layers[0]))
+    return Walkthrough(title, tuple(intro), chapters, say.language, _picture(traced, layers, view))
+
+
+def _chosen(view: RunView, count: int) -> Choice:
+    """The choice with its query: of so many positions the middle one, or the last where the next token is chosen."""
+    query = view.choice.query
+    return replace(view.choice, query=query if query is not None else count - 1 if view.ending else middle(count))
+
+
+def _picture(traced: TracedText, layers: Sequence[int], view: RunView) -> Picture | None:
+    """The path through the first of the blocks; of the others only their output."""
+    assert view.choice.query is not None
+    names = None if view.block else ATTENTION
+    pieces: list[tuple[Sheet, Collection[str] | None]] = [(traced.embedding, None)] if view.block else []
+    pieces += [(traced.blocks[layer], names) for layer in layers[:1]]
+    pieces += [(traced.blocks[layer], ("resid_post",)) for layer in layers[1:] if view.block]
+    pieces += [(traced.ending, None)] if view.ending else []
+    heads = view.choice.heads if view.choice.heads is not None else range(traced.embedding.num_heads)
+    return draw(pieces, view.choice.query, tuple(heads))
 
 
 def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
@@ -113,9 +136,6 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
 def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> tuple[Chapter, ...]:
     choice = view.choice
     chapters = []
-    if choice.query is None:
-        count = len(traced.labels)
-        choice = replace(choice, query=count - 1 if view.ending else middle(count))
     for layer in layers:
         _check_choice(traced.blocks[layer], choice)
     if view.block:

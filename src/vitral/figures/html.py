@@ -23,7 +23,17 @@ from vitral.core import language as languages
 from vitral.core.checked import checked
 from vitral.core.language import _
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
-from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section, SortableTable
+from vitral.figures.sections import (
+    Beside,
+    CellTable,
+    Details,
+    Diagram,
+    Figure,
+    Formula,
+    Heading,
+    Section,
+    SortableTable,
+)
 from vitral.figures.text import visible
 
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
@@ -167,13 +177,16 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
     figures = count(1)
 
     def render(section: Section) -> Markup:
-        extra = {}
+        extra: dict[str, Any] = {}
         if isinstance(section, Heading):
             extra["anchor"] = _note(anchors, section)
         elif isinstance(section, Figure):
             extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
         elif isinstance(section, SortableTable):
             extra["drawings"] = [Markup(_themed(svg)) for svg in section.drawings]
+        elif isinstance(section, Diagram):
+            drawings = [[(drawing, Markup(drawing.svg)) for drawing in row] for row in section.rows]
+            extra |= {"formula": Markup(section.formula), "drawings": drawings, "prefix": f"diagram{next(figures)}"}
         elif isinstance(section, Formula):
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):
