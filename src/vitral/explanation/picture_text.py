@@ -41,7 +41,7 @@ def compact(value: float, say: Phrases) -> str:
         return number(value, 0)
     if abs(value) >= 1e6:
         return f"{value:.0e}".replace("-", "−")
-    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < 1e-9), digits)
     return say.number(number(value, shortest))
 
