@@ -177,6 +177,19 @@ def test_a_table_of_another_subject_is_noted() -> None:
     assert check(example).counts() == check(read(markdown(GIVEN, CLAIMED), ".md")).counts()
 
 
+def test_rows_one_by_one_are_a_matrix() -> None:
+    text = "mask = causal\nscale = none\nq_1 = (1, 0)\nq_2 = (0, 2)\nk = [[1, 0], [0, 1]]\nscores = [[1, 0], [0, 2]]"
+    assert check(read(text, ".txt")).worst is Verdict.right
+    with pytest.raises(UsageError):
+        read(text.replace("q_2", "q_3"), ".txt")
+
+
+def test_names_on_a_line_with_other_words() -> None:
+    text = "Values: $V = \\begin{bmatrix} 1 & 2 \\end{bmatrix}$\n"
+    example = read(f"mask: causal\nscale: none\nweights = [[1]]\n{text}\noutput = [[1, 2]]", ".md")
+    assert example.sheet.values["v"].tolist() == [[[1, 2]]]
+
+
 def test_a_formula_needs_its_stored_value() -> None:
     book = openpyxl.load_workbook(io.BytesIO(xlsx(GIVEN, CLAIMED)))
     sheet: Any = book.active

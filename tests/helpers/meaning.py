@@ -150,7 +150,10 @@ def of_formula(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -
         assert operation.allowed is not None
         scores = sheet.values["scores"]
         allowed = operation.allowed.expand(scores.shape)[head]
-        spreads = [float(row[seen].numpy().std()) if seen.any() else 0.0 for row, seen in zip(scores[head], allowed, strict=True)]
+        spreads = [
+            float(row[seen].numpy().std()) if seen.any() else 0.0
+            for row, seen in zip(scores[head], allowed, strict=True)
+        ]
         usual = math.sqrt(operation.d_head or 1)
         values["σ[row]"] = np.array([[spread if spread > 1e-6 else usual] for spread in spreads])
     return Names(values, names.first, names.ranges, names.vocabulary, names.chances)

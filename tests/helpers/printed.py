@@ -143,6 +143,12 @@ def _check_each(
         is_filtered = isinstance(quantity.operation, Filtered) and value[cell] == 0
         is_empty = quantity.name == "weights" and not value[cell[0]].any()
         if not is_filtered and not is_empty:
-            np.testing.assert_allclose(array(value_of(right, names, EXACT, comma=comma, bound=bound)), value[cell], rtol=1e-8, atol=1e-9, err_msg=right)
+            np.testing.assert_allclose(
+                array(value_of(right, names, EXACT, comma=comma, bound=bound)),
+                value[cell],
+                rtol=1e-8,
+                atol=1e-9,
+                err_msg=right,
+            )
         count += 1
     assert count

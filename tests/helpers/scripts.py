@@ -121,7 +121,9 @@ _MATH = {"-": "−", "infty": "∞", "^2": "²", "surd": "√"}
 def _unescaped(words: str) -> str:
     for escaped, plain in ((r"\ldots{}", "…"), ("{}", ""), (r"\_", "_"), (r"\^", "^")):
         words = words.replace(escaped, plain)
-    words = words.replace(r"\textquotedblleft", "“").replace(r"\textquotedblright", "”").replace(r"\textquotesingle", "'")
+    words = (
+        words.replace(r"\textquotedblleft", "“").replace(r"\textquotedblright", "”").replace(r"\textquotesingle", "'")
+    )
     words = re.sub(r"\\texttt\{U\+([0-9A-F]+)\}", lambda found: chr(int(found[1], 16)), words)
     words = re.sub(r"\\ensuremath\{\\?([^{}]*)\}", lambda found: _MATH[found[1]], words)
     return re.sub(r"\\([&%$#{}])", r"\1", words)

@@ -92,13 +92,6 @@ def big(count: float) -> str:
     return number(count, ".0f")
 
 
-def columns(text: str) -> int:
-    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in text)
-    return len(text) + wide - marks
-
-
 def visible(text: str) -> str:
     r"""The text with every control, formatting, unassigned or surrogate character written out; newline and tab stay.
 
@@ -120,6 +113,13 @@ def _picture(character: str) -> str:
     if point < ord(" "):
         return chr(_CONTROL_PICTURES + point)
     return "␡" if point == _DELETE else f"⟨U+{point:04X}⟩"
+
+
+def columns(text: str) -> int:
+    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in text)
+    return len(text) + wide - marks
 
 
 def drawable(text: str) -> str:

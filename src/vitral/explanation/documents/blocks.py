@@ -3,11 +3,12 @@
 A reader of a format finds blocks and settings; `NotesDocument` gives them the form of docs/examples.md.
 """
 
+import itertools
 import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -191,12 +192,26 @@ class NotesDocument(Document):
             assert label is not None
             key = (sections[id(block)], Label(label.name, row=label.row))
             grouped.setdefault(key, []).append(block)
+        for section, name in {(section, label.name) for section, label in grouped if label.row}:
+            self._join_rows(grouped, section, name)
         for (section, label), blocks in grouped.items():
             heads = [known_label(block.label, is_vector=block.is_vector) for block in blocks]
             numbers = [head.head for head in heads if head is not None]
             if len(blocks) > 1 and numbers != list(range(1, len(blocks) + 1)):
                 raise self._refuse_line(blocks[-1].line, _("{name}: is written twice", name=label.name))
             yield section, label.key, blocks
+
+    @staticmethod
+    def _join_rows(grouped: dict[tuple[str, Label], list[Block]], section: str, name: str) -> None:
+        """Make one matrix of rows that are written one by one, if all are there."""
+        keys = [(section, Label(name, row=row)) for row in range(1, len(grouped) + 1)]
+        keys = list(itertools.takewhile(grouped.__contains__, keys))
+        there = sum(part == section and label.name == name for part, label in grouped)
+        if len(keys) < there or any(len(grouped[key]) > 1 or len(grouped[key][0].rows) != 1 for key in keys):
+            return
+        blocks = [grouped.pop(key)[0] for key in keys]
+        joined = tuple(row for block in blocks for row in block.rows)
+        grouped[section, Label(name)] = [replace(blocks[0], rows=joined, is_vector=False)]
 
     def _sections(self) -> dict[int, str]:
         """The section of each block: its heading's, or what its name says."""

@@ -82,7 +82,8 @@ def known_label(label: str, *, is_vector: bool = False) -> Label | None:
     A subscript of a vector is a row (q_2), one of a matrix a head (Q_2).
     """
     text = bare(label)
-    for candidate in dict.fromkeys((text, text.partition("=")[0].strip(), re.sub(r"\s*[(\[].*$", "", text))):
+    parts = [part for part in map(bare, re.split(r"[=:]", text)) if part]
+    for candidate in dict.fromkeys((text, *parts, re.sub(r"\s*[(\[].*$", "", text))):
         name = quantity_named(candidate)
         if name is not None:
             return Label(name)

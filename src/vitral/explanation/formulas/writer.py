@@ -195,7 +195,7 @@ class FormulaWriter(ABC):
 
     def sum(self, terms: tuple[Expression, ...]) -> str:
         """Terms with signs between them; of a long sum the largest, then the sum of the others."""
-        shown, rest = _shortened(terms, sort=self.say.sort_terms)
+        shown, rest = _shortened(terms, sort=self.say.sort_terms, whole=self.say.whole)
         pieces = [self.bracketed(shown[0], negative=False)] if shown else [self.number("0")]
         for term in shown[1:]:
             pieces += (
@@ -211,7 +211,8 @@ class FormulaWriter(ABC):
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
         """Arguments with commas between them, semicolons beside decimal commas; of a long list the largest."""
-        shown = _largest(arguments, value_of) if len(arguments) > MOST_TERMS + 1 else arguments
+        is_cut = len(arguments) > MOST_TERMS + 1 and not self.say.whole
+        shown = _largest(arguments, value_of) if is_cut else arguments
         gap = [self.words(self.say("page.gap", count=len(arguments) - len(shown)))] if shown != arguments else []
         return self.joined(self.between([*map(self.write, shown), *gap], self.sign(";" if self.say.has_comma else ",")))
 
@@ -300,16 +301,17 @@ def _negated(expression: Expression) -> Expression:
 Terms = tuple[Expression, ...]
 
 
-def _shortened(terms: Terms, *, sort: bool = False) -> tuple[Terms, Terms]:
+def _shortened(terms: Terms, *, sort: bool = False, whole: bool = False) -> tuple[Terms, Terms]:
     """The terms that are written, and those that are only counted and summed; names are all written.
 
-    Those that are written are the largest in size, in the order of the sum, or of their size if `sort`.
+    Those that are written are the largest in size, or all if `whole`, in the order of the sum, or of their size if
+    `sort`.
     """
     sizes = [abs(value_of(term)) for term in terms]
     if any(map(math.isnan, sizes)):
         return terms, ()
     order = sorted(range(len(terms)), key=lambda place: -sizes[place])
-    shown = order if len(terms) <= MOST_TERMS + 1 else order[:MOST_TERMS]
+    shown = order if whole or len(terms) <= MOST_TERMS + 1 else order[:MOST_TERMS]
     rest = tuple(terms[place] for place in sorted(order[len(shown) :]))
     return tuple(terms[place] for place in (shown if sort else sorted(shown))), rest
 
