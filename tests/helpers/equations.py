@@ -322,6 +322,7 @@ class Reader:
         if self.written[self.place : self.place + 1] == "[":
             end = self.written.index("]", self.place)
             below, self.place = self.written[self.place + 1 : end], end + 1
+            below = SAME.get(below, below)
         return lambda bound: self.names.look(letters, mark, below, bound, turned=turned)
 
 

@@ -58,6 +58,8 @@ def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
             values["z"] = z.numpy()
     vocabulary = sheet.vocabulary
     made = Names(values, sheet.namer.first, {}, vocabulary)
+    if "weights" in sheet.values:
+        made.ranges["j"] = range(sheet.values["weights"].shape[-1])
     _of_operation(made, sheet, quantity, head)
     for name, other in sheet.names.items():
         if other.letters != name:

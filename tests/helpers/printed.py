@@ -3,24 +3,26 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from equations import Names, Reader, Unreadable, Untrue, array, check_equation, equations, value_of
 from meaning import ALONE, STATEMENTS, names_of, of_cell, of_formula
-from scripts import from_latex, from_mathml
+from scripts import from_latex, from_markdown, from_mathml
 
 from vitral.core.language import _, in_language
-from vitral.explanation.formulas import latex, lines, mathml, text
+from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.operations import Index, Rotate
 from vitral.explanation.operations.decoding import Filtered
-from vitral.explanation.phrasebook import phrases
+from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
 SCRIPTS = {
     "text": lambda equation, digits, say: "\n".join(lines(equation, digits, say)),
     "line": text,
     "latex": lambda equation, digits, say: from_latex(latex(equation, digits, say)),
+    "markdown": lambda equation, digits, say: from_markdown(markdown_latex(equation, digits, say)),
     "mathml": lambda equation, digits, say: from_mathml(mathml(equation, digits, say)),
 }
 EXACT = 13
@@ -42,8 +44,9 @@ def check_cells(
     scripts: Sequence[str] = tuple(SCRIPTS),
     *,
     most: int = 10**9,
+    **options: bool,
 ) -> int:
-    """Read every equation of the cells of a sheet; how many there are."""
+    """Read every equation of the cells of a sheet; how many there are; `options` are those of phrases."""
     count = 0
     for quantity in sheet.quantities:
         heads = len(sheet.values[quantity.name]) if sheet.values[quantity.name].dim() == 3 else 1
@@ -52,13 +55,15 @@ def check_cells(
             names = of_cell(known[index[0] if len(index) == 3 else 0], sheet, quantity, index)
             equation = sheet.arithmetic(quantity.name, index).equation()
             for language, digit, script in itertools.product(languages, digits, scripts):
-                count += check_printed(equation, names, digit, language, script)
+                say = replace(phrases(language), **options)
+                count += check_printed(equation, names, digit, say, script)
     return count
 
 
-def check_printed(equation: Equation, names: Names, digits: int, language: str, script: str) -> int:
+def check_printed(equation: Equation, names: Names, digits: int, say: Phrases, script: str) -> int:
     """Read one arithmetic in one script; the number of its equations."""
-    found = equations(SCRIPTS[script](equation, digits, phrases(language)))
+    language = say.language
+    found = equations(SCRIPTS[script](equation, digits, say))
     for sides in found:
         try:
             check_equation(sides, names, digits, comma=language == "pt")

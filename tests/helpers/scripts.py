@@ -71,7 +71,7 @@ class _LaTeX:
             return below
         self.place += 1
         exponent = _LaTeX(self.group()).plain()
-        return f"exp({exponent})" if below == "e" else f"({below})^({exponent})" if exponent != "2" else f"({below})^2"
+        return f"exp({exponent})" if below == "e" else f"({below})^{_exponent(exponent)}"
 
     def named(self, letters: str) -> str:
         marks = ""
@@ -106,7 +106,7 @@ class _LaTeX:
         if name in ("begin", "end"):
             self.group()
             return ""
-        if name == "\\":
+        if name in ("\\", "cr"):
             return "\n"
         if name in (",", " "):
             return " "
@@ -116,6 +116,10 @@ class _LaTeX:
 
 
 _MATH = {"-": "−", "infty": "∞", "^2": "²", "surd": "√"}
+
+
+def _exponent(written: str) -> str:
+    return written if written.isdecimal() else f"({written})"
 
 
 def _unescaped(words: str) -> str:
@@ -130,7 +134,13 @@ def _unescaped(words: str) -> str:
 
 
 def from_latex(written: str) -> str:
+    written = written.replace(r"}\_\text{", r"\_").replace(r"\textasciicircum", "^")
     return "\n".join(line.strip() for line in _LaTeX(written).plain().splitlines())
+
+
+def from_markdown(written: str) -> str:
+    """As LaTeX, with wide letters for those that Markdown or TeX would obey."""
+    return "".join(chr(ord(letter) - 0xFEE0) if "！" <= letter <= "～" else letter for letter in from_latex(written))
 
 
 def from_mathml(written: str) -> str:
@@ -168,7 +178,7 @@ def _plain(element: ElementTree.Element) -> str:
         case "msup":
             base, above = element
             if above.tag == "mrow" and "⊤" not in "".join(above.itertext()):
-                return f"exp({parts[1]})" if parts[0] == "e" else f"({parts[0]})^({parts[1]})"
+                return f"exp({parts[1]})" if parts[0] == "e" else f"({parts[0]})^{_exponent(parts[1])}"
             return parts[0] + _mark(parts[1])
     raise Unreadable(f"no element {element.tag}")
 

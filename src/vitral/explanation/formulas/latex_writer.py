@@ -15,16 +15,20 @@ def latex(expression: Expression, digits: int, say: Phrases) -> str:
 def markdown_latex(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression as LaTeX that stays intact in Markdown: no backslash before a punctuation mark.
 
-    An equation of several sides has one line for each.
+    Several equations, and the sides of an equation, have a line each.
     """
     script = _InMarkdown(digits, say)
     if not isinstance(expression, Equation):
         return script.write(expression)
-    first, *others = script.sides(expression)
-    if len(others) < 2:
-        return " = ".join((first, *others))
-    lines = r" \cr ".join(f"&= {side}" for side in others)
-    return rf"\begin{{aligned}} {first} {lines} \end{{aligned}}"
+    lines: list[str] = []  # a backslash before a newline would be one before a punctuation mark: \\cr
+    for equation in expression.all():
+        first, *others = script.sides(equation)
+        begin = [f"{first} &= {others[0]}" if others else rf"&\ {first}"]
+        lines += [*begin, *(f"&= {side}" for side in others[1:])]
+    if len(lines) == 1:
+        return script.one(expression)
+    inside = r" \cr ".join(lines)
+    return rf"\begin{{aligned}} {inside} \end{{aligned}}"
 
 
 _TEX = {
