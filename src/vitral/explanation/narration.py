@@ -238,6 +238,8 @@ class Narrator:
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first = self.sheet.namer.first
         if axis in ("time", "source"):
+            if axis == "source" and self.sheet.sources:
+                return tuple(f"{place + first} {name}" for place, name in enumerate(self.sheet.sources))
             names = self.sheet.tokens[:count] if len(self.sheet.tokens) >= count else ("",) * count
             return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
         if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
