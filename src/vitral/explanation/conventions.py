@@ -72,7 +72,7 @@ _OTHER_LETTERS = ("E", "Concat(z)", "Concat")
 def _is_turned(name: Name, conventions: Conventions) -> bool:
     if name.letters == "W":
         return conventions.out_in
-    return conventions.turned(name.letters) or (conventions.columns and name.letters in _OTHER_LETTERS)
+    return conventions.turned(name.letters.lower()) or (conventions.columns and name.letters in _OTHER_LETTERS)
 
 
 def _turned_place(name: Name) -> Name:
@@ -88,7 +88,8 @@ def _factor(factor: Expression, conventions: Conventions) -> Expression:
     """A matrix of a product, transposed where the product or the matrix is turned, but not both."""
     name = factor if isinstance(factor, Name) else Name("Concat(z)") if isinstance(factor, Apply) else None
     if name is None:
-        return factor
+        return laid_out(factor, conventions)
+    factor = laid_out(factor, conventions) if isinstance(factor, Apply) else factor
     flips = conventions.columns != _is_turned(name, conventions)
     if not flips:
         return factor

@@ -174,7 +174,9 @@ class _Path:
             for name in quantity.inputs:
                 if name not in self.seen and _is_of_positions(name):
                     yield from self._strip(name, AXES[name], None, ())
-            yield from self._strip(quantity.name, quantity.axes, _how(quantity), quantity.inputs)
+            yield from self._strip(
+                quantity.name, quantity.axes, self.sheet.laid_out(quantity.name, _how(quantity)), quantity.inputs
+            )
 
     def _strip(
         self, name: str, axes: tuple[str, ...], how: Expression | None, inputs: tuple[str, ...]
@@ -199,7 +201,7 @@ class _Path:
         number = min(self.query, (value.shape[-2] if value.dim() > 1 else 1) - 1)
         yield Strip(
             name,
-            self.sheet.cell(name, (number,)) if of_row and value.dim() > 1 else Name(name),
+            self.sheet.laid_out("", self.sheet.cell(name, (number,))) if of_row and value.dim() > 1 else Name(name),
             how,
             inputs,
             grids,
@@ -233,6 +235,7 @@ class _Path:
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first, tokens = self.sheet.namer.first, self.sheet.tokens
         if axis == "source":
+            tokens = self.sheet.sources or tokens
             return tuple(tokens[place] if place < len(tokens) else str(place + first) for place in range(count))
         if axis == "vocab":
             known = len(self.sheet.vocabulary) == count
@@ -294,4 +297,4 @@ def _attention(sheet: Sheet, names: Collection[str] | None) -> Expression | None
         terms = [*([Name("bias")] if mask.bias is not None else []), *([Name("M")] if hides else [])]
         inside = Sum((inside, *terms)) if terms else inside
     rule = Product((Apply("softmax", (inside,)), Name("V")), tight=True)
-    return Equation((Apply("Attention", (Name("Q"), Name("K"), Name("V"))), rule))
+    return Equation((Apply("Attention", (Name("Q"), Name("K"), Name("V"))), sheet.laid_out("", rule)))

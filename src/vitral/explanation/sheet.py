@@ -97,9 +97,9 @@ class Sheet:
         word = self._namer.words([int(value)]) if getattr(self[name].operation, "chooses", False) else None
         return Arithmetic(self.cell(name, index), renamed(stages, self.names), value, renamed(before, self.names), word)
 
-    def _laid_out(self, name: str, written: Any) -> Any:
-        """Formulas and arithmetic of the computation as the author lays matrices out; free steps already are."""
-        is_free = isinstance(self[name].operation, Compute | Differentiate)
+    def laid_out(self, name: str, written: Any) -> Any:
+        """Formulas and arithmetic of a quantity as the author lays matrices out; those of free steps already are."""
+        is_free = name in self and isinstance(self[name].operation, Compute | Differentiate)
         return written if is_free else laid_out(written, self.conventions)
 
     def formula(self, name: str) -> Equation:
@@ -108,7 +108,7 @@ class Sheet:
         operation = quantity.operation
         after = operation.after(name) if hasattr(operation, "after") else ()
         sides = (Name(name, below=getattr(operation, "subscript", "")), self._with_biases(quantity))
-        return renamed(self._laid_out(name, Equation(sides, after=after)), self.names)
+        return renamed(self.laid_out(name, Equation(sides, after=after)), self.names)
 
     def _with_biases(self, quantity: SheetQuantity) -> Expression:
         formula = quantity.operation.formula()
@@ -132,7 +132,7 @@ class Sheet:
         quantity = self[name]
         write = getattr(quantity.operation, part, None)
         inputs = [self.values[each] for each in quantity.inputs]
-        return () if write is None else self._laid_out(name, write(inputs, index, self._namer))
+        return () if write is None else self.laid_out(name, write(inputs, index, self._namer))
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         quantity = self[name]

@@ -30,6 +30,7 @@ from vitral.explanation.examples.schema import (
     nesting,
     numbers,
     shape_text,
+    turned_tables,
     with_comma_hint,
 )
 from vitral.explanation.examples.settings import settled
@@ -280,7 +281,7 @@ class _Reader:
 
     def mask(self, value: Any) -> Mask:
         try:
-            return mask_of(value)
+            return mask_of(turned_tables(value) if self.conventions.columns else value)
         except UsageError as error:
             raise self.refuse(str(error), "mask") from None
 

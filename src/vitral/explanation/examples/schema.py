@@ -249,6 +249,13 @@ def mask_of(value: Any) -> Mask:
     return as_mask(value)
 
 
+def turned_tables(value: Any) -> Any:
+    """A mask with each table of true and false transposed: of an author who writes positions as columns."""
+    if isinstance(value, list) and value and all(map(_is_allowing, value)) and len({*map(len, value)}) == 1:
+        return [list(column) for column in zip(*value, strict=True)]
+    return [turned_tables(part) for part in value] if isinstance(value, list) else value
+
+
 def _is_nested(value: list[Any]) -> bool:
     return any(isinstance(part, list) for part in value)
 
