@@ -1,10 +1,9 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
-from dataclasses import replace
 
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import escape, latex
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.truncation import truncate
 from vitral.explanation.walkthrough import Walkthrough, opening, worked_out
@@ -37,7 +36,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     lines = [
         PREAMBLE,
         rf"\title{{{escape(walkthrough.title)}}}",
