@@ -2,8 +2,8 @@
 
 It parses an equation as printed (plain text, LaTeX or MathML, with decimal point or comma), computes each side with
 intervals, and says whether every pair of sides agrees. A printed number stands for all numbers that are rounded to it:
-half a unit of its last digit to each side, if it has all the digits asked for; with fewer it is exact. Names of cells are
-looked up in the values of the computation. A side that cannot be read is an error.
+half a unit of its last digit to each side, if it has all the digits asked for; with fewer it is exact. Names of cells
+are looked up in the values of the computation. A side that cannot be read is an error.
 """
 
 import math
@@ -159,7 +159,8 @@ class Reader:
     names: "Names"
     place: int = 0
     whole_are_exact: bool = False
-    """With 0 digits, whether whole numbers are exact, as in a denominator."""
+    """With 0 digits, whether whole numbers in a denominator are exact."""
+    below: int = 0
     shift: float = 0.0
     """Subtracted from every exponent of e."""
 
@@ -202,7 +203,9 @@ class Reader:
         while True:
             left = total
             if sign := self.take("·", "/", "⊙"):
+                self.below += sign == "/"
                 right = self.power()
+                self.below -= sign == "/"
                 how = {"·": dot, "/": over, "⊙": dot}[sign]
             else:
                 found = self.peek()
@@ -259,7 +262,7 @@ class Reader:
             raise Unreadable(f"{self.written!r}: {letters} has the other language's decimal sign")
         decimals = len(re.split(r"[.,]", plain)[1]) if re.search(r"[.,]", plain) else 0
         middle = sign * float(plain.replace(",", "."))
-        is_exact = decimals < self.digits or (self.whole_are_exact and not decimals)
+        is_exact = decimals < self.digits or (self.whole_are_exact and self.below > 0 and not decimals)
         half = 0.0 if is_exact else 0.5 * 10.0**-decimals
         value = Interval(middle - half * (1 + SLACK), middle + half * (1 + SLACK))
         return lambda _: value
@@ -341,7 +344,7 @@ def scalar(value: Any) -> Interval:
 
 def array(value: Any) -> np.ndarray:
     if isinstance(value, Interval):
-        if not value.low == value.high and not math.isinf(value.low):
+        if value.low != value.high and not math.isinf(value.low):
             # A definition's number beside arrays: its middle.
             return np.asarray((value.low + value.high) / 2)
         return np.asarray(value.low)

@@ -1,6 +1,5 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
-
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import escape, latex
 from vitral.explanation.phrasebook import Phrases
