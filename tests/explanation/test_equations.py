@@ -3,6 +3,7 @@
 With VITRAL_FULL=1 there are more than 20,000 of them.
 """
 
+import itertools
 import os
 import re
 from dataclasses import replace
@@ -10,11 +11,12 @@ from dataclasses import replace
 import pytest
 from equations import Names, Unreadable, Untrue, check_equation, equations
 from meaning import names_of, of_cell
-from printed import EXACT, check_cells, check_formulas
+from printed import EXACT, check_cells, check_formulas, check_numbers
 from tiny import tiny_sheet
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.explanation import Walkthrough, check, to_latex, to_page, to_plain, to_text, walk_example
+from vitral.explanation.backward import Backward, loss_of
 from vitral.explanation.checks.report import working
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation, Expression
@@ -69,6 +71,24 @@ def test_the_equations_of_a_traced_model_are_true(variant: str) -> None:
         count = check_cells(sheet, (3, 6, EXACT), language, ("text",), most=12 if FULL else 2)
         assert (count > 0) == bool(sheet.quantities)
         check_formulas(sheet, language, ("text", "latex"))
+
+
+DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights")
+
+
+@pytest.mark.parametrize("name", gallery() if FULL else list(gallery())[::4])
+def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
+    sheet, count = find_example(name).sheet, 0
+    of = next((quantity.name for quantity in reversed(sheet.quantities) if quantity.name in DIFFERENTIABLE), None)
+    if of is None:
+        return
+    back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
+    for each in back.names:
+        for index in itertools.product(*map(range, back.gradients[each].shape)):
+            arithmetic = back.arithmetic(each, index)
+            for language in LANGUAGES if arithmetic.stages else ():
+                count += check_numbers(arithmetic.equation(), 1 + count % 4, phrases(language))
+    assert count
 
 
 class Printed:

@@ -74,6 +74,17 @@ def check_printed(equation: Equation, names: Names, digits: int, say: Phrases, s
     return len(found)
 
 
+def check_numbers(equation: Equation, digits: int, say: Phrases) -> int:
+    """Read the sides of an arithmetic that are made of numbers alone; the number of its equations."""
+    count = 0
+    for sides in equations(SCRIPTS["text"](equation, digits, say)):
+        bare = [side for side in sides if not re.search(r"[^\W\d_]", re.sub(r"…[^:]*:|exp|sin|cos|sen|max", "", side))]
+        if len(bare) > 1:
+            check_equation(bare, Names({}), digits, comma=say.has_comma)
+            count += 1
+    return count
+
+
 def check_formulas(sheet: Sheet, languages: Sequence[str] = ("en",), scripts: Sequence[str] = tuple(SCRIPTS)) -> int:
     """Evaluate the general formula of each quantity over the values of the sheet; the number of equations."""
     count = 0
