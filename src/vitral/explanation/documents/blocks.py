@@ -23,8 +23,8 @@ NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 FRACTION = re.compile(r"[+-]?\d+(?:\.\d+)?/\d+(?:\.\d+)?")
 BLANK = re.compile(r"\??|[_.…\s]+|\\_+(?:\\_)*")
 """A cell that is not filled in."""
-ORDER = ("x", "q", "k", "v", "scores", "scaled", "masked", "weights", "z", "logits", "probabilities")
-"""Without headings and without inputs, the first of these that is there is given, q, k and v together."""
+ORDER = ("x", "q", "k", "scores", "scaled", "masked", "weights", "z", "logits", "probabilities")
+"""Without headings and without inputs, the first of these that is there is given, with v; q and k together."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class NotesDocument(Document):
         first: set[str] = set()
         if not any(is_input(name) and not name.startswith(("w_", "b_")) for name in here):
             first = {next((name for name in ORDER if name in here), "")}
-            first |= {"q", "k", "v"} if first & {"q", "k", "v"} else set()
+            first |= {"q", "k", "v"} if first & {"q", "k"} else set()
             first |= {"v"} if first & {"scores", "scaled", "masked", "weights"} else set()
         made: dict[int, str] = {}
         for block in blocks:
