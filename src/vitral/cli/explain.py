@@ -1,5 +1,6 @@
 """vitral explain: a computation in numbers, step by step."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +73,9 @@ def explain(
         ),
     ] = None,
     all: AllOption = False,
+    sort_terms: Annotated[
+        bool, typer.Option("--sort-terms", help="Write the terms of a sum in the order of their size.")
+    ] = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -127,6 +131,7 @@ def explain(
 
         example = find_example(what)
         walkthrough = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
+    walkthrough = dataclasses.replace(walkthrough, sort_terms=sort_terms)
     write_walkthrough(walkthrough, format, digits, out, whole=all)
 
 

@@ -234,9 +234,8 @@ def _norm(
     gain, shift = f"{norm or name}_gain", f"{norm or name}_bias"
     if source in values:
         values.setdefault(gain, torch.ones_like(values[source][0]))
-    yield RecipeLine(
-        name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), (shift,)
-    )
+    takes = () if parts.norm_type == "rmsnorm" else (shift,)  # RMSNorm has no bias
+    yield RecipeLine(name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), takes)
 
 
 def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> Iterator[RecipeLine]:

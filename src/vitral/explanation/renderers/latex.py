@@ -1,10 +1,8 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
-from dataclasses import replace
-
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import escape, latex
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.picture import Picture
 from vitral.explanation.picture_text import are_named, head_name, marked_tokens, picture_title, written
 from vitral.explanation.steps import Panel, Step
@@ -39,7 +37,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     lines = [
         PREAMBLE,
         rf"\title{{{escape(walkthrough.title)}}}",
@@ -104,7 +102,7 @@ def _table(panel: Panel, digits: int, say: Phrases, *, boxed: bool) -> str:
     worked = shown.worked(panel) if boxed else []
     lines = [" & ".join(["", *map(_small, shown.headings)]) + r" \\ \hline"]
     for place, (label, *cells) in enumerate(shown.lines):
-        written = [_number(cell) for cell in cells]
+        written = [rf"\text{{{escape(cell)}}}" if panel.words else _number(cell) for cell in cells]
         for column in (column for row, column in worked if row == place):
             written[column] = rf"\boxed{{{written[column]}}}"
         lines.append(" & ".join([_small(label), *written]) + r" \\")
