@@ -108,6 +108,7 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         "title": walkthrough.title,
         "language": walkthrough.language,
         "intro": list(walkthrough.intro),
+        "picture": [] if walkthrough.picture is None else picture_lines(walkthrough.picture, say),
         "chapters": chapters,
     }
 

@@ -138,7 +138,7 @@ def _inside(step: Step, digits: int, say: Phrases, room: _Room | None) -> list[S
         else []
     )
     tables = [_table(step, panel, digits, say, room) for panel in step.panels]
-    shapes = [Paragraph(step.shapes)] if len(tables) > 1 and step.shapes else []
+    shapes = [Paragraph(step.shapes)] if step.shapes else []
     return [*formula, Paragraph(step.sentence), *shapes, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
@@ -166,7 +166,7 @@ def _table(step: Step, panel: Panel, digits: int, say: Phrases, room: _Room | No
         for row in shown.rows
     )
     return CellTable(
-        panel.label or step.shapes,
+        panel.label,
         ("", *shown.headings),
         shown.lines,
         workings,
