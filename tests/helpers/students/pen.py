@@ -75,6 +75,18 @@ class Habit:
         """Whether a checker may be expected to know it."""
         return self.name in LISTED
 
+    def matters(self, steps: Sequence[str], d_k: int | None, gelu: bool) -> bool:
+        """Whether it makes a difference on a problem: these steps, scores over √d_k (or None), a GELU."""
+        root = d_k is not None and math.isqrt(d_k) ** 2 != d_k
+        softmax = "weights" in steps or "probabilities" in steps
+        idle = (
+            (self.root is not None and not root)
+            or ((self.exp != "exact" or self.reciprocal) and not softmax)
+            or ((self.repair or self.percent) and "weights" not in steps)
+            or (self.gelu == "tanh" and not gelu)
+        )
+        return not idle
+
 
 CARRIES = ("full", "printed", "stepwise")
 

@@ -10,12 +10,15 @@ A sheet with a slip is kept only if its truth is certain:
   a cell that differs by at least two units of that step's typed digits (less is rounding);
 - that step is the one of the slip, if it is printed.
 
-A habit is honest only if it keeps at least as many digits as the sheet prints.
+A habit is honest only if it keeps at least as many digits as the sheet prints, and if what needs no rounding is right
+on the sheet: a result of exact numbers that fits its digits.
+
+Two slips that lead to the same typed numbers are the same slip, whatever it is called: `Sheet.same_as` names them.
 """
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -24,8 +27,8 @@ from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, V
 from students.problems import PER_HEAD, PROBLEMS
 from students.slips import SLIPS
 
-KINDS = ("attention", "block", "choice", "position")
-"""Kinds of problems in the format of worked examples."""
+KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position")
+"""Kinds of problems in the format of worked examples, as often as they are drawn."""
 MOST_ATTEMPTS = 400
 LEAST_UNITS = 2
 VECTORS = ("temperature", "top_k", "top_p")
@@ -73,7 +76,7 @@ class Sheet:
         changed: the cells that it changes, in the order of the sheet.
         exact: the cells whose true result fits its digits.
         steps: the printed steps, in order.
-        carried: whether the student goes on from the wrong number.
+        remade: the same sheet with another slip instead, or None.
     """
 
     seed: int
@@ -89,7 +92,12 @@ class Sheet:
     changed: tuple[Changed, ...]
     exact: frozenset[Place]
     steps: tuple[str, ...]
-    carried: bool = True
+    remade: Callable[[str], str | None] = field(repr=False, compare=False, default=lambda slip: None)
+
+    def same_as(self, slip: str) -> bool:
+        """Whether another slip leads to the same sheet."""
+        with localcontext(PRECISE):
+            return self.slip == slip or self.remade(slip) == self.text
 
 
 def student_sheet(
@@ -134,7 +142,10 @@ class _Maker:
         self.rng, self.seed, self.kind = rng, seed, kind
         self.digits = rng.choice((1, 2, 2, 2, 3, 3, 3, 4))
         self.habit = draw_habit(rng, habit, self.digits)
-        self.problem = PROBLEMS[kind](rng)
+        self.problem = problem = PROBLEMS[kind](rng)
+        d_k = problem.settings["d_k"] if problem.scale == "sqrt" else None
+        if not self.habit.matters(problem.steps, d_k, problem.settings.get("activation") == "gelu"):
+            raise Again
         self.extent = extent or rng.choice(("all", "all", "some", "some", "output"))
         self.printed = self.draw_printed()
         digits_of = {}
@@ -164,12 +175,8 @@ class _Maker:
         if slip:
             shown = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
         hidden = self.hidden(shown)
-        typed = {
-            step: [[[self.typed(x) for x in row] for row in rows] for rows in shown.shown[step]]
-            for step in self.problem.steps
-            if step in self.printed
-        }
-        exact = frozenset(self.exact_cells(hidden))
+        typed = self.typed_steps(shown)
+        exact = frozenset(self.exact_cells(honest, hidden))
         changed = tuple(self.changes(honest, shown, typed, hidden, exact))
         first = self.first(changed, shown) if slip else None
         return Sheet(
@@ -186,7 +193,24 @@ class _Maker:
             changed,
             exact,
             tuple(typed),
+            self.remade,
         )
+
+    def remade(self, slip: str) -> str | None:
+        """The sheet with another slip."""
+        try:
+            paper = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
+            return self.write(self.typed_steps(paper), self.hidden(paper))
+        except (Again, ArithmeticError):
+            return None
+
+    def typed_steps(self, paper: Paper) -> dict[str, list[list[list[str]]]]:
+        """The printed steps as typed."""
+        return {
+            step: [[[self.typed(x) for x in row] for row in rows] for rows in paper.shown[step]]
+            for step in self.problem.steps
+            if step in self.printed
+        }
 
     def check(self, honest: Paper) -> None:
         """Refuse what no lecturer sets: huge scores, weights that are all 0 or 1, a blank result."""
@@ -231,17 +255,20 @@ class _Maker:
             text = text.rstrip("0").rstrip(".")
         return text
 
-    def exact_cells(self, hidden: set[Place]) -> Iterator[Place]:
-        """The cells of exact steps whose result is as short as what is written."""
-        try:
-            true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
-        except Again:
-            return
+    def exact_cells(self, honest: Paper, hidden: set[Place]) -> Iterator[Place]:
+        """The cells of exact steps whose result is as short as what is written, as is everything before it."""
+        true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
         for step in self.problem.steps:
-            if step in self.problem.exact and step in self.printed:
-                for place, value in _places(step, true.full[step]):
-                    if place not in hidden and is_short(value, self.pen.places(step, value)):
-                        yield place
+            if step not in self.problem.exact:
+                continue
+            short = [(place, x) for place, x in _places(step, true.full[step]) if is_short(x, self.pen.places(step, x))]
+            for place, value in short:
+                if dict(_places(step, honest.shown[step]))[place] != value:
+                    raise Again
+                if step in self.printed and place not in hidden and value.is_finite():
+                    yield place
+            if len(short) < len(list(_places(step, true.full[step]))):
+                return
 
     def changes(
         self,
