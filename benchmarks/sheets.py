@@ -7,6 +7,7 @@ seeds of the sheets that it counts against the checker.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -37,7 +38,11 @@ class Limit:
 
     def __str__(self) -> str:
         """As ≤ 2.0%."""
-        return f"{'≤' if self.at_most else '≥'} {self.share:.1%}"
+        return f"{'≤' if self.at_most else '≥'} {self.share:.1%}" if self != TOLD else ""
+
+
+TOLD = Limit(0.0, at_most=False)
+"""No limit: the share is only told."""
 
 
 @dataclass
@@ -46,13 +51,13 @@ class Row:
 
     Attributes:
         name: what is counted.
-        limit: what the share has to be; None if it is only told.
+        limit: what the share has to be.
         of: sheets counted.
         seeds: those that count against the checker, with a word about each.
     """
 
     name: str
-    limit: Limit | None = None
+    limit: Limit
     of: int = 0
     seeds: list[str] = field(default_factory=list)
 
@@ -68,20 +73,20 @@ class Row:
     def share(self) -> float:
         """Of failures where the limit is an upper one, else of successes."""
         failures = len(self.seeds) / max(self.of, 1)
-        return failures if self.limit is None or self.limit.at_most else 1 - failures
+        return failures if self.limit.at_most else 1 - failures
 
     def holds(self, slack: float = 0.0) -> bool:
-        """Whether the limit is reached, give or take the error of a small sample."""
-        if self.limit is None or not self.of:
+        """Whether the limit is reached, give or take so many standard errors of the sample."""
+        if not self.of:
             return True
-        if self.limit.at_most:
-            return self.share <= self.limit.share + slack
-        return self.share >= self.limit.share - slack
+        share = self.limit.share
+        room = slack * (math.sqrt(share * (1 - share) / self.of) + (0 < share < 1) * 0.5 / self.of)
+        return self.share <= share + room if self.limit.at_most else self.share >= share - room
 
     def __str__(self) -> str:
         """One line of the table."""
-        found = len(self.seeds) if self.limit is None or self.limit.at_most else self.of - len(self.seeds)
-        wanted = "" if self.limit is None else f"{self.limit}{'' if self.holds() else '  MISSED'}"
+        found = len(self.seeds) if self.limit.at_most else self.of - len(self.seeds)
+        wanted = f"{self.limit}{'' if self.holds() else '  MISSED'}"
         return f"{self.name:<66} {found:>5}/{self.of:<5} {self.share:>7.2%}  {wanted}"
 
 
@@ -151,11 +156,11 @@ class SlipRows:
     """The rows about sheets with a slip."""
 
     first: Row = field(default_factory=lambda: Row("first wrong step right, of slips", Limit(0.99, at_most=False)))
-    accused: Row = field(default_factory=lambda: Row("… and called wrong, not only doubtful"))
+    accused: Row = field(default_factory=lambda: Row("… and called wrong, not only doubtful", TOLD))
     named: dict[str, Row] = field(
         default_factory=lambda: {
             "all": Row("slip named, where all steps are printed", Limit(0.85, at_most=False)),
-            "some": Row("slip named, where some steps are printed"),
+            "some": Row("slip named, where some steps are printed", TOLD),
             "output": Row("slip named, where only the output is printed", Limit(0.60, at_most=False)),
         }
     )

@@ -173,7 +173,7 @@ class Paper:
         inner, width = self.pen.inner, len(row)
         mean = inner(sum(row, ZERO) / width)
         variance = inner(sum(((x - mean) ** 2 for x in row), ZERO) / width)
-        if variance < Decimal("0.01"):
+        if variance < Decimal("0.1"):
             raise Again
         epsilon = self.problem.settings["epsilon"]
         if change:

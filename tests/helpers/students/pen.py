@@ -2,7 +2,7 @@
 
 A habit is one way of working through a whole sheet. Those under `LISTED` are the ones that a checker of hand-worked
 sheets may be expected to know; those under `UNLISTED` are as honest, but of another kind. No habit keeps fewer
-digits of a number than the sheet prints of it.
+digits of a number than the sheet prints, but for √d_k ≈ 1.41 on a sheet of three digits, and 1.732 on one of four.
 """
 
 import math
@@ -138,8 +138,8 @@ def draw_habit(rng: random.Random, name: str, digits: int) -> Habit:
         habit = replace(habit, rounding="cut")
     if habit.exp in ("digits", "shifted"):
         habit = replace(habit, exp_digits=rng.choice([count for count in (2, 3, 4) if count >= digits]))
-    if habit.root is not None and not name.startswith("root-2") and habit.root < digits:
-        habit = replace(habit, root=digits)
+    if habit.root is not None and habit.root < digits - 1:
+        raise Again
     if habit.significant and digits > 2:
         habit = replace(habit, significant=digits + 1)
     if name in ("exp-table", "exp-2.718", "percent") and digits > 3:

@@ -148,6 +148,8 @@ class _Maker:
             raise Again
         self.extent = extent or rng.choice(("all", "all", "some", "some", "output"))
         self.printed = self.draw_printed()
+        if self.habit.percent and self.digits > 2 and "weights" not in self.printed:
+            raise Again
         digits_of = {}
         if rng.random() < 0.15 and not self.habit.significant:
             step = rng.choice(("weights", "probabilities", "output"))
