@@ -113,8 +113,13 @@ class Paper:
         return [self.pen.times(q, transposed(k)) for q, k in pairs]
 
     def step_scaled(self) -> Value:
+        return self.each("scores", self.scaled)
+
+    def scaled(self, score: Decimal) -> Decimal:
         width, scale = self.problem.settings["d_k"], self.problem.scale
-        return self.each("scores", lambda s: self.pen.divided_by_root(s, width) if scale == "sqrt" else s / width)
+        if scale == "sqrt":
+            return self.pen.divided_by_root(score, width)
+        return score / width if scale == "linear" else score * Decimal(scale)
 
     def each(self, name: str, function: Callable[[Decimal], Decimal]) -> Value:
         return [[[function(entry) for entry in row] for row in rows] for rows in self.have[name]]

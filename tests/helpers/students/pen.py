@@ -7,9 +7,10 @@ digits of a number than the sheet prints, but for √d_k ≈ 1.41 on a sheet of 
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from itertools import product
 
 PRECISE = Context(prec=40)
 
@@ -145,6 +146,16 @@ def draw_habit(rng: random.Random, name: str, digits: int) -> Habit:
     if name in ("exp-table", "exp-2.718", "percent") and digits > 3:
         raise Again
     return habit
+
+
+def every_listed() -> Iterator[Habit]:
+    """The habits of the list with every way of carrying, and rounded or cut."""
+    for name, habit in LISTED.items():
+        carries = CARRIES if habit.carry == "full" and name != "full" else (habit.carry,)
+        for carry, rounding, digits in product(carries, ("half-up", "cut"), (2, 3, 4)):
+            if digits == 4 or habit.exp == "digits":
+                kept = habit.rounding if habit.rounding != "half-up" else rounding
+                yield replace(habit, carry=carry, rounding=kept, exp_digits=digits)
 
 
 def places_of(value: Decimal, significant: int) -> int:

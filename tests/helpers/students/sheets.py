@@ -8,7 +8,9 @@ A sheet with a slip is kept only if its truth is certain:
 
 - the first printed step in which a number differs from what the same student would have written without the slip has
   a cell that differs by at least two units of that step's typed digits (less is rounding);
-- that step is the one of the slip, if it is printed.
+- that step is the one of the slip, if it is printed;
+- no student with a habit of the list would honestly have written the same numbers (tried where it could be: on sheets
+  of few numbers, none of them far off).
 
 A habit is honest only if it keeps at least as many digits as the sheet prints, and if what needs no rounding is right
 on the sheet: a result of exact numbers that fits its digits.
@@ -23,14 +25,16 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from students.paper import Paper, is_short
-from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit
+from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit, every_listed
 from students.problems import PER_HEAD, PROBLEMS
 from students.slips import SLIPS
 
 KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position")
 """Kinds of problems in the format of worked examples, as often as they are drawn."""
-MOST_ATTEMPTS = 400
+MOST_ATTEMPTS, PATIENCE = 4000, 40
 LEAST_UNITS = 2
+FEW_CELLS, NOT_FAR = 9, 20.0
+"""On larger sheets, or with a number further off, no other habit explains every number."""
 VECTORS = ("temperature", "top_k", "top_p")
 
 Place = tuple[str, int, int, int]
@@ -122,13 +126,13 @@ def student_sheet(
     choose = random.Random(f"{seed}/{kind}/{habit}/{slip}/{extent}")
     names = {"listed": tuple(LISTED), "unlisted": tuple(UNLISTED), None: tuple(LISTED)}.get(habit, (str(habit),))
     with localcontext(PRECISE):
-        chosen = slip
+        chosen, way = slip, choose.choice(names)
         for attempt in range(MOST_ATTEMPTS):
-            if slip == "any" and attempt % 40 == 0:  # another slip where one cannot be made
-                chosen = choose.choice(tuple(SLIPS))
+            if attempt % PATIENCE == 0:  # another slip and another habit where they cannot be
+                chosen, way = choose.choice(tuple(SLIPS)) if slip == "any" else slip, choose.choice(names)
             rng = random.Random(f"{seed}/{kind}/{habit}/{chosen}/{extent}/{attempt}")
             try:
-                maker = _Maker(rng, seed, kind or rng.choice(kinds), rng.choice(names), extent)
+                maker = _Maker(rng, seed, kind or rng.choice(kinds), way, extent)
                 return maker.sheet(chosen)
             except (Again, ArithmeticError):  # such as the logarithm of a negative number after a slip
                 continue
@@ -181,6 +185,8 @@ class _Maker:
         exact = frozenset(self.exact_cells(honest, hidden))
         changed = tuple(self.changes(honest, shown, typed, hidden, exact))
         first = self.first(changed, shown) if slip else None
+        if slip and self.is_honest_of_another(changed, typed, hidden):
+            raise Again
         return Sheet(
             self.seed,
             self.write(typed, hidden),
@@ -307,6 +313,27 @@ class _Maker:
         if shown.where in self.printed and shown.where != step:
             raise Again
         return step
+
+    def is_honest_of_another(
+        self, changed: tuple[Changed, ...], typed: dict[str, list[list[list[str]]]], hidden: set[Place]
+    ) -> bool:
+        """Whether another habit, without a slip, leads to the same visible numbers."""
+        cells = sum(place not in hidden for step, texts in typed.items() for place, _ in _places(step, texts))
+        if cells > FEW_CELLS or max(cell.units for cell in changed) > NOT_FAR:
+            return False
+        return any(self.same_sheet(habit, typed, hidden) for habit in every_listed())
+
+    def same_sheet(self, habit: Habit, typed: dict[str, list[list[list[str]]]], hidden: set[Place]) -> bool:
+        pen = Pen(habit, self.digits, self.pen.digits_of, "")
+        try:
+            other = self.typed_steps(Paper(self.problem, pen, self.printed))
+        except (Again, ArithmeticError):
+            return False
+        return all(
+            place in hidden or text == dict(_places(step, other[step]))[place]
+            for step, texts in typed.items()
+            for place, text in _places(step, texts)
+        )
 
     # The file.
 
