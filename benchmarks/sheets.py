@@ -19,6 +19,7 @@ from students import Changed, Sheet, student_sheet
 
 from vitral.core.errors import UsageError
 from vitral.explanation import CheckReport, Verdict, check, parse_example
+from vitral.explanation.checks.diagnosis import Slip
 from vitral.lab.examples import preset_model
 
 ACCUSED = (Verdict.follows, Verdict.wrong)
@@ -113,23 +114,32 @@ def first_step(report: CheckReport, at_least: Verdict) -> str | None:
     return None
 
 
-def names_given(report: CheckReport, step: str | None) -> list[tuple[str, str]]:
-    """The slips named for the first wrong step, each with the step in which it is said to happen."""
+def names_given(report: CheckReport, step: str | None) -> list[Slip]:
+    """The slips named for the first cell that is wrong in itself: none, one, or two candidates."""
     for checked in report.quantities:
         if checked.claim.label == step:
             for finding in checked.findings:
                 if finding.verdict is Verdict.wrong and finding.slip is not None:
-                    return [(finding.slip.kind, finding.slip.step)]
+                    other = getattr(finding.slip, "other", None)
+                    return [finding.slip, *([] if other is None else [other])]
     return []
 
 
-def is_named(sheet: Sheet, names: Iterable[tuple[str, str]]) -> bool:
-    """Whether one of the names is that of the slip, or of one that leads to the same sheet."""
-    for kind, _ in names:
-        meant = MEANT.get(kind, ())
-        if sheet.slip in meant or any(sheet.same_as(other) for other in meant):
+def is_named(sheet: Sheet, names: Iterable[Slip]) -> bool:
+    """Whether one of the names is that of the slip, in its step, or of one that leads to the same sheet."""
+    for name in names:
+        meant = MEANT.get(name.kind, ())
+        if sheet.slip in meant and is_step(sheet, name.step):
+            return True
+        if any(sheet.same_as(other) for other in meant if other != sheet.slip):
             return True
     return False
+
+
+def is_step(sheet: Sheet, step: str) -> bool:
+    """Whether a step is that of the slip; of z and the output, of x and what makes it, either may be meant."""
+    together = ({"z", "out", "output"}, {"masked", "weights"}, {"resid_post", "output"})
+    return step == sheet.slip_step or any({step, sheet.slip_step} <= same for same in together)
 
 
 def honest(sheets: Iterator[Sheet], row: Row) -> Row:
@@ -175,7 +185,7 @@ class SlipRows:
         self.first.count(shown != sheet.first, sheet, f"{sheet.first} called {shown}")
         self.accused.count(called != sheet.first, sheet, f"{sheet.first} called {called}")
         names = names_given(report, called)
-        said = " or ".join(f"{kind} in {step}" for kind, step in names)
+        said = " or ".join(f"{name.kind} in {name.step}" for name in names)
         if sheet.slip not in NAMELESS:
             self.named[sheet.extent].count(not is_named(sheet, names), sheet, f"{sheet.extent}: {said or 'silence'}")
         if names:
@@ -230,29 +240,65 @@ def _rows(made: Callable[..., Iterator[Sheet]]) -> Iterator[Row]:
 
 
 MEANT = {
-    "digits-swapped": ("digits-swapped",),
     "scale-missing": ("scale-missing",),
-    "mask-late": ("mask-after-softmax",),
-    "zero-for-infinity": ("mask-zero",),
-    "wrong-axis": ("softmax-columns",),
-    "transposed": ("matrix-transposed", "query-key-exchanged", "mask-transposed", "column-for-row"),
-    "term-dropped": ("term-missing", "softmax-term-missing"),
-    "other-row": ("other-token", "other-matrix", "scores-other-row", "value-for-key", "query-for-key", "key-for-value"),
-    "mask-missing": ("mask-missing",),
-    "mask-other": ("mask-one-more", "mask-one-fewer", "mask-other-side", "mask-transposed"),
     "scale-other": (
         *("scale-d_k", "scale-root", "scale-d_model", "scale-root-d_model", "scale-multiplied", "scale-twice"),
     ),
+    "scale-twice": ("scale-twice", "scale-d_k"),
+    "mask-missing": ("mask-missing",),
+    "mask-other": ("mask-one-more", "mask-one-fewer", "mask-other-side", "mask-transposed"),
+    "mask-late": ("mask-after-softmax",),
+    "zero-for-infinity": ("mask-zero",),
+    "not-exponential": ("softmax-no-exp",),
+    "not-divided": ("softmax-not-divided",),
+    "base-other": ("softmax-base-2", "softmax-base-10", "loss-log10", "loss-log2", "perplexity-base-2"),
+    "wrong-axis": ("softmax-columns",),
+    "maximum-once": ("softmax-max-numerator",),
+    "operand-other": (
+        *("value-for-key", "query-for-key", "key-for-value", "other-matrix", "residual-from-norm", "residual-first"),
+        *("loss-of-logits", "loss-target-shifted"),
+    ),
+    "operands-exchanged": ("query-key-exchanged",),
+    "transposed": ("matrix-transposed", "column-for-row", "query-key-exchanged", "mask-transposed"),
+    "other-row": ("other-token", "scores-other-row", "loss-target-shifted"),
+    "copied-wrong": ("given-misread",),
+    "term-dropped": ("term-missing", "softmax-term-missing", "position-not-added"),
+    "term-doubled": ("bias-twice",),
+    "term-sign": ("term-wrong-sign",),
+    "term-added": ("term-added",),
+    "product-wrong": ("product-wrong",),
+    "projection-missing": ("w_o-forgotten",),
+    "heads-averaged": ("heads-averaged",),
+    "heads-order": ("heads-order",),
+    "heads-single": ("heads-first-only", "heads-first-repeated"),
     "bias-missing": ("bias-missing", "norm-bias-missing"),
+    "bias-twice": ("bias-twice",),
     "residual-missing": ("residual-missing", "position-not-added"),
     "norm-other": (
         *("norm-sample-variance", "norm-variance-not-rooted", "norm-mean-not-subtracted", "norm-not-divided"),
         *("norm-missing", "norm-gain-missing"),
     ),
+    "norm-order": ("norm-before-sum",),
+    "gain-missing": ("norm-gain-missing",),
     "activation-missing": ("activation-missing",),
-    "not-exponential": ("softmax-no-exp",),
-    "sign-lost": ("sign-lost",),
+    "activation-other": ("activation-gelu", "activation-relu", "activation-absolute"),
+    "positions-from-one": ("position-from-1",),
+    "sine-cosine": ("position-sine-cosine",),
+    "exponent-other": ("position-exponent",),
+    "halves": ("position-halves",),
+    "degrees": ("position-degrees",),
+    "second-best": ("greedy-second",),
+    "temperature-inverted": ("temperature-multiplied",),
+    "temperature-direct": ("temperature-divides-probabilities",),
+    "not-renormalised": ("filter-not-renormalised", "temperature-not-normalised"),
+    "kept-other": ("top_k-one-fewer", "top_k-one-more", "top_p-one-fewer", "top_p-one-more"),
+    "function-missing": ("loss-no-log", "activation-missing", "softmax-no-exp"),
+    "function-other": ("loss-log10", "loss-log2", "perplexity-base-2", "activation-gelu", "activation-relu"),
+    "constant-other": ("loss-sign", "loss-summed"),
+    "digits-swapped": ("digits-swapped",),
+    "sign-lost": ("sign-lost", "loss-sign"),
     "point-misplaced": ("point-misplaced",),
+    "digit-wrong": ("carry-of-ten", "cell-off", "whole-number-off"),
 }
 """For each kind of slip that the checker names, the slips of students that it stands for."""
 
