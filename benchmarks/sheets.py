@@ -168,6 +168,7 @@ class SlipRows:
         default_factory=lambda: Row("first step called wrong, or else doubtful, right", Limit(0.99, at_most=False))
     )
     accused: Row = field(default_factory=lambda: Row("… and called wrong", TOLD))
+    alone: Row = field(default_factory=lambda: Row("… and no other step called wrong in itself", TOLD))
     named: dict[str, Row] = field(
         default_factory=lambda: {
             "all": Row("slip named, where all steps are printed", Limit(0.85, at_most=False)),
@@ -186,6 +187,13 @@ class SlipRows:
         shown = called or first_step(report, Verdict.doubtful)
         self.first.count(shown != sheet.first, sheet, f"{sheet.first} called {shown}")
         self.accused.count(called != sheet.first, sheet, f"{sheet.first} called {called}")
+        others = [
+            checked.claim.label
+            for checked in report.quantities
+            if checked.claim.label != called and checked.worst is Verdict.wrong
+        ]
+        if called == sheet.first:
+            self.alone.count(bool(others), sheet, ", ".join(others))
         names = names_given(report, called)
         said = " or ".join(f"{name.kind} in {name.step}" for name in names)
         if sheet.slip not in NAMELESS:
@@ -195,7 +203,7 @@ class SlipRows:
 
     def all(self) -> list[Row]:
         """The rows."""
-        return [self.first, self.accused, *self.named.values(), self.right]
+        return [self.first, self.accused, self.alone, *self.named.values(), self.right]
 
 
 def acquitted(sheets: Iterator[Sheet], row: Row, verdicts: tuple[Verdict, ...], units: float, exact: bool) -> Row:
