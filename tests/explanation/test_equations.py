@@ -8,10 +8,12 @@ import os
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from equations import Names, Unreadable, Untrue, check_equation, equations
-from meaning import names_of, of_cell
-from printed import EXACT, check_cells, check_formulas, check_numbers
+from equations import Names, Unreadable, check_equation, equations, value_of
+from intervals import Untrue
+from meaning import names_of, of_cell, of_picture
+from printed import EXACT, SCRIPTS, check_cells, check_formulas, check_numbers
 from tiny import tiny_sheet
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
@@ -130,12 +132,27 @@ def test_documents_print_no_other_equations(name: str, language: str) -> None:
     found = re.findall(r"<math>.*?</math>", to_page(replace(told, picture=None)), re.DOTALL)
     assert found
     assert set(found) <= printed.math
-    found = re.findall(r"\\\[\\fitting\{(.*?)\}\\\]$", to_latex(told), re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\\\[\\fitting\{(.*?)\}\\\]$", to_latex(replace(told, picture=None)), re.MULTILINE | re.DOTALL)
     assert found
     assert set(found) <= printed.latex
     for step in (step for chapter in to_plain(told)["chapters"] for step in chapter["steps"]):
         for panel in step["panels"]:
             assert {panel["arithmetic"], panel["arithmetic_latex"]} <= printed.data | printed.given
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_formula_of_the_picture_is_true(name: str) -> None:
+    example = find_example(name)
+    picture, sheet = walk_example(example).picture, example.sheet
+    if picture is None or picture.formula is None:
+        return
+    for head in range(sheet.num_heads):
+        names = of_picture(sheet, head)
+        for language, script in itertools.product(LANGUAGES, ("text", "latex", "mathml")):
+            [(left, right)] = equations(SCRIPTS[script](picture.formula, EXACT, phrases(language)))
+            assert left.startswith("Attention")
+            made = value_of(right, names, EXACT, comma=language == "pt")
+            np.testing.assert_allclose(made, sheet.values["z"][head].numpy(), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", gallery())

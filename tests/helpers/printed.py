@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from equations import Names, Reader, Unreadable, Untrue, array, check_equation, equations, value_of
+from equations import Names, Reader, Unreadable, array, check_equation, equations, value_of
+from intervals import Untrue
 from meaning import ALONE, STATEMENTS, names_of, of_cell, of_formula
 from scripts import from_latex, from_markdown, from_mathml
 
