@@ -14,6 +14,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import LARGEST
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import Expression, Name, Number, Over, Product, Sum, Words
 from vitral.explanation.operations import CellNamer, Index, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
@@ -70,6 +71,10 @@ class Counted:
         """[rows]."""
         return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Constant.of(self())
+
     def formula(self) -> Expression:
         """Rows times columns."""
         return Product((Words(N_("rows")), Words(N_("columns"))))
@@ -93,6 +98,11 @@ class Total:
     def __call__(self, rows: Tensor) -> Tensor:
         """[1] of [rows]."""
         return rows.sum()[None] + self.rest
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        total = Call("sum", (Reference(inputs[0]),), (-1,))
+        return Call("add", (total, Constant(self.rest))) if self.rest else total
 
     def formula(self) -> Expression:
         """The sum over rows."""

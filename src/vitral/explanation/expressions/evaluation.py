@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.explanation.expressions.built_in import BUILT_IN
 from vitral.explanation.expressions.functions import FUNCTIONS
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
@@ -14,6 +15,7 @@ MOST_ELEMENTS = 10**6
 MOST_OPERATIONS = 10**8
 """Largest number of multiplications of an expression."""
 
+COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
 
 
@@ -34,6 +36,11 @@ def evaluate(tree: Tree, values: Values) -> Tensor:
         UsageError: as `shape_of`.
     """
     shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
+    return compute(tree, values)
+
+
+def compute(tree: Tree, values: Values) -> Tensor:
+    """The value of a tree of known shape and cost, such as that of a built-in operation."""
     return _Computer(values).value(tree)
 
 
@@ -53,7 +60,7 @@ class _Computer:
                 return self.called(function, [self.value(argument) for argument in arguments], settings)
 
     def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
-        return FUNCTIONS[function].compute(arguments, settings)
+        return COMPUTED[function].compute(arguments, settings)
 
 
 class _Counter(_Computer):

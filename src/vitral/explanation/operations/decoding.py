@@ -11,6 +11,8 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.decoding import Sampling, distribution
+from vitral.explanation.expressions.built_in import best_path
+from vitral.explanation.expressions.tree import Call, Constant, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Expression,
@@ -23,7 +25,7 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, numbers
+from vitral.explanation.operations.base import CellNamer, Index, named, numbers
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,15 @@ class Filtered:
         """
         whole = self.rule == "top_k" and self.value == int(self.value)
         return Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        shares: Tree = Call("last row", tuple(named(inputs)))
+        if self.rule == "temperature" and self.value > 0:
+            return Call("softmax of scores", (Call("divide", (Call("log", (shares,)), Constant(self.value))),))
+        rule, value = ("top_k", 1.0) if self.rule == "temperature" else (self.rule, self.value)
+        kept = Call(f"keep {rule.replace('_', ' ')}", (shares, Constant(value)))
+        return Call("divide", (kept, Call("sum", (kept,), (-1,))))
 
     def formula(self) -> Expression:
         """p^(1/T) over the sum of such powers, or p over the sum of the kept probabilities."""
@@ -91,6 +102,10 @@ class Greedy:
         """[1] of [time, vocab]; ties go to the lowest index."""
         return distribution(probabilities[-1:].log(), Sampling(temperature=0.0)).argmax(dim=-1).double()
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("place of largest", (Call("last row", tuple(named(inputs))),))
+
     def formula(self) -> Expression:
         """Arg max p."""
         return Apply("argmax", (Name("p", below="i"),))
@@ -122,17 +137,12 @@ class Beam:
         return torch.tensor([math.exp(score)] if self.probability else words, dtype=torch.float64)
 
     def _search(self, table: Tensor) -> tuple[tuple[int, ...], float]:
-        """The best hypothesis and its log-probability; of equal ones the first by index, as in `beam_search`."""
-        steps = distribution(table.log()).log().tolist()
-        hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
-        for _ in range(self.length):
-            grown = [
-                ((*words, word), score + step)
-                for words, score in hypotheses
-                for word, step in enumerate(steps[words[-1] if words else self.start])
-            ]
-            hypotheses = sorted(grown, key=lambda hypothesis: (-hypothesis[1], hypothesis[0]))[: self.num_beams]
-        return hypotheses[0]
+        return best_path(table, self.start, self.num_beams, self.length)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        function = "best path probability" if self.probability else "best path"
+        return Call(function, tuple(named(inputs)), (self.start, self.num_beams, self.length))
 
     def formula(self) -> Expression:
         """Arg max of the product of probabilities."""
@@ -164,6 +174,10 @@ class FoundBeam(Beam):
     def __call__(self, *_: Tensor) -> Tensor:
         """Indices of the words, [length], or their probability, [1]."""
         return torch.tensor([math.prod(self.shares)] if self.probability else self.found, dtype=torch.float64)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Constant.of(self())
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The product of the probabilities."""
