@@ -23,6 +23,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.diagnosis import WORDS, Diagnoser, Mismatch, SlipMatch, within
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
+from vitral.explanation.checks.units import Unit
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import SheetQuantity
@@ -84,7 +85,11 @@ class _Checker:
             self.break_ties(values)
         verdicts = self.verdicts(name, values, known)
         wrong = verdicts == ORDER.index(Verdict.wrong)
-        diagnoses = self.diagnoses(Mismatch(quantity, values, known, wrong)) if bool(wrong.any()) else {}
+        diagnoses = (
+            self.diagnoses(Mismatch(quantity, values, known, wrong, Unit(self.example.decimals)))
+            if bool(wrong.any())
+            else {}
+        )
         self.keep(name, values, verdicts, diagnoses)
         findings = tuple(self.findings(name, claim, verdicts, diagnoses))
         return CheckedQuantity(claim, self.exact[name], verdicts, findings)
@@ -92,7 +97,7 @@ class _Checker:
     def diagnoses(self, mismatch: Mismatch) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""
         computations = (self.exact, self.right, self.printed, self.slipped)
-        return Diagnoser(self.sheet, set(self.claims), computations, self.example.decimals).diagnose(mismatch)
+        return Diagnoser(self.sheet, set(self.claims), computations).diagnose(mismatch)
 
     def break_ties(self, values: Tensor) -> None:
         """Any of equally probable words may be chosen."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.checks.slips import COMMON, KINDS, Variant, misprints, variants
+from vitral.explanation.checks.units import Unit
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
@@ -40,12 +41,14 @@ class Mismatch:
         values: the printed numbers.
         known: whether a cell is printed.
         wrong: whether it is wrong in itself.
+        unit: of the printed numbers.
     """
 
     quantity: SheetQuantity
     values: Tensor
     known: Tensor
     wrong: Tensor
+    unit: Unit
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,15 @@ class SlipMatch:
 class Diagnoser:
     """Compares the result of every known slip with the printed numbers."""
 
-    def __init__(self, sheet: Sheet, claimed: Set[str], computations: tuple[Values, ...], decimals: int) -> None:
+    def __init__(self, sheet: Sheet, claimed: Set[str], computations: tuple[Values, ...]) -> None:
         """Keep the computation and what is printed of it.
 
         Args:
             sheet: the computation.
             claimed: the printed quantities.
             computations: the values that the author may have continued from.
-            decimals: of the printed numbers.
         """
-        self.sheet, self.claimed, self.computations, self.decimals = sheet, claimed, computations, decimals
-        self.half = 10.0**-decimals / 2
+        self.sheet, self.claimed, self.computations = sheet, claimed, computations
 
     def diagnose(self, mismatch: Mismatch) -> dict[Index, SlipMatch]:
         """The slip that explains most wrong cells, then the one that explains most of the others, and so on."""
@@ -105,10 +106,10 @@ class Diagnoser:
 
     def _candidates(self, mismatch: Mismatch) -> Iterator[SlipMatch]:
         yield from self._misprinted(mismatch)
-        exact = list(self._slipped(mismatch, self.half))
+        exact = list(self._slipped(mismatch, 0.5))
         yield from exact
         if not exact:
-            for candidate in self._slipped(mismatch, 3 * self.half):
+            for candidate in self._slipped(mismatch, 1.5):
                 if candidate.slip.kind in KINDS[:COMMON]:
                     yield replace(candidate, loosely=True)
 
@@ -120,14 +121,17 @@ class Diagnoser:
         for place in (mismatch.wrong & _alone(mismatch.wrong)).nonzero().tolist():
             index = tuple(place)
             truths = [float(values[name][index]) for values in self.computations]
-            for kind, meant in misprints(float(mismatch.values[index]), self.decimals):
-                if any(abs(meant - truth) <= self.half * (1 + 1e-6) for truth in truths):
+            value = mismatch.values[index]
+            half = float(mismatch.unit.of(value)) / 2
+            for kind, meant in misprints(float(value), mismatch.unit.decimals_of(float(value))):
+                if any(abs(meant - truth) <= half * (1 + 1e-6) for truth in truths):
                     explains = torch.zeros_like(mismatch.wrong)
                     explains[index] = True
                     yield SlipMatch(Slip(kind, name, {}), explains, None, "cell")
 
-    def _slipped(self, mismatch: Mismatch, tolerance: float) -> Iterator[SlipMatch]:
-        """Slips in this quantity, or in one on the way to it, that result in the printed numbers."""
+    def _slipped(self, mismatch: Mismatch, units: float) -> Iterator[SlipMatch]:
+        """Slips in this quantity, or in one on the way to it, that result in the printed numbers up to some units."""
+        tolerance = units * mismatch.unit.of(mismatch.values)
         for base in self._bases(mismatch.quantity):
             for step in self._on_the_way(mismatch.quantity):
                 for variant in variants(step, base):
@@ -176,7 +180,7 @@ class Diagnoser:
             yield made[quantity.name], "row" if variant.grain != "all" else "all"
 
 
-def _explained(made: Tensor, grain: str, mismatch: Mismatch, tolerance: float) -> Tensor:
+def _explained(made: Tensor, grain: str, mismatch: Mismatch, tolerance: Tensor) -> Tensor:
     """The wrong cells of those rows or columns in which every printed number fits the slip's result."""
     wrong = mismatch.wrong
     fits = within(mismatch.values, made, tolerance) | ~mismatch.known
@@ -209,7 +213,7 @@ def _pieces(shape: tuple[int, ...], grain: str) -> Iterator[Tensor]:
                 yield piece
 
 
-def within(values: Tensor, truth: Tensor, tolerance: float) -> Tensor:
+def within(values: Tensor, truth: Tensor, tolerance: Tensor | float) -> Tensor:
     """Whether values agree up to a tolerance; equal infinities agree."""
     room = tolerance * (1 + 1e-6) + 1e-12 * truth.abs().nan_to_num(posinf=0.0, neginf=0.0)
     return (values == truth) | ((values - truth).abs() <= room)
