@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from vitral.core.tables import Tabular
-from vitral.explanation.checks.diagnosis import WORDS, Slip
+from vitral.explanation.checks.diagnosis import WORDS
+from vitral.explanation.checks.slips import Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number

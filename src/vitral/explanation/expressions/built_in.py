@@ -77,6 +77,8 @@ BUILT_IN: dict[str, Function] = {
     "row axis": _of_one(lambda x: x.unsqueeze(-2)),
     "last row": _of_one(lambda x: x[..., -1, :]),
     "chosen rows": Function(lambda arguments, rows: arguments[0][..., _whole(rows), :], settings=10**6),
+    "chosen heads": Function(lambda arguments, heads: arguments[0][..., _whole(heads), :, :], settings=10**6),
+    "interleaved heads": _of_one(lambda x: x.movedim(-3, -1).flatten(-2)),
     "first half": _of_one(lambda x: x.chunk(2, dim=-1)[0]),
     "second half": _of_one(lambda x: x.chunk(2, dim=-1)[1]),
     "positions": _of_one(lambda x: torch.arange(x.shape[-2], dtype=x.dtype)[:, None]),

@@ -1,0 +1,315 @@
+"""Hypotheses: the numbers that a printed quantity has after a slip in it, or in an unprinted step before it."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
+from vitral.explanation.checks.special_edits import special_edits
+from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
+from vitral.explanation.sheet import Sheet, SheetQuantity, Values
+
+MOST_CELLS = 150
+"""In larger quantities, slips of single cells are tried only in the printed quantity, not in the steps before it."""
+MOST_ENTRIES = 400
+"""In larger tables, no entry is supposed to be copied wrongly."""
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A slip that is supposed.
+
+    Attributes:
+        kind: one of `slips.KINDS`.
+        step: where it is made.
+        places: placeholders of its phrase.
+        grain: how far it reaches: "all", a "row", a "column" or a "cell".
+    """
+
+    kind: str
+    step: str
+    places: Mapping[str, object]
+    grain: str = "all"
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """Slips with the printed quantity under each, [hypotheses, *shape]."""
+
+    supposed: list[Supposed]
+    made: Tensor
+
+
+class Supposer:
+    """Makes the hypotheses about one quantity, from one computation of its inputs."""
+
+    def __init__(self, sheet: Sheet, claimed: Set[str], target: SheetQuantity, base: Values) -> None:
+        """Keep the computation.
+
+        Args:
+            sheet: the computation.
+            claimed: the printed quantities.
+            target: the quantity that is compared.
+            base: the values of the computation that the author may have continued from.
+        """
+        self.sheet, self.claimed, self.target, self.base = sheet, claimed, target, base
+        self.shapes = {name: tuple(value.shape) for name, value in base.items()}
+        self.editor = Editor(self.shapes)
+
+    @cached_property
+    def steps(self) -> list[SheetQuantity]:
+        """The quantity and the unprinted ones that it is computed from, the quantity first."""
+        steps, waiting = [self.target], list(self.target.inputs)
+        while waiting:
+            name = waiting.pop()
+            if name in self.sheet and name not in self.claimed and self.sheet[name] not in steps:
+                steps.append(self.sheet[name])
+                waiting += self.sheet[name].inputs
+        return steps
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """What these steps are computed from: given or printed quantities."""
+        own = {step.name for step in self.steps}
+        return tuple(dict.fromkeys(name for step in self.steps for name in step.inputs if name not in own))
+
+    def tree(self, step: SheetQuantity) -> Tree:
+        """The computation of a step."""
+        return step.operation.tree(step.inputs)
+
+    def all(self) -> Iterator[Hypotheses]:
+        """Every hypothesis, in families."""
+        for step in self.steps:
+            yield from self.edited(step)
+            yield from self.rows(step)
+            yield from self.terms(step)
+        yield from self.copied()
+        yield from self.exchanged()
+
+    # Edits of trees.
+
+    def edits(self, step: SheetQuantity) -> Iterator[Edit]:
+        """The edits of a step's tree, special ones, and functions moved up from the steps below."""
+        tree = self.tree(step)
+        yield from special_edits(step.operation, step.inputs, self.base)
+        yield from self.skipped(step, tree)
+        yield from self.editor.edits(tree, type(step.operation).__name__)
+        composed = tree
+        for _ in range(2):
+            inner = {Reference(name): self.tree(self.sheet[name]) for name in self.below(composed)}
+            composed = substituted(composed, inner)
+            yield from moved(composed)
+
+    def below(self, tree: Tree) -> list[str]:
+        """The quantities in a tree that are computed from others of the same shape, as masked from scaled."""
+        return [
+            name
+            for name in references(tree)
+            if name in self.sheet and any(self.shapes[each] == self.shapes[name] for each in self.sheet[name].inputs)
+        ]
+
+    def skipped(self, step: SheetQuantity, tree: Tree) -> Iterator[Edit]:
+        """The input of an input in its place: a step was left out."""
+        for name in step.inputs:
+            if name in self.sheet:
+                below = self.sheet[name]
+                for edit in self.editor.edits(self.tree(below), type(below.operation).__name__):
+                    if isinstance(edit.tree, Reference) and self.shapes[edit.tree.name] == self.shapes[name]:
+                        kind = edit.kind if edit.kind != "operand-other" else ""
+                        if kind:
+                            yield Edit(kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
+
+    def edited(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        usual, supposed, made = self.base[step.name], [], []
+        seen: set[Tree] = set()
+        known: dict[Tree, Tensor | None] = {}
+        for edit in self.edits(step):
+            if edit.tree in seen:
+                continue
+            seen.add(edit.tree)
+            value = _value(edit.tree, self.base, known)
+            if value is not None and value.shape == usual.shape and not torch.equal(value, usual):
+                supposed.append(Supposed(edit.kind, step.name, edit.places))
+                made.append(value)
+        if made:
+            yield self.outcome(step, supposed, torch.stack(made))
+            if step is not self.target and usual.dim() > 1 and usual.shape[-2] > 1:
+                yield from self.in_rows(step, supposed, torch.stack(made))
+
+    def in_rows(self, step: SheetQuantity, supposed: Sequence[Supposed], made: Tensor) -> Iterator[Hypotheses]:
+        """Edits of an unprinted step that are made in one row only."""
+        usual = self.base[step.name]
+        for row in range(usual.shape[-2]):
+            mixed = usual.expand_as(made).clone()
+            mixed[..., row, :] = made[..., row, :]
+            local = [Supposed(one.kind, one.step, one.places, "row") for one in supposed]
+            yield self.outcome(step, local, mixed)
+
+    # Rows, terms and entries.
+
+    def rows(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        """A row, or a column of scores, computed from that of another position."""
+        usual = self.base[step.name]
+        if usual.dim() < 2:
+            return
+        for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if step.name == "scores" else 1]:
+            size = usual.shape[axis]
+            if size < 2:
+                continue
+            turned = usual.movedim(axis, 0)
+            supposed, made = [], []
+            for place in range(size):
+                other = turned[place].expand_as(turned)
+                if step is self.target:
+                    supposed.append(Supposed("other-row", step.name, {"row": (_row_of(step, axis), place)}, grain))
+                    made.append(other.movedim(0, axis))
+                    continue
+                for at in range(size):
+                    if at != place:
+                        mixed = turned.clone()
+                        mixed[at] = turned[place]
+                        made.append(mixed.movedim(0, axis))
+                        supposed.append(Supposed("other-row", step.name, {"row": (_row_of(step, axis), place)}, "row"))
+            yield self.outcome(step, supposed, torch.stack(made))
+
+    def terms(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        """One term of a sum of products missing, doubled, with the wrong sign, or added in place of multiplied."""
+        product = next((node for _, node in nodes(self.tree(step)) if _is_product(node)), None)
+        usual = self.base[step.name]
+        if product is None or (step is not self.target and usual.numel() > MOST_CELLS):
+            return
+        known: dict[Tree, Tensor | None] = {}
+        left, right = (_value(each, self.base, known) for each in product.arguments)
+        if left is None or right is None:
+            return
+        a, b = left.movedim(-1, 0)[..., None], right.movedim(-2, 0)[..., None, :]
+        shape = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        a, b = (each.expand(len(each), *shape, *each.shape[-2:]) for each in (_lifted(a, shape), _lifted(b, shape)))
+        terms = a * b
+        changes = {
+            "term-dropped": -terms,
+            "term-doubled": terms,
+            "term-sign": -2 * terms,
+            "term-added": torch.where(terms != 0, a + b - terms, 0.0),
+        }
+        for kind, change in changes.items():
+            change = change.reshape(len(terms), *usual.shape) if change[0].numel() == usual.numel() else None
+            if change is None:
+                continue
+            supposed = [Supposed(kind, step.name, {"term": term}, "cell") for term in range(len(terms))]
+            if step is self.target:
+                yield self.outcome(step, supposed, usual + change)
+                continue
+            cells = torch.eye(usual.numel(), dtype=usual.dtype).reshape(-1, 1, *usual.shape)
+            every = (usual + cells * change).flatten(0, 1)
+            yield self.outcome(step, [*supposed] * usual.numel(), every)
+
+    def copied(self) -> Iterator[Hypotheses]:
+        """One entry of what the steps are computed from, copied wrongly: a neighbour, the sign."""
+        for name in self.leaves:
+            table = self.base[name]
+            if table.dim() < 1 or table.numel() > MOST_ENTRIES:
+                continue
+            supposed, made = [], []
+            for index in itertools.product(*map(range, table.shape)):
+                for used in _miscopied(table, index):
+                    changed = table.clone()
+                    changed[index] = used
+                    made.append(changed)
+                    cell = {"table": name, "index": index, "used": float(used)}
+                    supposed.append(Supposed("copied-wrong", self.target.name, cell, "row"))
+            if made:
+                yield self.outcome(name, supposed, torch.stack(made))
+
+    def exchanged(self) -> Iterator[Hypotheses]:
+        """Two quantities of the same shape exchanged for each other."""
+        for first, second in itertools.combinations(self.leaves, 2):
+            if self.shapes[first] == self.shapes[second]:
+                swapped = {**self.base, first: self.base[second], second: self.base[first]}
+                for step in reversed(self.steps):
+                    value = _value(self.tree(step), swapped, {})
+                    swapped[step.name] = self.base[step.name] if value is None else value
+                places = {"first": first, "second": second}
+                supposed = Supposed("operands-exchanged", self.target.name, places)
+                yield Hypotheses([supposed], swapped[self.target.name][None])
+
+    # On to the printed quantity.
+
+    def outcome(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Hypotheses:
+        """The printed quantity, from many values of a step or of what is given."""
+        name = step if isinstance(step, str) else step.name
+        if name == self.target.name:
+            return Hypotheses(supposed, made)
+        chain = self.chain(name)
+        trees = [(each.name, self.tree(each)) for each in chain]
+
+        def run(value: Tensor) -> Tensor:
+            values = {**self.base, name: value}
+            for each, tree in trees:
+                values[each] = compute(tree, values)
+            return values[self.target.name]
+
+        try:
+            return Hypotheses(supposed, torch.vmap(run)(made))
+        except (RuntimeError, UsageError, ValueError):  # a step that cannot be computed for many at once
+            return Hypotheses(supposed, torch.stack([self._alone(run, value) for value in made]))
+
+    def _alone(self, run, value: Tensor) -> Tensor:
+        try:
+            return run(value)
+        except (RuntimeError, UsageError, ValueError):
+            return torch.full_like(self.base[self.target.name], torch.nan)
+
+    def chain(self, name: str) -> list[SheetQuantity]:
+        """The steps from a quantity on to the printed one, in the order of the computation."""
+        reached, chain = {name}, []
+        own = {step.name for step in self.steps}
+        for quantity in self.sheet.quantities:
+            if quantity.name in own and quantity.name != name and reached & set(quantity.inputs):
+                reached.add(quantity.name)
+                chain.append(quantity)
+        return chain
+
+
+def _value(tree: Tree, values: Values, known: dict[Tree, Tensor | None]) -> Tensor | None:
+    """The value of a tree; None where shapes do not fit or a number is none."""
+    try:
+        made = compute(tree, values)
+    except (RuntimeError, IndexError, ValueError, UsageError, AssertionError):
+        return None
+    return None if bool(made.isnan().any()) else made
+
+
+def _is_product(node: Tree) -> bool:
+    return isinstance(node, Call) and node.function == "matmul"
+
+
+def _lifted(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A tensor with axes of heads, where it has none."""
+    return x.reshape(len(x), *(1,) * (len(shape) - (x.dim() - 3)), *x.shape[1:])
+
+
+def _row_of(step: SheetQuantity, axis: int) -> str:
+    """The quantity whose row is taken: q or k of the scores, the first input of all others."""
+    return step.inputs[-1 if axis == -1 else 0] if step.inputs else step.name
+
+
+def _miscopied(table: Tensor, index: tuple[int, ...]) -> Iterator[Tensor]:
+    """What an entry may be read as: a neighbour, the other sign."""
+    value = table[index]
+    seen = {float(value)}
+    for axis in range(max(0, table.dim() - 2), table.dim()):
+        for step in (1, -1):
+            place = index[axis] + step
+            if 0 <= place < table.shape[axis]:
+                other = table[(*index[:axis], place, *index[axis + 1 :])]
+                if float(other) not in seen:
+                    seen.add(float(other))
+                    yield other
+    if float(-value) not in seen:
+        yield -value
