@@ -113,8 +113,13 @@ class Paper:
         return [self.pen.times(q, transposed(k)) for q, k in pairs]
 
     def step_scaled(self) -> Value:
+        return self.each("scores", self.scaled)
+
+    def scaled(self, score: Decimal) -> Decimal:
         width, scale = self.problem.settings["d_k"], self.problem.scale
-        return self.each("scores", lambda s: self.pen.divided_by_root(s, width) if scale == "sqrt" else s / width)
+        if scale == "sqrt":
+            return self.pen.divided_by_root(score, width)
+        return score / width if scale == "linear" else score * Decimal(scale)
 
     def each(self, name: str, function: Callable[[Decimal], Decimal]) -> Value:
         return [[[function(entry) for entry in row] for row in rows] for rows in self.have[name]]
@@ -173,7 +178,7 @@ class Paper:
         inner, width = self.pen.inner, len(row)
         mean = inner(sum(row, ZERO) / width)
         variance = inner(sum(((x - mean) ** 2 for x in row), ZERO) / width)
-        if variance < Decimal("0.01"):
+        if variance < Decimal("0.1"):
             raise Again
         epsilon = self.problem.settings["epsilon"]
         if change:

@@ -2,14 +2,15 @@
 
 A habit is one way of working through a whole sheet. Those under `LISTED` are the ones that a checker of hand-worked
 sheets may be expected to know; those under `UNLISTED` are as honest, but of another kind. No habit keeps fewer
-digits of a number than the sheet prints of it.
+digits of a number than the sheet prints, but for √d_k ≈ 1.41 on a sheet of three digits, and 1.732 on one of four.
 """
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from itertools import product
 
 PRECISE = Context(prec=40)
 
@@ -75,6 +76,18 @@ class Habit:
         """Whether a checker may be expected to know it."""
         return self.name in LISTED
 
+    def matters(self, steps: Sequence[str], d_k: int | None, gelu: bool) -> bool:
+        """Whether it makes a difference on a problem: these steps, scores over √d_k (or None), a GELU."""
+        root = d_k is not None and math.isqrt(d_k) ** 2 != d_k
+        softmax = "weights" in steps or "probabilities" in steps
+        idle = (
+            (self.root is not None and not root)
+            or ((self.exp != "exact" or self.reciprocal) and not softmax)
+            or ((self.repair or self.percent) and "weights" not in steps)
+            or (self.gelu == "tanh" and not gelu)
+        )
+        return not idle
+
 
 CARRIES = ("full", "printed", "stepwise")
 
@@ -126,13 +139,23 @@ def draw_habit(rng: random.Random, name: str, digits: int) -> Habit:
         habit = replace(habit, rounding="cut")
     if habit.exp in ("digits", "shifted"):
         habit = replace(habit, exp_digits=rng.choice([count for count in (2, 3, 4) if count >= digits]))
-    if habit.root is not None and not name.startswith("root-2") and habit.root < digits:
-        habit = replace(habit, root=digits)
+    if habit.root is not None and habit.root < digits - 1:
+        raise Again
     if habit.significant and digits > 2:
         habit = replace(habit, significant=digits + 1)
     if name in ("exp-table", "exp-2.718", "percent") and digits > 3:
         raise Again
     return habit
+
+
+def every_listed() -> Iterator[Habit]:
+    """The habits of the list with every way of carrying, and rounded or cut."""
+    for name, habit in LISTED.items():
+        carries = CARRIES if habit.carry == "full" and name != "full" else (habit.carry,)
+        for carry, rounding, digits in product(carries, ("half-up", "cut"), (2, 3, 4)):
+            if digits == 4 or habit.exp == "digits":
+                kept = habit.rounding if habit.rounding != "half-up" else rounding
+                yield replace(habit, carry=carry, rounding=kept, exp_digits=digits)
 
 
 def places_of(value: Decimal, significant: int) -> int:

@@ -24,7 +24,7 @@ class Problem:
         steps: the names of the steps, in order.
         top: further lines at the top of the file.
         mask: which keys each query may see; None where there is no mask.
-        scale: "none", "sqrt" or "linear".
+        scale: "none", "sqrt", "linear" or "0.5".
         heads: number of heads.
         settings: anything else that a step needs.
         exact: steps that are sums and products of what is given.
@@ -80,7 +80,10 @@ def draw_mask(rng: random.Random, time: int) -> tuple[list[list[bool]] | None, s
         real = [True] * (time - 1) + [False]
         allowed = {(i, j) for i, j in cells if real[j]}
         text = f'{{ name = "padding", real = [{", ".join(str(one).lower() for one in real)}] }}'
-    return [[(i, j) in allowed for j in range(time)] for i in range(time)], f"mask = {text}"
+    mask = [[(i, j) in allowed for j in range(time)] for i in range(time)]
+    if rng.random() < 0.1:
+        text = "[" + ", ".join(f"[{', '.join(str(sees).lower() for sees in row)}]" for row in mask) + "]"
+    return mask, f"mask = {text}"
 
 
 def draw_inputs(
@@ -110,19 +113,19 @@ def draw_attention(rng: random.Random, given: dict[str, Value], start: str, shap
     style_w = draw_style(rng)
     steps = draw_inputs(rng, given, start, shape, style_w)
     mask, mask_line = draw_mask(rng, time)
-    scale = rng.choice(("sqrt", "sqrt", "sqrt", "sqrt", "linear", "none"))
+    scale = rng.choice(("sqrt", "sqrt", "sqrt", "sqrt", "sqrt", "linear", "none", "0.5"))
     steps += ["scaled"] * (scale != "none") + ["masked"] * (mask is not None) + ["weights"]
     if shape["d_out"]:
         given["w_o"] = [draw_matrix(rng, heads * d_head, shape["d_out"], style_w)]
         if rng.random() < 0.3:
             given["b_o"] = [draw_matrix(rng, 1, shape["d_out"], style_w)]
     steps += ["z"] * (heads > 1 or shape["d_out"] > 0) + ["output"]
-    top = [mask_line, f'scale = "{scale}"']
+    top = [mask_line, f"scale = {scale}" if scale == "0.5" else f'scale = "{scale}"']
     if heads > 1:
         top.append(f"heads = {heads}")
     settings = {"d_k": d_head, "d_model": shape["d_model"] or d_head * heads}
     exact = {"q", "k", "v", "scores"}
-    if scale == "none" or scale == "linear" or math.isqrt(d_head) ** 2 == d_head:
+    if scale != "sqrt" or math.isqrt(d_head) ** 2 == d_head:
         exact |= {"scaled", "masked"}
     return Problem("attention", given, steps, top, mask, scale, heads, settings, exact)
 

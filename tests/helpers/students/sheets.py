@@ -8,26 +8,33 @@ A sheet with a slip is kept only if its truth is certain:
 
 - the first printed step in which a number differs from what the same student would have written without the slip has
   a cell that differs by at least two units of that step's typed digits (less is rounding);
-- that step is the one of the slip, if it is printed.
+- that step is the one of the slip, if it is printed;
+- no student with a habit of the list would honestly have written the same numbers (tried where it could be: on sheets
+  of few numbers, none of them far off).
 
-A habit is honest only if it keeps at least as many digits as the sheet prints.
+A habit is honest only if it keeps at least as many digits as the sheet prints, and if what needs no rounding is right
+on the sheet: a result of exact numbers that fits its digits.
+
+Two slips that lead to the same typed numbers are the same slip, whatever it is called: `Sheet.same_as` names them.
 """
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from typing import Any
 
 from students.paper import Paper, is_short
-from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit
+from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit, every_listed
 from students.problems import PER_HEAD, PROBLEMS
 from students.slips import SLIPS
 
-KINDS = ("attention", "block", "choice", "position")
-"""Kinds of problems in the format of worked examples."""
-MOST_ATTEMPTS = 400
+KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position")
+"""Kinds of problems in the format of worked examples, as often as they are drawn."""
+MOST_ATTEMPTS, PATIENCE = 4000, 40
 LEAST_UNITS = 2
+FEW_CELLS, NOT_FAR = 9, 20.0
+"""On larger sheets, or with a number further off, no other habit explains every number."""
 VECTORS = ("temperature", "top_k", "top_p")
 
 Place = tuple[str, int, int, int]
@@ -73,7 +80,7 @@ class Sheet:
         changed: the cells that it changes, in the order of the sheet.
         exact: the cells whose true result fits its digits.
         steps: the printed steps, in order.
-        carried: whether the student goes on from the wrong number.
+        remade: the same sheet with another slip instead, or None.
     """
 
     seed: int
@@ -89,7 +96,12 @@ class Sheet:
     changed: tuple[Changed, ...]
     exact: frozenset[Place]
     steps: tuple[str, ...]
-    carried: bool = True
+    remade: Callable[[str], str | None] = field(repr=False, compare=False, default=lambda slip: None)
+
+    def same_as(self, slip: str) -> bool:
+        """Whether another slip leads to the same sheet."""
+        with localcontext(PRECISE):
+            return self.slip == slip or self.remade(slip) == self.text
 
 
 def student_sheet(
@@ -114,13 +126,13 @@ def student_sheet(
     choose = random.Random(f"{seed}/{kind}/{habit}/{slip}/{extent}")
     names = {"listed": tuple(LISTED), "unlisted": tuple(UNLISTED), None: tuple(LISTED)}.get(habit, (str(habit),))
     with localcontext(PRECISE):
-        chosen = slip
+        chosen, way = slip, choose.choice(names)
         for attempt in range(MOST_ATTEMPTS):
-            if slip == "any" and attempt % 40 == 0:  # another slip where one cannot be made
-                chosen = choose.choice(tuple(SLIPS))
+            if attempt % PATIENCE == 0:  # another slip and another habit where they cannot be
+                chosen, way = choose.choice(tuple(SLIPS)) if slip == "any" else slip, choose.choice(names)
             rng = random.Random(f"{seed}/{kind}/{habit}/{chosen}/{extent}/{attempt}")
             try:
-                maker = _Maker(rng, seed, kind or rng.choice(kinds), rng.choice(names), extent)
+                maker = _Maker(rng, seed, kind or rng.choice(kinds), way, extent)
                 return maker.sheet(chosen)
             except (Again, ArithmeticError):  # such as the logarithm of a negative number after a slip
                 continue
@@ -134,9 +146,14 @@ class _Maker:
         self.rng, self.seed, self.kind = rng, seed, kind
         self.digits = rng.choice((1, 2, 2, 2, 3, 3, 3, 4))
         self.habit = draw_habit(rng, habit, self.digits)
-        self.problem = PROBLEMS[kind](rng)
+        self.problem = problem = PROBLEMS[kind](rng)
+        d_k = problem.settings["d_k"] if problem.scale == "sqrt" else None
+        if not self.habit.matters(problem.steps, d_k, problem.settings.get("activation") == "gelu"):
+            raise Again
         self.extent = extent or rng.choice(("all", "all", "some", "some", "output"))
         self.printed = self.draw_printed()
+        if self.habit.percent and self.digits > 2 and "weights" not in self.printed:
+            raise Again
         digits_of = {}
         if rng.random() < 0.15 and not self.habit.significant:
             step = rng.choice(("weights", "probabilities", "output"))
@@ -164,14 +181,12 @@ class _Maker:
         if slip:
             shown = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
         hidden = self.hidden(shown)
-        typed = {
-            step: [[[self.typed(x) for x in row] for row in rows] for rows in shown.shown[step]]
-            for step in self.problem.steps
-            if step in self.printed
-        }
-        exact = frozenset(self.exact_cells(hidden))
+        typed = self.typed_steps(shown)
+        exact = frozenset(self.exact_cells(honest, hidden))
         changed = tuple(self.changes(honest, shown, typed, hidden, exact))
         first = self.first(changed, shown) if slip else None
+        if slip and self.is_honest_of_another(changed, typed, hidden):
+            raise Again
         return Sheet(
             self.seed,
             self.write(typed, hidden),
@@ -186,7 +201,24 @@ class _Maker:
             changed,
             exact,
             tuple(typed),
+            self.remade,
         )
+
+    def remade(self, slip: str) -> str | None:
+        """The sheet with another slip."""
+        try:
+            paper = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
+            return self.write(self.typed_steps(paper), self.hidden(paper))
+        except (Again, ArithmeticError):
+            return None
+
+    def typed_steps(self, paper: Paper) -> dict[str, list[list[list[str]]]]:
+        """The printed steps as typed."""
+        return {
+            step: [[[self.typed(x) for x in row] for row in rows] for rows in paper.shown[step]]
+            for step in self.problem.steps
+            if step in self.printed
+        }
 
     def check(self, honest: Paper) -> None:
         """Refuse what no lecturer sets: huge scores, weights that are all 0 or 1, a blank result."""
@@ -231,17 +263,20 @@ class _Maker:
             text = text.rstrip("0").rstrip(".")
         return text
 
-    def exact_cells(self, hidden: set[Place]) -> Iterator[Place]:
-        """The cells of exact steps whose result is as short as what is written."""
-        try:
-            true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
-        except Again:
-            return
+    def exact_cells(self, honest: Paper, hidden: set[Place]) -> Iterator[Place]:
+        """The cells of exact steps whose result is as short as what is written, as is everything before it."""
+        true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
         for step in self.problem.steps:
-            if step in self.problem.exact and step in self.printed:
-                for place, value in _places(step, true.full[step]):
-                    if place not in hidden and is_short(value, self.pen.places(step, value)):
-                        yield place
+            if step not in self.problem.exact:
+                continue
+            short = [(place, x) for place, x in _places(step, true.full[step]) if is_short(x, self.pen.places(step, x))]
+            for place, value in short:
+                if dict(_places(step, honest.shown[step]))[place] != value:
+                    raise Again
+                if step in self.printed and place not in hidden and value.is_finite():
+                    yield place
+            if len(short) < len(list(_places(step, true.full[step]))):
+                return
 
     def changes(
         self,
@@ -278,6 +313,27 @@ class _Maker:
         if shown.where in self.printed and shown.where != step:
             raise Again
         return step
+
+    def is_honest_of_another(
+        self, changed: tuple[Changed, ...], typed: dict[str, list[list[list[str]]]], hidden: set[Place]
+    ) -> bool:
+        """Whether another habit, without a slip, leads to the same visible numbers."""
+        cells = sum(place not in hidden for step, texts in typed.items() for place, _ in _places(step, texts))
+        if cells > FEW_CELLS or max(cell.units for cell in changed) > NOT_FAR:
+            return False
+        return any(self.same_sheet(habit, typed, hidden) for habit in every_listed())
+
+    def same_sheet(self, habit: Habit, typed: dict[str, list[list[list[str]]]], hidden: set[Place]) -> bool:
+        pen = Pen(habit, self.digits, self.pen.digits_of, "")
+        try:
+            other = self.typed_steps(Paper(self.problem, pen, self.printed))
+        except (Again, ArithmeticError):
+            return False
+        return all(
+            place in hidden or text == dict(_places(step, other[step]))[place]
+            for step, texts in typed.items()
+            for place, text in _places(step, texts)
+        )
 
     # The file.
 

@@ -18,7 +18,8 @@ def scale_by(name: str, factor: Callable[[Paper, Decimal], Decimal]) -> None:
     def make(paper: Paper, step: str) -> Value:
         width = Decimal(paper.problem.settings["d_k"])
         need(width > 1)
-        right = 1 / width.sqrt() if paper.problem.scale == "sqrt" else 1 / width
+        need(paper.problem.scale != "0.5" or name in ("scale-missing", "scale-root"))
+        right = paper.scaled(ONE)
         by = factor(paper, width)
         need(abs(by / right - 1) > Decimal("0.05"))
         return paper.each("scores", lambda score: score * by)
