@@ -21,7 +21,8 @@ from torch import Tensor
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.explanation.checks.diagnosis import WORDS, Diagnoser, Mismatch, SlipMatch, within
+from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, within
+from vitral.explanation.checks.hypotheses import WORDS
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.examples.example import AuthorClaim, Example

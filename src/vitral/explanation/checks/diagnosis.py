@@ -7,20 +7,18 @@ other, near ones more likely. A slip is named if it is much more probable than a
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vitral.explanation.checks.hypotheses import Supposed, Supposer
-from vitral.explanation.checks.slips import COMMONNESS, Slip, misprints
+from vitral.explanation.checks.hypotheses import WORDS, Supposed, Supposer
+from vitral.explanation.checks.slips import COMMONNESS, GENERIC, Slip, misprints
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
-WORDS = ("greedy", "beam")
-"""Quantities whose numbers are indices of words."""
 SURE = 0.985
 PROBABLE = 0.9
 """Smallest probabilities of a slip named alone, and with "probably"; two candidates need `PROBABLE` together."""
@@ -121,17 +119,23 @@ class _Search:
             for family in Supposer(sheet, claimed, mismatch.quantity, base).all():
                 supposed += family.supposed
                 made.append(family.made.reshape(-1, *shape))
+        order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
         for one, meant in self.misprinted(bases):
             supposed.append(one)
             made.append(meant[None])
-        self.supposed = supposed
-        self.made = torch.cat(made) if made else torch.zeros(0, *shape, dtype=values.dtype)
+        first = Supposer(sheet, claimed, mismatch.quantity, bases[0])
+        self.drift = float((first.drift(mismatch.unit.decimals) / mismatch.unit.of(values)).max())
+        self.supposed, self.made = _told_apart(supposed, torch.cat(made), order) if made else ([], values[None][:0])
+        supposed = self.supposed
         self.unit = mismatch.unit.of(values)
         off = (self.made - values).abs() / self.unit
         off = torch.where(self.made == values, 0.0, off).nan_to_num(nan=math.inf, posinf=math.inf)
         self.off = off.masked_fill(~mismatch.known, 0.0)
-        counts = Counter(one.kind for one in supposed)
-        shares = [math.log2(COMMONNESS[one.kind] / 100 / counts[one.kind] * len(bases)) for one in supposed]
+        counts = Counter((one.kind, one.partial) for one in supposed)
+        shares = [
+            math.log2(COMMONNESS[one.kind] / 100 / counts[one.kind, one.partial]) - PART * one.partial
+            for one in supposed
+        ]
         self.prior = torch.tensor(shares, dtype=torch.float64)
         self.alike = torch.tensor([_GRAINS.index(one.grain) for one in supposed])
         self.bits = self.surprise([base[mismatch.quantity.name] for base in bases])
@@ -173,8 +177,9 @@ class _Search:
         explains = self.explained(best, _REACHES[int(reaches[best])], left)
         return explains, self.judged(explains, left)
 
-    def fits(self, room: float) -> Tensor:
-        return self.off <= room
+    def levels(self) -> list[tuple[float, float]]:
+        """How far off a hypothesis may be, in units, and its cost; further where rounding on the way moves more."""
+        return [*LEVELS, (2 * self.drift, 6.0)] if 2 * self.drift > LEVELS[-1][0] else [*LEVELS]
 
     def scores(self, left: Tensor) -> tuple[Tensor, Tensor]:
         """The best score of each hypothesis, in bits over an unknown reason, and how far it reaches."""
@@ -182,7 +187,7 @@ class _Search:
         known = self.mismatch.known
         shape = (len(_REACHES), len(self.supposed))
         best = torch.full(shape, -math.inf, dtype=torch.float64)
-        for room, cost in LEVELS:
+        for room, cost in self.levels():
             fits = self.off <= room
             blur = math.log2(max(1.0, 2 * room))
             for place, reach in enumerate(_REACHES):
@@ -200,7 +205,7 @@ class _Search:
         return table[place][self.alike]
 
     def explained(self, best: int, reach: str, left: Tensor) -> Tensor:
-        for room, _ in LEVELS:
+        for room, _ in self.levels():
             explains = _areas(self.off[best : best + 1] <= room, reach)[0] & left
             if bool(explains.any()):
                 return explains
@@ -212,13 +217,14 @@ class _Search:
         gain = float((self.bits * explains).sum())
         known = int(explains.sum())
         area_known = self.mismatch.known
-        for room, cost in LEVELS:
+        for room, cost in self.levels():
             fits = self.off <= room
             for place, reach in enumerate(_REACHES):
                 area = _areas(fits, reach)
                 covers = (area | ~explains).flatten(1).all(dim=1)
                 value = gain - known * math.log2(max(1.0, 2 * room)) - cost + self.prior - self.reach_cost(place)
                 worth = torch.maximum(worth, torch.where(covers, value, -math.inf))
+        self.worth = worth
         alone = known == 1
         unknown = math.log2(UNKNOWN_CELL if alone else UNKNOWN)
         top = max(float(worth.max()), unknown)
@@ -250,6 +256,29 @@ class _Search:
         one = self.supposed[places[0]]
         misprint = one.kind in ("digits-swapped", "sign-lost", "point-misplaced", "digit-wrong")
         return SlipMatch(slip, explains, None if misprint else self.made[places[0]], one.grain)
+
+
+def _told_apart(supposed: list[Supposed], made: Tensor, order: Mapping[str, int]) -> tuple[list[Supposed], Tensor]:
+    """The hypotheses without those that another one makes needless: the same numbers, by a name that says more.
+
+    Of equal kinds the earliest step is kept, for rows of other positions every step.
+    """
+    alike: dict[bytes, list[int]] = {}
+    rounded = (made + 0.0).float().flatten(1).numpy()
+    for place in range(len(supposed)):
+        alike.setdefault(rounded[place].tobytes(), []).append(place)
+    kept = []
+    for places in alike.values():
+        told = [place for place in places if supposed[place].kind not in GENERIC] or places
+        seen: set[tuple[str, str]] = set()
+        for place in sorted(told, key=lambda place: (supposed[place].partial, order.get(supposed[place].step, -1))):
+            one = supposed[place]
+            name = (one.kind, one.step if one.kind in ("other-row", "operand-other") else "")
+            if name not in seen:
+                seen.add(name)
+                kept.append(place)
+    kept.sort()
+    return [supposed[place] for place in kept], made[kept]
 
 
 _GRAINS = ("all", "row", "column", "cell")

@@ -10,10 +10,14 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
+from vitral.explanation.checks.slips import GENERIC
 from vitral.explanation.checks.special_edits import special_edits
 from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
+from vitral.explanation.operations import Project, Score
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
+WORDS = ("greedy", "beam")
+"""Quantities whose numbers are indices of words."""
 MOST_CELLS = 150
 """In larger quantities, slips of single cells are tried only in the printed quantity, not in the steps before it."""
 MOST_ENTRIES = 400
@@ -29,12 +33,14 @@ class Supposed:
         step: where it is made.
         places: placeholders of its phrase.
         grain: how far it reaches: "all", a "row", a "column" or a "cell".
+        partial: whether it is made in one row of an unprinted step, though it is one of all rows by its nature.
     """
 
     kind: str
     step: str
     places: Mapping[str, object]
     grain: str = "all"
+    partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Supposer:
         """
         self.sheet, self.claimed, self.target, self.base = sheet, claimed, target, base
         self.shapes = {name: tuple(value.shape) for name, value in base.items()}
-        self.editor = Editor(self.shapes)
+        self.order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
 
     @cached_property
     def steps(self) -> list[SheetQuantity]:
@@ -73,6 +79,11 @@ class Supposer:
         return steps
 
     @cached_property
+    def ordered(self) -> list[SheetQuantity]:
+        """These steps in the order of the computation, the quantity first."""
+        return sorted(self.steps, key=lambda step: -self.order[step.name])
+
+    @cached_property
     def leaves(self) -> tuple[str, ...]:
         """What these steps are computed from: given or printed quantities."""
         own = {step.name for step in self.steps}
@@ -84,6 +95,9 @@ class Supposer:
 
     def all(self) -> Iterator[Hypotheses]:
         """Every hypothesis, in families."""
+        if self.target.name in WORDS:
+            yield from self.edited(self.target)
+            return
         for step in self.steps:
             yield from self.edited(step)
             yield from self.rows(step)
@@ -91,19 +105,40 @@ class Supposer:
         yield from self.copied()
         yield from self.exchanged()
 
+    def drift(self, decimals: int) -> Tensor:
+        """How far the quantity moves if every unprinted step before it is rounded to so many decimals, or cut."""
+        usual = self.base[self.target.name]
+        moved = torch.zeros_like(usual)
+        for turn in (torch.round, torch.trunc):
+            values = dict(self.base)
+            for step in reversed(self.ordered):
+                values[step.name] = _value(self.tree(step), values, {})
+                if values[step.name] is None:
+                    return moved
+                if step is not self.target:
+                    values[step.name] = turn(values[step.name] * 10.0**decimals) / 10.0**decimals
+            moved = torch.maximum(moved, (values[self.target.name] - usual).abs().nan_to_num())
+        return moved
+
     # Edits of trees.
 
     def edits(self, step: SheetQuantity) -> Iterator[Edit]:
         """The edits of a step's tree, special ones, and functions moved up from the steps below."""
         tree = self.tree(step)
+        editor = self.before(step)
         yield from special_edits(step.operation, step.inputs, self.base)
         yield from self.skipped(step, tree)
-        yield from self.editor.edits(tree, type(step.operation).__name__)
+        yield from editor.edits(tree, type(step.operation).__name__)
         composed = tree
         for _ in range(2):
             inner = {Reference(name): self.tree(self.sheet[name]) for name in self.below(composed)}
             composed = substituted(composed, inner)
             yield from moved(composed)
+
+    def before(self, step: SheetQuantity) -> Editor:
+        """Edits with what is known when a step is computed."""
+        own = self.order[step.name]
+        return Editor({name: shape for name, shape in self.shapes.items() if self.order.get(name, -1) < own})
 
     def below(self, tree: Tree) -> list[str]:
         """The quantities in a tree that are computed from others of the same shape, as masked from scaled."""
@@ -114,15 +149,14 @@ class Supposer:
         ]
 
     def skipped(self, step: SheetQuantity, tree: Tree) -> Iterator[Edit]:
-        """The input of an input in its place: a step was left out."""
+        """The input of a printed input in its place: the printed step was not used."""
         for name in step.inputs:
-            if name in self.sheet:
+            if name in self.sheet and name in self.claimed:
                 below = self.sheet[name]
-                for edit in self.editor.edits(self.tree(below), type(below.operation).__name__):
+                for edit in self.before(below).edits(self.tree(below), type(below.operation).__name__):
                     if isinstance(edit.tree, Reference) and self.shapes[edit.tree.name] == self.shapes[name]:
-                        kind = edit.kind if edit.kind != "operand-other" else ""
-                        if kind:
-                            yield Edit(kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
+                        if edit.kind not in (*GENERIC, "operand-other"):
+                            yield Edit(edit.kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
 
     def edited(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         usual, supposed, made = self.base[step.name], [], []
@@ -147,7 +181,7 @@ class Supposer:
         for row in range(usual.shape[-2]):
             mixed = usual.expand_as(made).clone()
             mixed[..., row, :] = made[..., row, :]
-            local = [Supposed(one.kind, one.step, one.places, "row") for one in supposed]
+            local = [Supposed(one.kind, one.step, one.places, "row", True) for one in supposed]
             yield self.outcome(step, local, mixed)
 
     # Rows, terms and entries.
@@ -155,7 +189,9 @@ class Supposer:
     def rows(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         """A row, or a column of scores, computed from that of another position."""
         usual = self.base[step.name]
-        if usual.dim() < 2:
+        if usual.dim() < 2 or not any(_is_product(node) for _, node in nodes(self.tree(step))):
+            return
+        if step is not self.target and not isinstance(step.operation, Project | Score):
             return
         for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if step.name == "scores" else 1]:
             size = usual.shape[axis]
@@ -210,28 +246,35 @@ class Supposer:
             yield self.outcome(step, [*supposed] * usual.numel(), every)
 
     def copied(self) -> Iterator[Hypotheses]:
-        """One entry of what the steps are computed from, copied wrongly: a neighbour, the sign."""
+        """One entry of what the steps are computed from, copied wrongly: a neighbour, the sign; in one step or in all."""
         for name in self.leaves:
             table = self.base[name]
             if table.dim() < 1 or table.numel() > MOST_ENTRIES:
                 continue
-            supposed, made = [], []
+            cells, changed = [], []
             for index in itertools.product(*map(range, table.shape)):
                 for used in _miscopied(table, index):
-                    changed = table.clone()
-                    changed[index] = used
-                    made.append(changed)
-                    cell = {"table": name, "index": index, "used": float(used)}
-                    supposed.append(Supposed("copied-wrong", self.target.name, cell, "row"))
-            if made:
-                yield self.outcome(name, supposed, torch.stack(made))
+                    other = table.clone()
+                    other[index] = used
+                    changed.append(other)
+                    cells.append({"table": name, "index": index, "used": float(used)})
+            if not changed:
+                continue
+            tables = torch.stack(changed)
+            readers = [step for step in self.steps if name in step.inputs]
+            for step in readers:
+                supposed = [Supposed("copied-wrong", step.name, cell, "row") for cell in cells]
+                yield self.outcome(step, supposed, self.many([step], name, step.name, tables))
+            if len(readers) > 1:
+                supposed = [Supposed("copied-wrong", name, cell, "row") for cell in cells]
+                yield self.outcome(name, supposed, tables)
 
     def exchanged(self) -> Iterator[Hypotheses]:
         """Two quantities of the same shape exchanged for each other."""
         for first, second in itertools.combinations(self.leaves, 2):
             if self.shapes[first] == self.shapes[second]:
                 swapped = {**self.base, first: self.base[second], second: self.base[first]}
-                for step in reversed(self.steps):
+                for step in reversed(self.ordered):
                     value = _value(self.tree(step), swapped, {})
                     swapped[step.name] = self.base[step.name] if value is None else value
                 places = {"first": first, "second": second}
@@ -245,25 +288,28 @@ class Supposer:
         name = step if isinstance(step, str) else step.name
         if name == self.target.name:
             return Hypotheses(supposed, made)
-        chain = self.chain(name)
+        return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
+
+    def many(self, chain: Sequence[SheetQuantity], name: str, target: str, made: Tensor) -> Tensor:
+        """A quantity from many values of another one, by the steps between them."""
         trees = [(each.name, self.tree(each)) for each in chain]
 
         def run(value: Tensor) -> Tensor:
             values = {**self.base, name: value}
             for each, tree in trees:
                 values[each] = compute(tree, values)
-            return values[self.target.name]
+            return values[target]
+
+        def alone(value: Tensor) -> Tensor:
+            try:
+                return run(value)
+            except (RuntimeError, UsageError, ValueError):
+                return torch.full_like(self.base[target], torch.nan)
 
         try:
-            return Hypotheses(supposed, torch.vmap(run)(made))
+            return torch.vmap(run)(made)
         except (RuntimeError, UsageError, ValueError):  # a step that cannot be computed for many at once
-            return Hypotheses(supposed, torch.stack([self._alone(run, value) for value in made]))
-
-    def _alone(self, run, value: Tensor) -> Tensor:
-        try:
-            return run(value)
-        except (RuntimeError, UsageError, ValueError):
-            return torch.full_like(self.base[self.target.name], torch.nan)
+            return torch.stack([alone(value) for value in made])
 
     def chain(self, name: str) -> list[SheetQuantity]:
         """The steps from a quantity on to the printed one, in the order of the computation."""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from vitral.core.tables import Tabular
-from vitral.explanation.checks.diagnosis import WORDS
+from vitral.explanation.checks.hypotheses import WORDS
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text

@@ -18,6 +18,7 @@ from vitral.explanation.operations import (
     Scale,
     Score,
     Sinusoid,
+    Softmax,
     Weigh,
 )
 from vitral.explanation.operations.decoding import Filtered, Greedy
@@ -52,8 +53,8 @@ def _width_of_model(values: Values) -> int | None:
     for name in ("x", "resid_pre", "attn_norm"):
         if name in values:
             return values[name].shape[-1]
-    q = values.get("q")
-    return None if q is None else q.shape[0] * q.shape[-1]
+    one = next((values[name] for name in ("q", "v") if name in values), None)
+    return None if one is None else values["scores"].shape[0] * one.shape[-1]
 
 
 @special_edits.register
@@ -91,6 +92,21 @@ def _other_masks(allowed: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "reversed", ~allowed
     causal = torch.ones(time, source, dtype=torch.bool).tril(source - time)
     yield "causal", causal.expand(allowed.shape)
+
+
+@special_edits.register
+def _(operation: Softmax, inputs: Sequence[str], values: Values) -> Iterator[Edit]:
+    """The sum lacks a term: the same one in every row, or the last or first that is not hidden."""
+    entries = values[inputs[0]]
+    size, seen = entries.shape[-1], entries != -math.inf
+    columns = torch.arange(size)
+    last = (columns * seen).argmax(dim=-1, keepdim=True)
+    lacking = [(term, columns == term) for term in range(size)]
+    lacking += [(size - 1, columns == last), (0, columns == seen.double().argmax(dim=-1, keepdim=True))]
+    powers = Call("exp", (Reference(inputs[0]),))
+    for term, lost in lacking:
+        kept = Call("multiply", (powers, Constant.of(~lost.expand(entries.shape))))
+        yield Edit("term-dropped", Call("divide", (powers, Call("sum", (kept,), (-1,)))), {"term": term})
 
 
 @special_edits.register
