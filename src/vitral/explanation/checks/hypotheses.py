@@ -1,6 +1,7 @@
 """Hypotheses: the numbers that a printed quantity has after a slip in it, or in an unprinted step before it."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,6 +103,7 @@ class Supposer:
             yield from self.edited(step)
             yield from self.rows(step)
             yield from self.terms(step)
+        yield from self.rows_of_matrices()
         yield from self.copied()
         yield from self.exchanged()
 
@@ -212,6 +214,29 @@ class Supposer:
                         made.append(mixed.movedim(0, axis))
                         supposed.append(Supposed("other-row", step.name, {"row": (_row_of(step, axis), place)}, "row"))
             yield self.outcome(step, supposed, torch.stack(made))
+
+    def rows_of_matrices(self) -> Iterator[Hypotheses]:
+        """A row of another table in place of a row of the quantity, or of a key."""
+        usual, target = self.base[self.target.name], self.target
+        if usual.dim() < 2:
+            return
+        scores = isinstance(target.operation, Score)
+        width = self.base[target.inputs[0]].shape[-1] if scores else usual.shape[-1]
+        supposed, made = [], []
+        for name, shape in self.before(target).shapes.items():
+            if len(shape) < 2 or shape[-1] != width or math.prod(shape) > MOST_ENTRIES or name in target.inputs[:1]:
+                continue
+            table = self.base[name] if len(shape) == usual.dim() else self.base[name].expand(*usual.shape[:-2], *shape)
+            if table.shape[:-2] != usual.shape[:-2]:
+                continue
+            for place in range(shape[-2]):
+                row = table[..., place : place + 1, :]
+                value = self.base[target.inputs[0]] @ row.mT if scores else row
+                grain = "column" if scores else "row"
+                supposed.append(Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True))
+                made.append(value.expand_as(usual))
+        if made:
+            yield self.outcome(target, supposed, torch.stack(made))
 
     def terms(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         """One term of a sum of products missing, doubled, with the wrong sign, or added in place of multiplied."""

@@ -27,7 +27,6 @@ COMMONNESS = {
     "operands-exchanged": 3.0,
     "transposed": 6.0,
     "other-row": 6.0,
-    "row-of-matrix": 2.0,
     "copied-wrong": 4.0,
     # Terms of sums and products.
     "term-dropped": 5.0,
