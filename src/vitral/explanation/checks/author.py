@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.habits import Habit, habits
-from vitral.explanation.checks.units import Unit, units
+from vitral.explanation.checks.units import Unit, units, usual
 from vitral.explanation.examples.example import Example
 from vitral.explanation.sheet import SheetQuantity, Values
 
@@ -42,7 +42,7 @@ class Author:
         """Read the units of the printed numbers."""
         self.example, self.sheet = example, example.sheet
         self.units = units(example)
-        self.usual = Unit(example.decimals)
+        self.usual = usual(self.units.values(), example.decimals)
         self.printed: dict[str, Printed] = {}
         for claim in example.claims:
             exact, unit = self.sheet.values[claim.name], self.units[claim.name]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.checks.units import Unit
-from vitral.explanation.operations import Linear, Normalise, Operation, Output, Project, Scale, Score, Softmax, Weigh
+from vitral.explanation.operations import Linear, Operation, Output, Project, Scale, Score, Softmax, Weigh
 from vitral.explanation.sheet import SheetQuantity, Values
 
 TOLERANCE = 0.55
@@ -35,7 +35,7 @@ class Habit:
         carry: numbers used for later steps: "full" precision, the "printed" ones, or "steps": each rounded, printed or
             not.
         cuts: digits are cut off, not rounded.
-        roots: decimals of √d_k and of the deviation of a norm; None for full precision.
+        roots: decimals of √d_k, rounded even if other numbers are cut; None for full precision.
         inverts: the rounded number is 1/√d_k, not √d_k.
         powers: decimals of exponentials; None for full precision.
         guards: further digits of what is carried on, if each step is rounded.
@@ -74,11 +74,9 @@ class Habit:
         if isinstance(quantity.operation, DOTS):
             return ("products", self.cuts, self.guards) if self.products else ()
         if isinstance(quantity.operation, Scale):
-            return ("roots", self.roots, self.inverts, self.cuts) if self.roots is not None else ()
+            return ("roots", self.roots, self.inverts) if self.roots is not None else ()
         if isinstance(quantity.operation, Softmax):
             return ("powers", self.powers, self.cuts) if self.powers is not None else ()
-        if isinstance(quantity.operation, Normalise):
-            return ("roots", self.roots, self.cuts) if self.roots is not None else ()
         return ()
 
     def rounded(self, values: Tensor, size: Tensor | float) -> Tensor:
@@ -105,10 +103,10 @@ class Habit:
 
     def explains(self, printed: Tensor, values: Tensor, size: Tensor) -> Tensor:
         """Whether printed numbers are these values, rounded or cut to units of `size`."""
-        low = TOLERANCE - 0.5 if self.cuts else TOLERANCE
+        below, above = (TOLERANCE - 0.5, TOLERANCE + 0.5) if self.cuts else (TOLERANCE, TOLERANCE)
         off = (values - printed) * torch.where(values < 0, -1.0, 1.0)
         room = 1e-12 * values.abs().nan_to_num(posinf=0.0, neginf=0.0)
-        near = (off >= -low * size - room) & (off <= (1 - 0.5 * (not self.cuts) + TOLERANCE - 0.5) * size + room)
+        near = (off >= -below * size - room) & (off <= above * size + room)
         return (printed == values) | near
 
     @property
@@ -138,11 +136,11 @@ def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
     def some(*kinds: type) -> bool:
         return any(isinstance(operation, kinds) for operation in operations)
 
-    scaled = any(isinstance(operation, Scale) and operation.kind in ("sqrt", "adaptive") for operation in operations)
-    rooted, raised = scaled or some(Normalise), some(Softmax)
+    rooted = any(isinstance(operation, Scale) and operation.kind in ("sqrt", "adaptive") for operation in operations)
+    raised = some(Softmax)
     few: list[tuple[int | None, bool, int | None]] = [(None, False, None)]
     few += [(digits, False, None) for digits in FEW if rooted]
-    few += [(digits, True, None) for digits in FEW if scaled]
+    few += [(digits, True, None) for digits in FEW if rooted]
     few += [(None, False, digits) for digits in FEW if raised]
     few += [(digits, False, digits) for digits in FEW if rooted and raised]
     carries = (("full", 0), ("printed", 0), *(("steps", guards) for guards in range(MOST_GUARDS + 1)))
@@ -173,8 +171,8 @@ def _(operation: Scale, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tenso
     factors = operation.factors(scores)
     size = 10.0**-habit.roots
     if habit.inverts:
-        return scores * habit.rounded(factors, size)
-    return scores / habit.rounded(1 / factors, size).clamp(min=size)
+        return scores * (factors / size).round() * size
+    return scores / ((1 / factors / size).round() * size).clamp(min=size)
 
 
 @made.register
@@ -187,20 +185,6 @@ def _(operation: Softmax, habit: Habit, inputs: list[Tensor], unit: Unit) -> Ten
     powers = habit.rounded(torch.exp(entries - shift), 10.0**-habit.powers)
     total = powers.sum(dim=-1, keepdim=True)
     return torch.where(total > 0, powers / total.clamp(min=1e-300), operation(entries))
-
-
-@made.register
-def _(operation: Normalise, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
-    x, gain, *bias = inputs
-    if habit.roots is None:
-        return operation(*inputs)
-    size = 10.0**-habit.roots
-    if operation.kind == "rmsnorm":
-        mean = torch.zeros_like(x[..., :1])
-    else:
-        mean = habit.rounded(x.mean(dim=-1, keepdim=True), size)
-    spread = ((x - mean).square().mean(dim=-1, keepdim=True) + operation.epsilon).sqrt()
-    return (x - mean) / habit.rounded(spread, size).clamp(min=size) * gain + (bias[0] if bias else 0.0)
 
 
 def _dotted(left: Tensor, right: Tensor, habit: Habit, unit: Unit) -> Tensor:

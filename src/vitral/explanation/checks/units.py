@@ -5,7 +5,8 @@ count significant digits instead, as in 12.3, 1.23 and 0.123: then fewer zeros h
 """
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +64,15 @@ def units(example: Example) -> dict[str, Unit]:
         decimals = most_decimals(texts)
         found[name] = Unit(OF_FRACTIONS if decimals is None and texts else decimals or 0)
     return found | _significant(typed) | whole
+
+
+def usual(found: Iterable[Unit], otherwise: int) -> Unit:
+    """The unit of most quantities that have decimals; of the unprinted ones too."""
+    counts = Counter(unit for unit in found if unit.decimals)
+    significant = [unit for unit in counts if unit.significant is not None]
+    if significant:
+        return max(significant, key=lambda unit: (counts[unit], unit.decimals))
+    return max(counts, key=lambda unit: (counts[unit], unit.decimals), default=Unit(otherwise))
 
 
 def _typed(example: Example, claim: AuthorClaim) -> list[str]:
