@@ -1,0 +1,192 @@
+"""The author of a sheet: the printed numbers, and the habit that explains most of them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.explanation.checks.habits import Habit, habits
+from vitral.explanation.checks.units import Unit, units, usual
+from vitral.explanation.examples.example import Example
+from vitral.explanation.sheet import SheetQuantity, Values
+
+MASKED_ENOUGH = -1e4
+"""Masked scores at most this low stand for −∞, as −1e9 does."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The printed numbers of one quantity.
+
+    Attributes:
+        values: the numbers; NaN where nothing is printed.
+        known: whether a number is printed.
+        unit: of the numbers.
+        size: one unit of each number.
+    """
+
+    values: Tensor
+    known: Tensor
+    unit: Unit
+    size: Tensor
+
+
+class Author:
+    """Computes a sheet as its author may have done."""
+
+    def __init__(self, example: Example) -> None:
+        """Read the units of the printed numbers."""
+        self.example, self.sheet = example, example.sheet
+        self.units = units(example)
+        self.usual = usual(self.units.values(), example.decimals)
+        self.printed: dict[str, Printed] = {}
+        for claim in example.claims:
+            exact, unit = self.sheet.values[claim.name], self.units[claim.name]
+            low = (exact == -math.inf) & (claim.values <= MASKED_ENOUGH)
+            values = torch.where(low, -math.inf, claim.values)
+            self.printed[claim.name] = Printed(values, ~values.isnan(), unit, unit.of(values))
+        self.made: dict[tuple[object, ...], Tensor] = {}
+        self.tensors: dict[tuple[object, ...], Tensor] = {}
+
+    @cached_property
+    def given(self) -> dict[str, Tensor]:
+        """The given values."""
+        return {name: self.one(value) for name, value in self.sheet.values.items() if name not in self.sheet}
+
+    @cached_property
+    def habit(self) -> Habit:
+        """The habit that explains most printed numbers; of equals the simplest."""
+        best, fewest = Habit(), math.inf
+        for habit in habits(self.sheet.quantities):
+            odd = self.odd(habit, fewest)
+            if odd < fewest:
+                best, fewest = habit, odd
+            if fewest == 0:
+                break
+        return best
+
+    def odd(self, habit: Habit, enough: float = math.inf) -> int:
+        """The number of printed numbers that a habit does not explain; counted up to `enough`."""
+        right, own = dict(self.given), dict(self.given)
+        odd = 0
+        for quantity in self.sheet.quantities:
+            name = quantity.name
+            value, other = (self.make(habit, quantity, values) for values in (right, own))
+            fits, follows = self.fits(habit, quantity, value), self.fits(habit, quantity, other)
+            if name in self.printed:
+                odd += self.count(name, fits, follows)
+                if odd >= enough:
+                    return odd
+            right[name] = self.carried(habit, quantity, value, fits)
+            own[name] = self.own(habit, quantity, (value, other), (fits, follows), right[name])
+        return odd
+
+    # Values that are equal are one tensor, so that equal computations of different habits are made once.
+
+    def one(self, values: Tensor) -> Tensor:
+        """The same tensor for equal values."""
+        values = values.contiguous()
+        return self.tensors.setdefault((values.dtype, values.shape, values.numpy().tobytes()), values)
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Tensor]) -> Tensor:
+        """What `make` returns, computed once for each key."""
+        found = self.made.get(key)
+        if found is None:
+            found = self.made[key] = self.one(make())
+        return found
+
+    def make(self, habit: Habit, quantity: SheetQuantity, values: Values) -> Tensor:
+        """A quantity as the author computes it from these values."""
+        inside = habit.inside(quantity)
+        key = ("make", quantity.name, inside, *(id(values[name]) for name in quantity.inputs))
+
+        def make() -> Tensor:
+            try:
+                made = habit.make(quantity, values, self.unit(quantity.name)) if inside else quantity.make(values)
+            except UsageError:  # the author's probabilities are not a distribution
+                made = self.sheet.values[quantity.name]
+            tied = self.tied(values) if quantity.name == "greedy" else None
+            return made if tied is None else tied
+
+        return self.once(key, make)
+
+    def unit(self, name: str) -> Unit:
+        """The unit of a quantity; of an unprinted one, that of the sheet."""
+        return self.units.get(name, self.usual)
+
+    def tied(self, values: Values) -> Tensor | None:
+        """The author's choice if no word is more probable; any of equally probable words may be chosen."""
+        if "greedy" not in self.printed or "greedy" not in self.sheet:
+            return None
+        chosen, shares = self.printed["greedy"].values, values["probabilities"][-1]
+        return chosen if bool(chosen.isfinite().all()) and shares[int(chosen)] == shares.max() else None
+
+    def fits(self, habit: Habit, quantity: SheetQuantity, values: Tensor) -> Tensor:
+        """Whether a habit explains each printed number by these values; true where nothing is printed."""
+        printed = self.printed.get(quantity.name)
+        if printed is None:
+            return self.once(("all", values.shape), lambda: torch.ones(values.shape, dtype=torch.bool))
+
+        def explained() -> Tensor:
+            shown = habit.printed(quantity, values, printed.unit)
+            return habit.explains(printed.values, shown, printed.size) | ~printed.known
+
+        return self.once(("fits", quantity.name, id(values), habit.cuts, habit.repairs), explained)
+
+    def count(self, name: str, fits: Tensor, follows: Tensor) -> int:
+        """The number of cells that are in neither mask."""
+        key = ("count", name, id(fits), id(follows))
+        return int(self.once(key, lambda: (~fits & ~follows).sum()))
+
+    def carried(self, habit: Habit, quantity: SheetQuantity, values: Tensor, fits: Tensor) -> Tensor:
+        """What the author goes on with."""
+        printed = self.printed.get(quantity.name)
+        if habit.carry == "full" or (printed is None and habit.carry == "printed"):
+            return values
+        key = ("carried", quantity.name, habit.carry, habit.cuts, habit.guards, habit.repairs, id(values), id(fits))
+
+        def carried() -> Tensor:
+            unit = self.unit(quantity.name)
+            shown = habit.carried(habit.printed(quantity, values, unit), unit)
+            if printed is None or habit.guards:
+                return shown
+            if habit.carry == "printed":
+                shown = torch.where(printed.known, shown, values)
+            return torch.where(printed.known & fits, printed.values, shown)
+
+        return self.once(key, carried)
+
+    def own(
+        self,
+        habit: Habit,
+        quantity: SheetQuantity,
+        values: tuple[Tensor, Tensor],
+        fits: tuple[Tensor, Tensor],
+        right: Tensor,
+    ) -> Tensor:
+        """What an author goes on with who keeps the wrong numbers.
+
+        Args:
+            habit: the habit.
+            quantity: the quantity.
+            values: from right numbers, and from the author's own.
+            fits: whether the habit explains each printed number by either.
+            right: what is carried on of the values from right numbers.
+        """
+        printed = self.printed.get(quantity.name)
+        if printed is None:
+            return right if values[0] is values[1] else self.carried(habit, quantity, values[1], fits[1])
+        if values[0] is values[1] and bool(fits[0].all()):
+            return right
+        follows = self.carried(habit, quantity, values[1], fits[1])
+        key = ("own", quantity.name, id(right), id(follows), id(fits[0]), id(fits[1]))
+
+        def own() -> Tensor:
+            kept = torch.where(fits[1], follows, printed.values)
+            return torch.where(printed.known & fits[0], right, kept)
+
+        return self.once(key, own)
