@@ -38,7 +38,9 @@ def _softmax(x: Tree) -> Tree:
     return Call("divide", (powers, Call("sum", (powers,), (-1,))))
 
 
-def _layernorm(x: Tree, gain: Tree = Constant(1.0), shift: Tree = Constant(0.0), epsilon: Tree = Constant(1e-5)) -> Tree:
+def _layernorm(
+    x: Tree, gain: Tree = Constant(1.0), shift: Tree = Constant(0.0), epsilon: Tree = Constant(1e-5)
+) -> Tree:
     centred = Call("subtract", (x, Call("mean", (x,), (-1,))))
     root = Call("sqrt", (Call("add", (Call("var", (x,), (-1,)), epsilon)),))
     return Call("add", (Call("multiply", (Call("divide", (centred, root)), gain)), shift))

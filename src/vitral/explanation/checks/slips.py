@@ -73,7 +73,14 @@ COMMONNESS = {
     "digit-wrong": 4.0,
 }
 """By kind: how common it is among slips, in percent. A kind's share is divided among its hypotheses."""
-GENERIC = ("constant-other", "function-missing", "function-other", "operation-inverse", "repeated", "operands-exchanged")
+GENERIC = (
+    "constant-other",
+    "function-missing",
+    "function-other",
+    "operation-inverse",
+    "repeated",
+    "operands-exchanged",
+)
 """Kinds of any computation; another name for the same numbers says more."""
 KINDS = tuple(COMMONNESS)
 """Kinds of slips; each has its phrase under [slips]."""
