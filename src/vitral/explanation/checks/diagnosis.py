@@ -191,7 +191,7 @@ class _Search:
             fits = self.off <= room
             blur = math.log2(max(1.0, 2 * room))
             for place, reach in enumerate(_REACHES):
-                area = _areas(fits, reach)
+                area = self.areas(fits, reach)
                 cells = (area & left).flatten(1).any(dim=1)
                 worth = (area * (gain - blur * (known & left))).flatten(1).sum(dim=1) - cost
                 worth = worth + self.prior - self.reach_cost(place)
@@ -204,9 +204,21 @@ class _Search:
         table = torch.tensor(_REACH_COSTS, dtype=torch.float64)
         return table[place][self.alike]
 
+    def areas(self, fits: Tensor, reach: str) -> Tensor:
+        """The cells of the areas that fit completely: everything, rows, columns, or cells.
+
+        A cell counts alone only if it is the only wrong one of its row: several slips in one row are unlikely.
+        """
+        if reach == "cell":
+            wrong = self.mismatch.wrong
+            return fits & (wrong.sum(dim=-1, keepdim=True) == 1).expand_as(wrong)
+        if reach == "all" or fits.dim() < 3:
+            return fits.flatten(1).all(dim=1).reshape(-1, *(1,) * (fits.dim() - 1)).expand_as(fits)
+        return fits.all(dim=-1 if reach == "row" else -2, keepdim=True).expand_as(fits)
+
     def explained(self, best: int, reach: str, left: Tensor) -> Tensor:
         for room, _ in self.levels():
-            explains = _areas(self.off[best : best + 1] <= room, reach)[0] & left
+            explains = self.areas(self.off[best : best + 1] <= room, reach)[0] & left
             if bool(explains.any()):
                 return explains
         raise AssertionError("a slip that explains nothing")
@@ -216,15 +228,13 @@ class _Search:
         worth = torch.full((len(self.supposed),), -math.inf, dtype=torch.float64)
         gain = float((self.bits * explains).sum())
         known = int(explains.sum())
-        area_known = self.mismatch.known
         for room, cost in self.levels():
             fits = self.off <= room
             for place, reach in enumerate(_REACHES):
-                area = _areas(fits, reach)
+                area = self.areas(fits, reach)
                 covers = (area | ~explains).flatten(1).all(dim=1)
                 value = gain - known * math.log2(max(1.0, 2 * room)) - cost + self.prior - self.reach_cost(place)
                 worth = torch.maximum(worth, torch.where(covers, value, -math.inf))
-        self.worth = worth
         alone = known == 1
         unknown = math.log2(UNKNOWN_CELL if alone else UNKNOWN)
         top = max(float(worth.max()), unknown)
@@ -286,19 +296,10 @@ _REACHES = ("all", "row", "column", "cell")
 _REACH_COSTS = (
     (0.0, 0.0, 0.0, 0.0),
     (PART, 0.0, PART, math.inf),
-    (PART, PART, 0.0, math.inf),
+    (2 * PART, PART, 0.0, math.inf),
     (math.inf, math.inf, math.inf, 0.0),
 )
 """By reach, then grain: a slip of rows may fit everywhere, a slip of a cell only in its cells."""
-
-
-def _areas(fits: Tensor, reach: str) -> Tensor:
-    """The cells of the areas that fit completely: everything, rows, columns or cells."""
-    if reach == "cell":
-        return fits
-    if reach == "all" or fits.dim() < 3:
-        return fits.flatten(1).all(dim=1).reshape(-1, *(1,) * (fits.dim() - 1)).expand_as(fits)
-    return fits.all(dim=-1 if reach == "row" else -2, keepdim=True).expand_as(fits)
 
 
 def within(values: Tensor, truth: Tensor, tolerance: Tensor | float) -> Tensor:

@@ -7,15 +7,13 @@ contains it, the function of the edited node and the change.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-
-from torch import Tensor
 
 from vitral.explanation.expressions.tree import Call, Constant, Path, Reference, Tree, nodes, replaced
 
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
 INVERSES = {"divide": "multiply", "multiply": "divide", "add": "subtract", "subtract": "add"}
 HIDDEN = Constant(-math.inf)
+ZERO, ONE, EPSILON = Constant(0.0), Constant(1.0), Constant(1e-5)
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def _layernorm(
     return Call("add", (Call("multiply", (Call("divide", (centred, root)), gain)), shift))
 
 
-def _rmsnorm(x: Tree, gain: Tree = Constant(1.0), epsilon: Tree = Constant(1e-5)) -> Tree:
+def _rmsnorm(x: Tree, gain: Tree = ONE, epsilon: Tree = EPSILON) -> Tree:
     square = Call("mean", (Call("multiply", (x, x)),), (-1,))
     return Call("multiply", (Call("divide", (x, Call("sqrt", (Call("add", (square, epsilon)),)))), gain))
 
@@ -60,13 +58,11 @@ DEFINITIONS: dict[str, Callable[..., Tree]] = {
 """Functions in terms of simpler ones."""
 
 NAMES: dict[tuple[str, str, str], tuple[str, dict[str, object]]] = {
-    ("softmax", "exp", "dropped"): ("not-exponential", {}),
+    ("softmax", "exp", "dropped 0"): ("not-exponential", {}),
     ("softmax", "divide", "dropped 0"): ("not-divided", {}),
-    ("softmax", "sum", "axis"): ("wrong-axis", {}),
     ("layernorm", "subtract", "dropped 0"): ("norm-other", {"how": "mean"}),
     ("layernorm", "sqrt", "dropped 0"): ("norm-other", {"how": "variance"}),
     ("layernorm", "divide", "dropped 0"): ("norm-other", {"how": "undivided"}),
-    ("layernorm", "var", "sample"): ("norm-other", {"how": "sample"}),
     ("layernorm", "multiply", "dropped 0"): ("gain-missing", {}),
     ("layernorm", "add", "dropped 0"): ("bias-missing", {}),
     ("rmsnorm", "sqrt", "dropped 0"): ("norm-other", {"how": "variance"}),
@@ -146,7 +142,8 @@ class Editor:
             inverse = Call(INVERSES[function], arguments)
             yield Edit("operation-inverse", inverse, {"expected": function, "used": inverse.function})
         if call.settings == (-1,) and function in ("softmax", "sum", "mean", "var", "max", "min"):
-            yield Edit("wrong-axis", Call(function, arguments, (-2,)), {})
+            how = {} if function == "softmax" else {"how": "other"}
+            yield Edit("wrong-axis", Call(function, arguments, (-2,)), how)
         if function in ACTIVATIONS:
             for other in ACTIVATIONS:
                 if other != function:
@@ -181,14 +178,14 @@ class Editor:
         body = DEFINITIONS[call.function](*holes)
         filled = dict(zip(holes, call.arguments, strict=True))
         for edit in Editor({}).edits(body, call.function.removesuffix(" of scores")):
-            yield Edit(edit.kind, _filled(edit.tree, filled), edit.places)
+            yield Edit(edit.kind, substituted(edit.tree, filled), edit.places)
         if call.function == "layernorm":
             width = self.width(call.arguments[0])
             if width > 1:
                 body = _layernorm(*call.arguments)
                 variance = Call("var", (call.arguments[0],), (-1,))
                 more = Call("multiply", (variance, Constant(width / (width - 1))))
-                yield Edit("norm-other", _filled(body, {variance: more}), {"how": "sample"})
+                yield Edit("norm-other", substituted(body, {variance: more}), {"how": "sample"})
 
     def width(self, tree: Tree) -> int:
         """The last axis of a quantity; 0 for a tree that is none."""
@@ -233,16 +230,13 @@ def _named(context: str, function: str, change: str, tree: Tree, places: dict[st
     return Edit("function-missing", tree, places)
 
 
-def _filled(tree: Tree, filled: Mapping[Tree, Tree]) -> Tree:
-    """The tree with other nodes in place of some."""
+def substituted(tree: Tree, filled: Mapping[Tree, Tree]) -> Tree:
+    """The tree with other nodes in place of some, by node."""
     if tree in filled:
         return filled[tree]
     if isinstance(tree, Call):
-        return Call(tree.function, tuple(_filled(each, filled) for each in tree.arguments), tree.settings)
+        return Call(tree.function, tuple(substituted(each, filled) for each in tree.arguments), tree.settings)
     return tree
-
-
-substituted = _filled
 
 
 MAIN = {"where": 1, "add": 1}
@@ -287,10 +281,3 @@ def _around(call: Call, inner: Tree) -> Tree:
     arguments = list(call.arguments)
     arguments[MAIN.get(call.function, 0)] = inner
     return Call(call.function, tuple(arguments), call.settings)
-
-
-def pairs_exchanged(names: tuple[str, ...], values: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """Pairs of quantities of equal shape."""
-    for first, second in pairwise(names):
-        if values[first].shape == values[second].shape:
-            yield first, second

@@ -156,11 +156,13 @@ class Supposer:
             if name in self.sheet and name in self.claimed:
                 below = self.sheet[name]
                 for edit in self.before(below).edits(self.tree(below), type(below.operation).__name__):
-                    if isinstance(edit.tree, Reference) and self.shapes[edit.tree.name] == self.shapes[name]:
-                        if edit.kind not in (*GENERIC, "operand-other"):
-                            yield Edit(edit.kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
+                    if not isinstance(edit.tree, Reference) or edit.kind in (*GENERIC, "operand-other"):
+                        continue
+                    if self.shapes[edit.tree.name] == self.shapes[name]:
+                        yield Edit(edit.kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
 
     def edited(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        """The edits of a step."""
         usual, supposed, made = self.base[step.name], [], []
         seen: set[Tree] = set()
         known: dict[Tree, Tensor | None] = {}
@@ -271,7 +273,7 @@ class Supposer:
             yield self.outcome(step, [*supposed] * usual.numel(), every)
 
     def copied(self) -> Iterator[Hypotheses]:
-        """One entry of what the steps are computed from, copied wrongly: a neighbour, the sign; in one step or in all."""
+        """One entry of what the steps are computed from, copied wrongly in one step or in all."""
         for name in self.leaves:
             table = self.base[name]
             if table.dim() < 1 or table.numel() > MOST_ENTRIES:

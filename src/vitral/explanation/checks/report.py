@@ -13,6 +13,7 @@ from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.hypotheses import WORDS
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.checks.units import Unit
+from vitral.explanation.checks.wording import slip_words
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
@@ -288,20 +289,8 @@ def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     if slip is None:
         return ""
     sheet = report.example.sheet
-    how = f"_{slip.places['how']}" if "how" in slip.places else ""
-    words = say(f"slips.{slip.kind}{how}", **_places(slip, finding, report, say))
-    return words if slip.step == finding.name or slip.step not in sheet else say("slips.at", slip=words, step=slip.step)
-
-
-def _places(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases) -> dict[str, object]:
-    places: dict[str, object] = {"expected": _printed(report, finding.name, finding.expected, say), **slip.places}
-    first = report.example.sheet.namer.first
-    if "term" in places:
-        places["term"] = int(str(places["term"])) + first
-    row = places.get("row")
-    if isinstance(row, tuple):
-        places["row"] = f"{row[0]}[{row[1] + first}]"
-    return places
+    expected = _printed(report, finding.name, finding.expected, say)
+    return slip_words(slip, finding.name, expected, (sheet.namer, sheet), say)
 
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
@@ -363,6 +352,8 @@ def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[st
         "verdict": finding.verdict.value,
         "slip": None if slip is None else slip.kind,
         "slip_in": None if slip is None else slip.step,
+        "slip_sure": None if slip is None else slip.sure,
+        "slip_or": None if slip is None or slip.other is None else slip.other.kind,
         "guess": guess(finding, report, say),
         "arithmetic": working(report, finding, say),
     }

@@ -33,7 +33,6 @@ COMMONNESS = {
     "term-doubled": 1.5,
     "term-sign": 3.0,
     "term-added": 1.5,
-    "product-wrong": 2.0,
     # Heads and matrices.
     "projection-missing": 4.0,
     "heads-averaged": 2.0,
