@@ -28,6 +28,8 @@ UNKNOWN_CELL = 0.4
 """The same, for a single wrong number in its row."""
 LEVELS = ((0.56, 0.0), (1.5, 2.0), (3.0, 4.0), (6.0, 6.0))
 """How far off a hypothesis may be, in units, and its cost in bits: the author may round on the way."""
+HIDDEN_BY = 1000.0
+"""Units between a number and −∞."""
 PART = 4.0
 """Bits for a slip that is made everywhere by its nature, but in some rows or columns only."""
 
@@ -159,10 +161,11 @@ class _Search:
     def surprise(self, truths: list[Tensor]) -> Tensor:
         """How many bits each wrong number carries, if the reason is unknown: those near the truth carry fewer."""
         values = self.mismatch.values
-        off = torch.stack([((values - truth).abs() / self.unit).nan_to_num(posinf=8.0) for truth in truths]).amin(dim=0)
+        far = [((values - truth).abs() / self.unit).nan_to_num(nan=0.0, posinf=HIDDEN_BY) for truth in truths]
+        off = torch.stack(far).amin(dim=0)
         finite = torch.cat([each[each.isfinite()].flatten() for each in (values, *truths)])
         span = float(finite.max() - finite.min()) if len(finite) else 1.0
-        room = (span / self.unit + 10).clamp(min=10)
+        room = (span / self.unit + 10).maximum(off)
         chance = 0.5 / room + 0.5 / (2 * (off + 1) * (room + 2).log())
         return -chance.log2()
 
@@ -296,7 +299,7 @@ _REACHES = ("all", "row", "column", "cell")
 _REACH_COSTS = (
     (0.0, 0.0, 0.0, 0.0),
     (PART, 0.0, PART, math.inf),
-    (2 * PART, PART, 0.0, math.inf),
+    (2 * PART, 2 * PART, 0.0, math.inf),
     (math.inf, math.inf, math.inf, 0.0),
 )
 """By reach, then grain: a slip of rows may fit everywhere, a slip of a cell only in its cells."""

@@ -14,7 +14,7 @@ from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
 from vitral.explanation.checks.slips import GENERIC
 from vitral.explanation.checks.special_edits import special_edits
 from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
-from vitral.explanation.operations import Project, Score
+from vitral.explanation.operations import Project, Score, Weigh
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
 WORDS = ("greedy", "beam")
@@ -218,27 +218,42 @@ class Supposer:
             yield self.outcome(step, supposed, torch.stack(made))
 
     def rows_of_matrices(self) -> Iterator[Hypotheses]:
-        """A row of another table in place of a row of the quantity, or of a key."""
+        """A row of another table in place of a row of the quantity, a query, a key or a value."""
         usual, target = self.base[self.target.name], self.target
         if usual.dim() < 2:
             return
-        scores = isinstance(target.operation, Score)
-        width = self.base[target.inputs[0]].shape[-1] if scores else usual.shape[-1]
+        operands = [self.base[name] for name in target.inputs]
+        mixes = isinstance(target.operation, Score | Weigh)
+        width = operands[-1].shape[-1] if mixes else usual.shape[-1]
         supposed, made = [], []
         for name, shape in self.before(target).shapes.items():
-            if len(shape) < 2 or shape[-1] != width or math.prod(shape) > MOST_ENTRIES or name in target.inputs[:1]:
+            if len(shape) < 2 or shape[-1] != width or math.prod(shape) > MOST_ENTRIES:
                 continue
             table = self.base[name] if len(shape) == usual.dim() else self.base[name].expand(*usual.shape[:-2], *shape)
-            if table.shape[:-2] != usual.shape[:-2]:
+            if len(usual) % len(table) if usual.dim() == 3 else table.dim() != 2:
                 continue
+            table = table.repeat_interleave(len(usual) // len(table), dim=0) if usual.dim() == 3 else table
             for place in range(shape[-2]):
-                row = table[..., place : place + 1, :]
-                value = self.base[target.inputs[0]] @ row.mT if scores else row
-                grain = "column" if scores else "row"
-                supposed.append(Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True))
-                made.append(value.expand_as(usual))
+                for grain, value in self.with_row(table[..., place : place + 1, :], operands):
+                    supposed.append(Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True))
+                    made.append(value.expand_as(usual))
         if made:
             yield self.outcome(target, supposed, torch.stack(made))
+
+    def with_row(self, row: Tensor, operands: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """The quantity with a row, [..., 1, width], in place of one of its own or of an operand."""
+        if isinstance(self.target.operation, Score):
+            q, k = operands
+            yield "column", q @ row.mT
+            yield "row", row @ k.repeat_interleave(len(q) // len(k), dim=0).mT
+        elif isinstance(self.target.operation, Weigh):
+            weights, v = operands
+            shared = v.repeat_interleave(len(weights) // len(v), dim=0)
+            for place in range(shared.shape[-2]):
+                change = weights[..., place : place + 1] * (row - shared[..., place : place + 1, :])
+                yield "row", self.base[self.target.name] + change
+        else:
+            yield "row", row
 
     def terms(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         """One term of a sum of products missing, doubled, with the wrong sign, or added in place of multiplied."""
