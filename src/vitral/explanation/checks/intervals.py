@@ -84,12 +84,14 @@ class Interval:
 def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Interval:
     """Where the result of an operation may lie, if the numbers inside it are rounded to `size`.
 
-    Inside are the root of a scale, the exponentials of a softmax, the mean and the deviation of a norm.
+    Inside are the root of a scale, the exponentials of a softmax, the mean and the deviation of a norm, Φ of a GELU.
     """
     made = reached(operation, inputs)
     middles = [each.middle for each in inputs]
     if isinstance(operation, Scale) and operation.kind == "sqrt":
         return made.wider(made.middle.abs().nan_to_num(posinf=0.0) * size / 2 * operation.factor)
+    if isinstance(operation, Activate) and operation.kind in ("gelu", "swiglu"):
+        return made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
     if isinstance(operation, Softmax):
         return made.wider(_of_powers(middles[0], size / 2))
     if isinstance(operation, Normalise):

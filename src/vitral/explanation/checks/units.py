@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.explanation.examples.digits import Digits, digits, most_decimals
+from vitral.explanation.examples.digits import digits, most_decimals
 from vitral.explanation.examples.example import AuthorClaim, Example
 
 COUNTED = ("greedy", "beam", "rows", "total")
@@ -85,17 +85,20 @@ def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     """The units of an author who counts significant digits; empty if decimals fit as well."""
     read = {name: [each for text in texts if (each := digits(text))] for name, texts in typed.items()}
     pointed = {name: [each for each in found if each.has_point and each.significant] for name, found in read.items()}
-    gains = {name: _zeros_gained(found) for name, found in pointed.items() if found}
-    if sum(gain for gain in gains.values() if gain > 0) < CLEARLY:
-        return {}
-    return {
-        name: Unit(max(each.decimals for each in pointed[name]), max(each.significant for each in pointed[name]))
-        for name, gain in gains.items()
-        if gain > 0
-    }
-
-
-def _zeros_gained(found: list[Digits]) -> int:
-    """The zeros that are lost if decimals count, less those that are lost if significant digits count."""
-    decimals, significant = max(each.decimals for each in found), max(each.significant for each in found)
-    return sum(decimals - each.decimals for each in found) - sum(significant - each.significant for each in found)
+    # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number tells nothing.
+    counted = Counter(each.significant for found in pointed.values() for each in found if not each.is_power)
+    best: tuple[int, dict[str, Unit]] = (CLEARLY - 1, {})
+    for significant in sorted(counted):
+        made = {}
+        gained = 0
+        for name, found in pointed.items():
+            if any(each.significant > significant and not each.is_power for each in found):
+                continue
+            most = max((each.decimals for each in found), default=0)
+            lost = sum(most - each.decimals for each in found)
+            gain = lost - sum(max(0, significant - each.significant) for each in found)
+            if gain > 0:
+                made[name], gained = Unit(most, significant), gained + gain
+        if gained > best[0]:
+            best = (gained, made)
+    return best[1]
