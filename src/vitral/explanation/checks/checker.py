@@ -26,7 +26,7 @@ from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, 
 from vitral.explanation.checks.habits import EXACTLY, TOLERANCE, Habit
 from vitral.explanation.checks.intervals import Interval, step
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
-from vitral.explanation.checks.units import COUNTED
+from vitral.explanation.checks.units import COUNTED, is_whole
 from vitral.explanation.examples.example import Example
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import SheetQuantity
@@ -99,7 +99,7 @@ class _Checker:
         """A claim about a given quantity: rounded, it may be printed again."""
         printed, exact = self.author.printed[name], self.exact[name]
         verdicts = torch.full(exact.shape, CODE[Verdict.wrong])
-        fits = self.habit.explains(printed.values, exact, printed.size) & ~_is_whole(exact, printed.size)
+        fits = self.habit.explains(printed.values, exact, printed.size) & ~is_whole(exact, printed.size)
         verdicts[fits] = CODE[Verdict.rounding]
         verdicts[within(printed.values, exact, printed.size / 2)] = CODE[Verdict.right]
         verdicts[~printed.known] = CODE[Verdict.unknown]
@@ -123,7 +123,8 @@ class _Checker:
         self.printed[name] = printed
         for intervals, values in ((self.near, value), (self.about, printed)):
             made = self.interval(quantity, intervals, values)
-            intervals[name] = made.wider(torch.where(made.is_point & _is_whole(values, size), 0.0, size / 2))
+            intervals[name] = made.wider(torch.where(made.is_point & is_whole(values, size), 0.0, size / 2))
+        self.near[name] = self.spread(name, self.near[name], value, size / 2)
 
     def judge(self, quantity: SheetQuantity) -> _Judged:
         """The verdicts on a printed quantity."""
@@ -136,8 +137,10 @@ class _Checker:
             self.interval(quantity, intervals, values)
             for intervals, values in ((self.near, value), (self.about, again))
         )
+        if any(each in self.unprinted for each in quantity.inputs):
+            near = self.spread(name, near, value, torch.zeros_like(value))
         true = within(printed.values, self.exact[name], printed.size / 2)
-        certain = near.is_point & _is_whole(value, printed.size)
+        certain = near.is_point & is_whole(value, printed.size)
         fits, inside = self.fitting(quantity, value, near)
         follows, after = self.fitting(quantity, other, about)
         follows |= within(printed.values, again, printed.size / 2)
@@ -161,7 +164,7 @@ class _Checker:
         A cell that is computed from exact numbers and needs no more digits than it has must be equal.
         """
         printed = self.author.printed[quantity.name]
-        certain = interval.is_point & _is_whole(value, printed.size)
+        certain = interval.is_point & is_whole(value, printed.size)
         equal = within(printed.values, value, EXACTLY * printed.size)
         fits = self.author.fits(self.habit, quantity, value)
         if quantity.name in COUNTED:
@@ -177,6 +180,10 @@ class _Checker:
             return step(quantity.operation, [intervals[name] for name in quantity.inputs], size)
         except UsageError:  # the author's probabilities are not a distribution
             return Interval(values, values)
+
+    def spread(self, name: str, interval: Interval, value: Tensor, room: Tensor) -> Interval:
+        """An interval through unprinted steps, not wider than habits can explain; otherwise it soon holds anything."""
+        return interval.within(Interval.around(value, 2 * self.author.spread[name] + room))
 
     def diagnoses(self, quantity: SheetQuantity, printed: Printed, wrong: Tensor) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""
@@ -221,7 +228,9 @@ class _Checker:
     ) -> None:
         """The intervals of a printed quantity: its printed numbers up to rounding."""
         printed, (near, about, value) = self.author.printed[quantity.name], made
-        half = printed.size / 2
+        # A number without any rounding tells that its author has more digits than it shows: 2 may be 2.000.
+        usual = torch.minimum(printed.size, self.author.usual.of(value))
+        half = torch.where(within(printed.values, value, EXACTLY * usual), usual, printed.size) / 2
         fine = (verdicts < CODE[Verdict.follows]) & printed.known
         exactly = certain & within(printed.values, value, EXACTLY * printed.size)
         centre = torch.where(fine, printed.values, value)
@@ -258,12 +267,6 @@ class _Checker:
             for place in (verdicts >= CODE[Verdict.rounding]).nonzero().tolist()
         )
         return CheckedQuantity(claim, self.exact[name], verdicts, findings, self.author.unit(name))
-
-
-def _is_whole(values: Tensor, size: Tensor) -> Tensor:
-    """Whether numbers are whole multiples of a unit; sin 0.001 is not 0.001."""
-    scaled = values / size
-    return ((scaled - scaled.round()).abs() <= 1e-10 + 1e-13 * scaled.abs()) | ~values.isfinite()
 
 
 def _where(mask: Tensor, yes: Interval, no: Interval) -> Interval:

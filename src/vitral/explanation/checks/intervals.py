@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.explanation.checks.units import is_whole
 from vitral.explanation.operations import (
     Activate,
     Add,
@@ -75,6 +76,11 @@ class Interval:
         """The interval with more room on both sides."""
         return Interval(self.low - by, self.high + by)
 
+    def within(self, other: "Interval") -> "Interval":
+        """The part inside another interval; the other where they do not meet."""
+        low, high = torch.maximum(self.low, other.low), torch.minimum(self.high, other.high)
+        return Interval(torch.where(low <= high, low, other.low), torch.where(low <= high, high, other.high))
+
     def contains(self, values: Tensor) -> Tensor:
         """Whether values lie inside, up to floating point."""
         room = 1e-9 * (1 + values.abs().nan_to_num(posinf=0.0, neginf=0.0))
@@ -88,7 +94,7 @@ def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Inter
     """
     made = reached(operation, inputs)
     middles = [each.middle for each in inputs]
-    if isinstance(operation, Scale) and operation.kind == "sqrt":
+    if isinstance(operation, Scale) and operation.kind == "sqrt" and not is_whole(1 / operation.factor, size):
         return made.wider(made.middle.abs().nan_to_num(posinf=0.0) * size / 2 * operation.factor)
     if isinstance(operation, Activate) and operation.kind in ("gelu", "swiglu"):
         return made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
@@ -96,9 +102,10 @@ def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Inter
         return made.wider(_of_powers(middles[0], size / 2))
     if isinstance(operation, Normalise):
         x, gain = middles[:2]
-        deviation = (x.var(dim=-1, keepdim=True, correction=0) + operation.epsilon).sqrt()
-        off = (1 + made.middle.abs()) * size / 2 / deviation.clamp(min=size)
-        return made.wider(torch.where(gain == 0, 0.0, off * gain.abs()))
+        mean = x.mean(dim=-1, keepdim=True) if operation.kind == "layernorm" else torch.zeros_like(x[..., :1])
+        deviation = ((x - mean).square().mean(dim=-1, keepdim=True) + operation.epsilon).sqrt()
+        of_mean, of_deviation = (torch.where(is_whole(each, size), 0.0, size / 2) for each in (mean, deviation))
+        return made.wider((of_mean + made.middle.abs() * of_deviation) / deviation.clamp(min=size) * gain.abs())
     return made
 
 

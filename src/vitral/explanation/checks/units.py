@@ -6,13 +6,13 @@ count significant digits instead, as in 12.3, 1.23 and 0.123: then fewer zeros h
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vitral.explanation.examples.digits import digits, most_decimals
+from vitral.explanation.examples.digits import Digits, digits, most_decimals
 from vitral.explanation.examples.example import AuthorClaim, Example
 
 COUNTED = ("greedy", "beam", "rows", "total")
@@ -53,6 +53,12 @@ class Unit:
         return Unit(self.decimals + more, None if self.significant is None else self.significant + more)
 
 
+def is_whole(values: Tensor, size: Tensor | float) -> Tensor:
+    """Whether numbers are whole multiples of a unit; sin 0.001 is not 0.001."""
+    scaled = values / size
+    return ((scaled - scaled.round()).abs() <= 1e-10 + 1e-13 * scaled.abs()) | ~values.isfinite()
+
+
 def units(example: Example) -> dict[str, Unit]:
     """The unit of every claimed quantity."""
     whole = {claim.name: Unit(0) for claim in example.claims if claim.name in COUNTED}
@@ -86,19 +92,22 @@ def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     read = {name: [each for text in texts if (each := digits(text))] for name, texts in typed.items()}
     pointed = {name: [each for each in found if each.has_point and each.significant] for name, found in read.items()}
     # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number tells nothing.
-    counted = Counter(each.significant for found in pointed.values() for each in found if not each.is_power)
-    best: tuple[int, dict[str, Unit]] = (CLEARLY - 1, {})
-    for significant in sorted(counted):
-        made = {}
-        gained = 0
-        for name, found in pointed.items():
-            if any(each.significant > significant and not each.is_power for each in found):
-                continue
-            most = max((each.decimals for each in found), default=0)
-            lost = sum(most - each.decimals for each in found)
-            gain = lost - sum(max(0, significant - each.significant) for each in found)
-            if gain > 0:
-                made[name], gained = Unit(most, significant), gained + gain
-        if gained > best[0]:
-            best = (gained, made)
-    return best[1]
+    counted = {each.significant for found in pointed.values() for each in found if not each.is_power}
+    gained = {significant: dict(_zeros_gained(pointed, significant)) for significant in sorted(counted)}
+    gains = {significant: sum(gain for gain in made.values() if gain > 0) for significant, made in gained.items()}
+    best = max(gains, key=lambda significant: gains[significant], default=0)
+    if not gains or gains[best] < CLEARLY:
+        return {}
+    return {
+        name: Unit(max(each.decimals for each in pointed[name]), best)
+        for name, gain in gained[best].items()
+        if gain > -CLEARLY
+    }
+
+
+def _zeros_gained(pointed: Mapping[str, list[Digits]], significant: int) -> Iterator[tuple[str, int]]:
+    """For each quantity without longer numbers: the zeros lost if decimals count, less those if digits count."""
+    for name, found in pointed.items():
+        if found and all(each.significant <= significant or each.is_power for each in found):
+            most = max(each.decimals for each in found)
+            yield name, sum(most - each.decimals - max(0, significant - each.significant) for each in found)
