@@ -69,6 +69,7 @@ class _Checker:
         if (chosen := self.author.tied(self.exact)) is not None:
             self.exact["greedy"] = chosen
         self.explained = 0
+        self.astray: set[str] = set()  # quantities with wrong numbers, and all that are computed from them
         computed = {quantity.name for quantity in self.sheet.quantities}
         self.unprinted = computed - set(self.author.printed)
 
@@ -106,6 +107,8 @@ class _Checker:
         self.printed[name] = torch.where(printed.known, printed.values, exact)
         radius = torch.where(printed.known, printed.size / 2, 0.0)
         self.about[name] = Interval.around(self.printed[name], radius)
+        if bool((verdicts == CODE[Verdict.wrong]).any()):
+            self.astray.add(name)
         return _Judged(name, verdicts, {})
 
     def pass_by(self, quantity: SheetQuantity) -> None:
@@ -116,6 +119,8 @@ class _Checker:
             author.make(self.habit, quantity, self.own),
             author.make(Habit(), quantity, self.printed),
         )
+        if not self.astray.isdisjoint(quantity.inputs):
+            self.astray.add(name)
         size = author.usual.of(value)
         fits = author.fits(self.habit, quantity, value)
         self.right[name] = author.carried(self.habit, quantity, value, fits)
@@ -145,7 +150,8 @@ class _Checker:
         follows, after = self.fitting(quantity, other, about)
         follows |= within(printed.values, again, printed.size / 2)
         verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
-        verdicts[after | follows] = CODE[Verdict.follows]
+        if not self.astray.isdisjoint(quantity.inputs):
+            verdicts[after | follows] = CODE[Verdict.follows]
         moved = (other - value).abs() > TOLERANCE * printed.size
         verdicts[inside & ~(follows & moved)] = CODE[Verdict.unclear]
         verdicts[fits] = CODE[Verdict.rounding]
@@ -153,6 +159,8 @@ class _Checker:
         verdicts[~printed.known] = CODE[Verdict.unknown]
         self.explained += int((printed.known & (true | fits | follows)).sum())
         wrong = verdicts == CODE[Verdict.wrong]
+        if bool((verdicts >= CODE[Verdict.follows]).any()) or not self.astray.isdisjoint(quantity.inputs):
+            self.astray.add(name)
         diagnoses = self.diagnoses(quantity, printed, wrong) if bool(wrong.any()) else {}
         self.keep(quantity, (value, other), verdicts, diagnoses)
         self.narrow(quantity, verdicts, certain, (near, about, value))

@@ -14,6 +14,7 @@ from functools import singledispatch
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.units import is_whole
@@ -97,7 +98,11 @@ def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Inter
     if isinstance(operation, Scale) and operation.kind == "sqrt" and not is_whole(1 / operation.factor, size):
         return made.wider(made.middle.abs().nan_to_num(posinf=0.0) * size / 2 * operation.factor)
     if isinstance(operation, Activate) and operation.kind in ("gelu", "swiglu"):
-        return made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
+        made = made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
+        if operation.kind == "gelu":  # the usual approximation with tanh
+            off = (functional.gelu(middles[0], approximate="tanh") - functional.gelu(middles[0])).abs()
+            made = made.wider(off)
+        return made
     if isinstance(operation, Softmax):
         return made.wider(_of_powers(middles[0], size / 2))
     if isinstance(operation, Normalise):
@@ -112,8 +117,8 @@ def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Inter
 def _of_powers(entries: Tensor, half: float) -> Tensor:
     """How far the weights move if every exponential is off by `half`, to the first order."""
     weights = torch.softmax(entries, dim=-1).nan_to_num()
-    largest = entries.amax(dim=-1, keepdim=True)
-    total = torch.exp(entries - torch.where(largest > 20, largest, 0.0)).sum(dim=-1, keepdim=True).clamp(min=half)
+    largest = entries.amax(dim=-1, keepdim=True).clamp(min=0.0)  # the author may subtract it first
+    total = torch.exp(entries - largest).sum(dim=-1, keepdim=True).clamp(min=half)
     others = (weights > 0).sum(dim=-1, keepdim=True) - 1
     off = half / total * ((1 - weights) + others * weights)
     return torch.where(weights > 0, torch.minimum(off, torch.ones_like(off)), 0.0)
