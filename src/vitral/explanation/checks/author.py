@@ -1,15 +1,16 @@
 """The author of a sheet: the printed numbers, and the habit that explains most of them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explanation.checks.habits import Habit, habits
+from vitral.explanation.checks.habits import Habit, habits, typical
 from vitral.explanation.checks.units import Unit, units, usual
 from vitral.explanation.examples.example import Example
 from vitral.explanation.sheet import SheetQuantity, Values
@@ -33,6 +34,20 @@ class Printed:
     known: Tensor
     unit: Unit
     size: Tensor
+
+
+class Step(NamedTuple):
+    """A quantity as computed with a habit.
+
+    Attributes:
+        name: the quantity.
+        value: from right numbers, before rounding.
+        odd: the number of printed numbers that the habit does not explain.
+    """
+
+    name: str
+    value: Tensor
+    odd: int
 
 
 class Author:
@@ -71,19 +86,35 @@ class Author:
 
     def odd(self, habit: Habit, enough: float = math.inf) -> int:
         """The number of printed numbers that a habit does not explain; counted up to `enough`."""
-        right, own = dict(self.given), dict(self.given)
         odd = 0
+        for step in self.steps(habit):
+            odd += step.odd
+            if odd >= enough:
+                break
+        return odd
+
+    def steps(self, habit: Habit) -> Iterator["Step"]:
+        """Go through the sheet with a habit."""
+        right, own = dict(self.given), dict(self.given)
         for quantity in self.sheet.quantities:
             name = quantity.name
             value, other = (self.make(habit, quantity, values) for values in (right, own))
             fits, follows = self.fits(habit, quantity, value), self.fits(habit, quantity, other)
-            if name in self.printed:
-                odd += self.count(name, fits, follows)
-                if odd >= enough:
-                    return odd
+            yield Step(name, value, self.count(name, fits, follows) if name in self.printed else 0)
             right[name] = self.carried(habit, quantity, value, fits)
             own[name] = self.own(habit, quantity, (value, other), (fits, follows), right[name])
-        return odd
+
+    @cached_property
+    def spread(self) -> dict[str, Tensor]:
+        """How far the values of each quantity move from one habit to another; the same for a whole row."""
+        made: dict[str, Tensor] = {}
+        centre = {step.name: step.value for step in self.steps(Habit())}
+        for habit in typical(self.usual.decimals):
+            for step in self.steps(habit):
+                off = (step.value - centre[step.name]).abs().nan_to_num(nan=0.0)
+                off = off.amax(dim=-1, keepdim=True).expand_as(off) if off.dim() else off
+                made[step.name] = torch.maximum(made[step.name], off) if step.name in made else off
+        return made
 
     # Values that are equal are one tensor, so that equal computations of different habits are made once.
 

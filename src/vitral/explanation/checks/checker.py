@@ -26,7 +26,7 @@ from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, 
 from vitral.explanation.checks.habits import EXACTLY, TOLERANCE, Habit
 from vitral.explanation.checks.intervals import Interval, step
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
-from vitral.explanation.checks.units import COUNTED
+from vitral.explanation.checks.units import COUNTED, is_whole
 from vitral.explanation.examples.example import Example
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import SheetQuantity
@@ -69,6 +69,7 @@ class _Checker:
         if (chosen := self.author.tied(self.exact)) is not None:
             self.exact["greedy"] = chosen
         self.explained = 0
+        self.astray: set[str] = set()  # quantities with wrong numbers, and all that are computed from them
         computed = {quantity.name for quantity in self.sheet.quantities}
         self.unprinted = computed - set(self.author.printed)
 
@@ -99,13 +100,15 @@ class _Checker:
         """A claim about a given quantity: rounded, it may be printed again."""
         printed, exact = self.author.printed[name], self.exact[name]
         verdicts = torch.full(exact.shape, CODE[Verdict.wrong])
-        fits = self.habit.explains(printed.values, exact, printed.size) & ~_is_whole(exact, printed.size)
+        fits = self.habit.explains(printed.values, exact, printed.size) & ~is_whole(exact, printed.size)
         verdicts[fits] = CODE[Verdict.rounding]
         verdicts[within(printed.values, exact, printed.size / 2)] = CODE[Verdict.right]
         verdicts[~printed.known] = CODE[Verdict.unknown]
         self.printed[name] = torch.where(printed.known, printed.values, exact)
         radius = torch.where(printed.known, printed.size / 2, 0.0)
         self.about[name] = Interval.around(self.printed[name], radius)
+        if bool((verdicts == CODE[Verdict.wrong]).any()):
+            self.astray.add(name)
         return _Judged(name, verdicts, {})
 
     def pass_by(self, quantity: SheetQuantity) -> None:
@@ -116,6 +119,8 @@ class _Checker:
             author.make(self.habit, quantity, self.own),
             author.make(Habit(), quantity, self.printed),
         )
+        if not self.astray.isdisjoint(quantity.inputs):
+            self.astray.add(name)
         size = author.usual.of(value)
         fits = author.fits(self.habit, quantity, value)
         self.right[name] = author.carried(self.habit, quantity, value, fits)
@@ -123,7 +128,8 @@ class _Checker:
         self.printed[name] = printed
         for intervals, values in ((self.near, value), (self.about, printed)):
             made = self.interval(quantity, intervals, values)
-            intervals[name] = made.wider(torch.where(made.is_point & _is_whole(values, size), 0.0, size / 2))
+            intervals[name] = made.wider(torch.where(made.is_point & is_whole(values, size), 0.0, size / 2))
+        self.near[name] = self.spread(name, self.near[name], value, size / 2)
 
     def judge(self, quantity: SheetQuantity) -> _Judged:
         """The verdicts on a printed quantity."""
@@ -136,13 +142,16 @@ class _Checker:
             self.interval(quantity, intervals, values)
             for intervals, values in ((self.near, value), (self.about, again))
         )
+        if any(each in self.unprinted for each in quantity.inputs):
+            near = self.spread(name, near, value, torch.zeros_like(value))
         true = within(printed.values, self.exact[name], printed.size / 2)
-        certain = near.is_point & _is_whole(value, printed.size)
+        certain = near.is_point & is_whole(value, printed.size)
         fits, inside = self.fitting(quantity, value, near)
         follows, after = self.fitting(quantity, other, about)
         follows |= within(printed.values, again, printed.size / 2)
         verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
-        verdicts[after | follows] = CODE[Verdict.follows]
+        if not self.astray.isdisjoint(quantity.inputs):
+            verdicts[after | follows] = CODE[Verdict.follows]
         moved = (other - value).abs() > TOLERANCE * printed.size
         verdicts[inside & ~(follows & moved)] = CODE[Verdict.unclear]
         verdicts[fits] = CODE[Verdict.rounding]
@@ -150,6 +159,8 @@ class _Checker:
         verdicts[~printed.known] = CODE[Verdict.unknown]
         self.explained += int((printed.known & (true | fits | follows)).sum())
         wrong = verdicts == CODE[Verdict.wrong]
+        if bool((verdicts >= CODE[Verdict.follows]).any()) or not self.astray.isdisjoint(quantity.inputs):
+            self.astray.add(name)
         diagnoses = self.diagnoses(quantity, printed, wrong) if bool(wrong.any()) else {}
         self.keep(quantity, (value, other), verdicts, diagnoses)
         self.narrow(quantity, verdicts, certain, (near, about, value))
@@ -161,7 +172,7 @@ class _Checker:
         A cell that is computed from exact numbers and needs no more digits than it has must be equal.
         """
         printed = self.author.printed[quantity.name]
-        certain = interval.is_point & _is_whole(value, printed.size)
+        certain = interval.is_point & is_whole(value, printed.size)
         equal = within(printed.values, value, EXACTLY * printed.size)
         fits = self.author.fits(self.habit, quantity, value)
         if quantity.name in COUNTED:
@@ -177,6 +188,10 @@ class _Checker:
             return step(quantity.operation, [intervals[name] for name in quantity.inputs], size)
         except UsageError:  # the author's probabilities are not a distribution
             return Interval(values, values)
+
+    def spread(self, name: str, interval: Interval, value: Tensor, room: Tensor) -> Interval:
+        """An interval through unprinted steps, not wider than habits can explain; otherwise it soon holds anything."""
+        return interval.within(Interval.around(value, 2 * self.author.spread[name] + room))
 
     def diagnoses(self, quantity: SheetQuantity, printed: Printed, wrong: Tensor) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""
@@ -221,7 +236,9 @@ class _Checker:
     ) -> None:
         """The intervals of a printed quantity: its printed numbers up to rounding."""
         printed, (near, about, value) = self.author.printed[quantity.name], made
-        half = printed.size / 2
+        # A number without any rounding tells that its author has more digits than it shows: 2 may be 2.000.
+        usual = torch.minimum(printed.size, self.author.usual.of(value))
+        half = torch.where(within(printed.values, value, EXACTLY * usual), usual, printed.size) / 2
         fine = (verdicts < CODE[Verdict.follows]) & printed.known
         exactly = certain & within(printed.values, value, EXACTLY * printed.size)
         centre = torch.where(fine, printed.values, value)
@@ -258,12 +275,6 @@ class _Checker:
             for place in (verdicts >= CODE[Verdict.rounding]).nonzero().tolist()
         )
         return CheckedQuantity(claim, self.exact[name], verdicts, findings, self.author.unit(name))
-
-
-def _is_whole(values: Tensor, size: Tensor) -> Tensor:
-    """Whether numbers are whole multiples of a unit."""
-    scaled = values / size
-    return ((scaled - scaled.round()).abs() <= EXACTLY) | ~values.isfinite()
 
 
 def _where(mask: Tensor, yes: Interval, no: Interval) -> Interval:

@@ -157,6 +157,14 @@ def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
     return iter(sorted(made, key=lambda habit: habit.parts))
 
 
+def typical(decimals: int) -> Iterator[Habit]:
+    """A few habits that lie far apart, for numbers of so many decimals."""
+    for carry, cuts in itertools.product(("full", "printed", "steps"), (False, True)):
+        yield Habit(carry, cuts)
+    yield Habit("steps", products=True)
+    yield Habit("steps", roots=max(decimals, 1), powers=max(decimals, 1))
+
+
 @singledispatch
 def made(operation: Operation, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
     """The result of an operation, with the numbers on the way rounded as the habit does."""

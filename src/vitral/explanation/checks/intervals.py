@@ -14,8 +14,10 @@ from functools import singledispatch
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vitral.core.errors import UsageError
+from vitral.explanation.checks.units import is_whole
 from vitral.explanation.operations import (
     Activate,
     Add,
@@ -75,6 +77,11 @@ class Interval:
         """The interval with more room on both sides."""
         return Interval(self.low - by, self.high + by)
 
+    def within(self, other: "Interval") -> "Interval":
+        """The part inside another interval; the other where they do not meet."""
+        low, high = torch.maximum(self.low, other.low), torch.minimum(self.high, other.high)
+        return Interval(torch.where(low <= high, low, other.low), torch.where(low <= high, high, other.high))
+
     def contains(self, values: Tensor) -> Tensor:
         """Whether values lie inside, up to floating point."""
         room = 1e-9 * (1 + values.abs().nan_to_num(posinf=0.0, neginf=0.0))
@@ -84,27 +91,34 @@ class Interval:
 def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Interval:
     """Where the result of an operation may lie, if the numbers inside it are rounded to `size`.
 
-    Inside are the root of a scale, the exponentials of a softmax, the mean and the deviation of a norm.
+    Inside are the root of a scale, the exponentials of a softmax, the mean and the deviation of a norm, Φ of a GELU.
     """
     made = reached(operation, inputs)
     middles = [each.middle for each in inputs]
-    if isinstance(operation, Scale) and operation.kind == "sqrt":
+    if isinstance(operation, Scale) and operation.kind == "sqrt" and not is_whole(1 / operation.factor, size):
         return made.wider(made.middle.abs().nan_to_num(posinf=0.0) * size / 2 * operation.factor)
+    if isinstance(operation, Activate) and operation.kind in ("gelu", "swiglu"):
+        made = made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
+        if operation.kind == "gelu":  # the usual approximation with tanh
+            off = (functional.gelu(middles[0], approximate="tanh") - functional.gelu(middles[0])).abs()
+            made = made.wider(off)
+        return made
     if isinstance(operation, Softmax):
         return made.wider(_of_powers(middles[0], size / 2))
     if isinstance(operation, Normalise):
         x, gain = middles[:2]
-        deviation = (x.var(dim=-1, keepdim=True, correction=0) + operation.epsilon).sqrt()
-        off = (1 + made.middle.abs()) * size / 2 / deviation.clamp(min=size)
-        return made.wider(torch.where(gain == 0, 0.0, off * gain.abs()))
+        mean = x.mean(dim=-1, keepdim=True) if operation.kind == "layernorm" else torch.zeros_like(x[..., :1])
+        deviation = ((x - mean).square().mean(dim=-1, keepdim=True) + operation.epsilon).sqrt()
+        of_mean, of_deviation = (torch.where(is_whole(each, size), 0.0, size / 2) for each in (mean, deviation))
+        return made.wider((of_mean + made.middle.abs() * of_deviation) / deviation.clamp(min=size) * gain.abs())
     return made
 
 
 def _of_powers(entries: Tensor, half: float) -> Tensor:
     """How far the weights move if every exponential is off by `half`, to the first order."""
     weights = torch.softmax(entries, dim=-1).nan_to_num()
-    largest = entries.amax(dim=-1, keepdim=True)
-    total = torch.exp(entries - torch.where(largest > 20, largest, 0.0)).sum(dim=-1, keepdim=True).clamp(min=half)
+    largest = entries.amax(dim=-1, keepdim=True).clamp(min=0.0)  # the author may subtract it first
+    total = torch.exp(entries - largest).sum(dim=-1, keepdim=True).clamp(min=half)
     others = (weights > 0).sum(dim=-1, keepdim=True) - 1
     off = half / total * ((1 - weights) + others * weights)
     return torch.where(weights > 0, torch.minimum(off, torch.ones_like(off)), 0.0)

@@ -6,7 +6,7 @@ count significant digits instead, as in 12.3, 1.23 and 0.123: then fewer zeros h
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +53,12 @@ class Unit:
         return Unit(self.decimals + more, None if self.significant is None else self.significant + more)
 
 
+def is_whole(values: Tensor, size: Tensor | float) -> Tensor:
+    """Whether numbers are whole multiples of a unit; sin 0.001 is not 0.001."""
+    scaled = values / size
+    return ((scaled - scaled.round()).abs() <= 1e-10 + 1e-13 * scaled.abs()) | ~values.isfinite()
+
+
 def units(example: Example) -> dict[str, Unit]:
     """The unit of every claimed quantity."""
     whole = {claim.name: Unit(0) for claim in example.claims if claim.name in COUNTED}
@@ -85,17 +91,23 @@ def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     """The units of an author who counts significant digits; empty if decimals fit as well."""
     read = {name: [each for text in texts if (each := digits(text))] for name, texts in typed.items()}
     pointed = {name: [each for each in found if each.has_point and each.significant] for name, found in read.items()}
-    gains = {name: _zeros_gained(found) for name, found in pointed.items() if found}
-    if sum(gain for gain in gains.values() if gain > 0) < CLEARLY:
+    # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number tells nothing.
+    counted = {each.significant for found in pointed.values() for each in found if not each.is_power}
+    gained = {significant: dict(_zeros_gained(pointed, significant)) for significant in sorted(counted)}
+    gains = {significant: sum(gain for gain in made.values() if gain > 0) for significant, made in gained.items()}
+    best = max(gains, key=lambda significant: gains[significant], default=0)
+    if not gains or gains[best] < CLEARLY:
         return {}
     return {
-        name: Unit(max(each.decimals for each in pointed[name]), max(each.significant for each in pointed[name]))
-        for name, gain in gains.items()
-        if gain > 0
+        name: Unit(max(each.decimals for each in pointed[name]), best)
+        for name, gain in gained[best].items()
+        if gain > -CLEARLY
     }
 
 
-def _zeros_gained(found: list[Digits]) -> int:
-    """The zeros that are lost if decimals count, less those that are lost if significant digits count."""
-    decimals, significant = max(each.decimals for each in found), max(each.significant for each in found)
-    return sum(decimals - each.decimals for each in found) - sum(significant - each.significant for each in found)
+def _zeros_gained(pointed: Mapping[str, list[Digits]], significant: int) -> Iterator[tuple[str, int]]:
+    """For each quantity without longer numbers: the zeros lost if decimals count, less those if digits count."""
+    for name, found in pointed.items():
+        if found and all(each.significant <= significant or each.is_power for each in found):
+            most = max(each.decimals for each in found)
+            yield name, sum(most - each.decimals - max(0, significant - each.significant) for each in found)
