@@ -211,8 +211,33 @@ def acquitted(sheets: Iterator[Sheet], row: Row, verdicts: tuple[Verdict, ...], 
     return row
 
 
-def measured(sheets: int, seed: int, tell: Callable[[Row], None] = lambda row: None) -> list[Row]:
-    """All rows, from so many sheets for each."""
+def _honest(made: Callable[..., Iterator[Sheet]]) -> Iterator[Row]:
+    yield honest(made(0, "listed"), Row("honest sheets accused, habits of the list", Limit(0.005)))
+    yield honest(made(1, "unlisted"), Row("honest sheets accused, other habits", Limit(0.02)))
+
+
+def _slips(made: Callable[..., Iterator[Sheet]]) -> Iterator[Row]:
+    rows = SlipRows()
+    for sheet in made(2, slip="any"):
+        rows.add(sheet)
+    yield from rows.all()
+
+
+def _cells(made: Callable[..., Iterator[Sheet]]) -> Iterator[Row]:
+    row = Row("single cells off by 3 units or more, acquitted", Limit(0.02))
+    yield acquitted(made(3, slip="cell-off"), row, ACQUITTED, 3, exact=False)
+    row = Row("wrong whole numbers from exact inputs, acquitted", Limit(0.0))
+    yield acquitted(made(4, slip="whole-number-off"), row, (*ACQUITTED, Verdict.doubtful), 0, exact=True)
+
+
+PARTS = {"honest": _honest, "slips": _slips, "cells": _cells}
+"""The parts of the measurement."""
+
+
+def measured(
+    sheets: int, seed: int, parts: Iterable[str] = PARTS, tell: Callable[[Row], None] = lambda row: None
+) -> list[Row]:
+    """The rows of some parts, from so many sheets for each."""
 
     def made(start: int, habit: str | None = None, slip: str | None = None) -> Iterator[Sheet]:
         # Every row has seeds of its own.
@@ -220,23 +245,11 @@ def measured(sheets: int, seed: int, tell: Callable[[Row], None] = lambda row: N
         return (student_sheet(number, habit=habit, slip=slip) for number in range(first, first + sheets))
 
     rows = []
-    for row in _rows(made):
-        tell(row)
-        rows.append(row)
+    for part in parts:
+        for row in PARTS[part](made):
+            tell(row)
+            rows.append(row)
     return rows
-
-
-def _rows(made: Callable[..., Iterator[Sheet]]) -> Iterator[Row]:
-    yield honest(made(0, "listed"), Row("honest sheets accused, habits of the list", Limit(0.005)))
-    yield honest(made(1, "unlisted"), Row("honest sheets accused, other habits", Limit(0.02)))
-    rows = SlipRows()
-    for sheet in made(2, slip="any"):
-        rows.add(sheet)
-    yield from rows.all()
-    row = Row("single cells off by 3 units or more, acquitted", Limit(0.02))
-    yield acquitted(made(3, slip="cell-off"), row, ACQUITTED, 3, exact=False)
-    row = Row("wrong whole numbers from exact inputs, acquitted", Limit(0.0))
-    yield acquitted(made(4, slip="whole-number-off"), row, (*ACQUITTED, Verdict.doubtful), 0, exact=True)
 
 
 MEANT = {
@@ -258,7 +271,8 @@ MEANT = {
         *("value-for-key", "query-for-key", "key-for-value", "other-matrix", "residual-from-norm", "residual-first"),
         *("loss-of-logits", "loss-target-shifted"),
     ),
-    "operands-exchanged": ("query-key-exchanged",),
+    "operands-exchanged": ("query-key-exchanged", "other-matrix"),
+    "operation-inverse": ("loss-sign", "scale-multiplied"),
     "transposed": ("matrix-transposed", "column-for-row", "query-key-exchanged", "mask-transposed"),
     "other-row": ("other-token", "scores-other-row", "loss-target-shifted"),
     "copied-wrong": ("given-misread",),
@@ -309,6 +323,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sheets", description=about)
     parser.add_argument("--sheets", type=int, default=2000, help="sheets for each row")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", choices=tuple(PARTS), action="append", help="only this part; may be repeated")
     parser.add_argument("--all-seeds", action="store_true", help="print every seed that counts against the checker")
     options = parser.parse_args()
 
@@ -319,7 +334,7 @@ def main() -> None:
             print(f"    {text}")
 
     print(f"{options.sheets} sheets for each row, seed {options.seed}")
-    measured(options.sheets, options.seed, tell)
+    measured(options.sheets, options.seed, options.part or PARTS, tell)
 
 
 if __name__ == "__main__":

@@ -159,8 +159,8 @@ def every_listed() -> Iterator[Habit]:
 
 
 def places_of(value: Decimal, significant: int) -> int:
-    """The decimals that leave so many significant digits."""
-    return significant if value == 0 else significant - 1 - value.adjusted()
+    """The decimals that leave so many significant digits; none of a zero."""
+    return 0 if value == 0 else significant - 1 - value.adjusted()
 
 
 class Pen:
@@ -172,10 +172,10 @@ class Pen:
         self.seed = seed
 
     def round(self, value: Decimal, places: int) -> Decimal:
-        """To so many decimals; what is exact but for the fortieth digit is taken as exact."""
+        """To so many decimals, of what a calculator shows: six digits more."""
         if not value.is_finite():
             return value
-        clean = value.quantize(Decimal(1).scaleb(-25), rounding=ROUND_HALF_EVEN)
+        clean = value.quantize(ONE.scaleb(-places - 6), rounding=ROUND_HALF_EVEN)
         return clean.quantize(Decimal(1).scaleb(-places), rounding=ROUNDING[self.habit.rounding])
 
     def places(self, step: str, value: Decimal) -> int:
@@ -183,7 +183,9 @@ class Pen:
         if self.habit.percent and step == "weights":
             return 2
         if self.habit.significant:
-            return max(0, min(places_of(value, self.habit.significant), self.habit.significant + 1))
+            places = places_of(value, self.habit.significant)
+            rounded = self.round(value, places)
+            return max(0, min(places_of(rounded, self.habit.significant), self.habit.significant + 3))
         return self.digits_of.get(step, self.digits)
 
     def written(self, step: str, value: Value) -> Value:
@@ -285,6 +287,8 @@ class Pen:
         total = sum(powers, ZERO)
         if total <= 0:
             raise Again
+        if sum(power != 0 for power in powers) == 1:  # nobody divides a number by itself
+            return [ONE if power else ZERO for power in powers]
         if self.habit.reciprocal:
             inverse = 1 / total
             inverse = self.round(inverse, places_of(inverse, self.digits + 2))

@@ -154,15 +154,19 @@ class _Maker:
         self.printed = self.draw_printed()
         if self.habit.percent and self.digits > 2 and "weights" not in self.printed:
             raise Again
-        digits_of = {}
-        if rng.random() < 0.15 and not self.habit.significant:
-            step = rng.choice(("weights", "probabilities", "output"))
-            digits_of = {step: max(1, min(4, self.digits + rng.choice((-1, 1))))}
-            if self.habit.carry not in ("full", "guard", "mixed") and digits_of[step] > self.digits:
-                digits_of = {}
+        digits_of = self.draw_digits()
         self.pen = Pen(self.habit, self.digits, digits_of, str(rng.random()))
         self.zeros = rng.choice(("kept", "kept", "lost", "whole"))
         self.salt = str(rng.random())
+
+    def draw_digits(self) -> dict[str, int]:
+        """The decimals of a printed step that has others than the sheet; more of them only if more are carried."""
+        step = self.rng.choice(("weights", "probabilities", "output"))
+        digits = max(1, min(4, self.digits + self.rng.choice((-1, 1))))
+        more = digits > self.digits and self.habit.carry not in ("full", "guard", "mixed")
+        if self.rng.random() < 0.2 and not self.habit.significant and step in self.printed and not more:
+            return {step: digits}
+        return {}
 
     def draw_printed(self) -> set[str]:
         """The steps on the sheet."""
