@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.explanation.checks.hypotheses import WORDS, Supposed, Supposer
+from vitral.explanation.checks.habits import Habit
+from vitral.explanation.checks.hypotheses import WORDS, Supposed, Supposer, Work
 from vitral.explanation.checks.slips import COMMONNESS, GENERIC, Slip, misprints
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.operations import Index
@@ -73,19 +74,22 @@ class SlipMatch:
 class Diagnoser:
     """Searches the slip behind printed numbers."""
 
-    def __init__(self, sheet: Sheet, claimed: Set[str], computations: tuple[Values, ...]) -> None:
+    def __init__(
+        self, sheet: Sheet, claimed: Set[str], computations: tuple[Values, ...], work: Work | None = None
+    ) -> None:
         """Keep the computation and what is printed of it.
 
         Args:
             sheet: the computation.
             claimed: the printed quantities.
-            computations: the values that the author may have continued from.
+            computations: the values that the author may have continued from; the first are exact.
+            work: how the author computes; None: exactly.
         """
-        self.sheet, self.claimed, self.computations = sheet, claimed, computations
+        self.sheet, self.claimed, self.computations, self.work = sheet, claimed, computations, work or Work()
 
     def diagnose(self, mismatch: Mismatch) -> dict[Index, SlipMatch]:
         """The slip that explains most wrong cells, then the one that explains most of the others, and so on."""
-        search = _Search(self.sheet, self.claimed, self._bases(mismatch.quantity), mismatch)
+        search = _Search(self._bases(mismatch.quantity), mismatch, self.work.habit)
         diagnoses: dict[Index, SlipMatch] = {}
         left = mismatch.wrong.clone()
         while bool(left.any()):
@@ -98,39 +102,39 @@ class Diagnoser:
             left &= ~explains
         return diagnoses
 
-    def _bases(self, quantity: SheetQuantity) -> list[Values]:
-        """The computations that differ in what the quantity is computed from."""
-        supposer = Supposer(self.sheet, self.claimed, quantity, self.computations[0])
-        names = {*supposer.leaves, *(step.name for step in supposer.steps)} - {quantity.name}
-        bases: list[Values] = []
-        for base in self.computations:
-            if not any(all(torch.equal(base[name], other[name]) for name in names) for other in bases):
-                bases.append(base)
+    def _bases(self, quantity: SheetQuantity) -> list[Supposer]:
+        """The computations that differ in what the quantity is computed from, or in how."""
+        bases: list[Supposer] = []
+        for place, base in enumerate(self.computations):
+            made = Supposer(self.sheet, self.claimed, quantity, base, self.work if place else None)
+            if not any(made.same(other) for other in bases):
+                bases.append(made)
         return bases
 
 
 class _Search:
     """The hypotheses about one quantity, and how well each fits."""
 
-    def __init__(self, sheet: Sheet, claimed: Set[str], bases: list[Values], mismatch: Mismatch) -> None:
+    def __init__(self, bases: list[Supposer], mismatch: Mismatch, habit: Habit | None) -> None:
         self.mismatch = mismatch
         values, shape = mismatch.values, mismatch.values.shape
         supposed: list[Supposed] = []
         made: list[Tensor] = []
         for base in bases:
-            for family in Supposer(sheet, claimed, mismatch.quantity, base).all():
+            for family in base.all():
                 supposed += family.supposed
                 made.append(family.made.reshape(-1, *shape))
-        order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
-        for one, meant in self.misprinted(bases):
+        truths = [base.base[mismatch.quantity.name] for base in bases]
+        for one, meant in self.misprinted(truths):
             supposed.append(one)
             made.append(meant[None])
-        first = Supposer(sheet, claimed, mismatch.quantity, bases[0])
-        self.drift = float((first.drift(mismatch.unit.decimals) / mismatch.unit.of(values)).max())
-        self.supposed, self.made = _told_apart(supposed, torch.cat(made), order) if made else ([], values[None][:0])
+        self.drift = float((bases[0].drift(mismatch.unit.decimals) / mismatch.unit.of(values)).max())
+        self.supposed, self.made = _told_apart(supposed, torch.cat(made), bases[0].order) if made else ([], values[None][:0])
         supposed = self.supposed
         self.unit = mismatch.unit.of(values)
         off = (self.made - values).abs() / self.unit
+        if habit is not None and habit.cuts:
+            off = torch.minimum(off, (habit.rounded(self.made, self.unit) - values).abs() / self.unit)
         off = torch.where(self.made == values, 0.0, off).nan_to_num(nan=math.inf, posinf=math.inf)
         self.off = off.masked_fill(~mismatch.known, 0.0)
         counts = Counter((one.kind, one.partial) for one in supposed)
@@ -140,9 +144,9 @@ class _Search:
         ]
         self.prior = torch.tensor(shares, dtype=torch.float64)
         self.alike = torch.tensor([_GRAINS.index(one.grain) for one in supposed])
-        self.bits = self.surprise([base[mismatch.quantity.name] for base in bases])
+        self.bits = self.surprise(truths)
 
-    def misprinted(self, bases: list[Values]) -> Iterator[tuple[Supposed, Tensor]]:
+    def misprinted(self, truths: list[Tensor]) -> Iterator[tuple[Supposed, Tensor]]:
         """Misprints: the truth, with one wrong number as it is printed."""
         name, values = self.mismatch.quantity.name, self.mismatch.values
         if name in WORDS:
@@ -152,7 +156,7 @@ class _Search:
             value = float(values[index])
             half = float(self.mismatch.unit.of(values[index])) * 0.56
             for kind, meant in misprints(value, self.mismatch.unit.decimals_of(value)):
-                truth = next((base[name] for base in bases if abs(float(base[name][index]) - meant) <= half), None)
+                truth = next((each for each in truths if abs(float(each[index]) - meant) <= half), None)
                 if truth is not None:
                     made = truth.clone()
                     made[index] = value
@@ -238,6 +242,7 @@ class _Search:
                 covers = (area | ~explains).flatten(1).all(dim=1)
                 value = gain - known * math.log2(max(1.0, 2 * room)) - cost + self.prior - self.reach_cost(place)
                 worth = torch.maximum(worth, torch.where(covers, value, -math.inf))
+        self.worth = worth
         alone = known == 1
         unknown = math.log2(UNKNOWN_CELL if alone else UNKNOWN)
         top = max(float(worth.max()), unknown)

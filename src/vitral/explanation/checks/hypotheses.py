@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
+from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.slips import GENERIC
 from vitral.explanation.checks.special_edits import special_edits
+from vitral.explanation.checks.units import Unit
 from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
 from vitral.explanation.operations import Project, Score, Weigh
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
@@ -45,6 +47,40 @@ class Supposed:
 
 
 @dataclass(frozen=True)
+class Work:
+    """How an author computes unprinted steps.
+
+    Attributes:
+        habit: of rounding.
+        unit: of a quantity, by name.
+    """
+
+    habit: Habit | None = None
+    unit: Callable[[str], Unit] = lambda _: Unit(2)
+
+    def make(self, step: SheetQuantity, tree: Tree, values: Values) -> Tensor:
+        """A step from these values, before it is rounded."""
+        if self.habit is None or not self.habit.inside(step):
+            return compute(tree, values)
+        return self.habit.make(step, values, self.unit(step.name))
+
+    def alike(self, steps: Sequence[SheetQuantity]) -> tuple[object, ...]:
+        """What matters of the work for these steps; the last of them is printed."""
+        if self.habit is None:
+            return ()
+        inside = [self.habit.inside(step) for step in steps]
+        rounds = (self.habit.carry, self.habit.guards, self.habit.cuts) if self.habit.carry == "steps" else ()
+        return (*filter(None, inside), *(rounds if len(steps) > 1 else ()))
+
+    def carried(self, step: SheetQuantity, value: Tensor) -> Tensor:
+        """What the author goes on with of an unprinted step."""
+        if self.habit is None or self.habit.carry != "steps":
+            return value
+        unit = self.unit(step.name)
+        return self.habit.carried(self.habit.printed(step, value, unit), unit)
+
+
+@dataclass(frozen=True)
 class Hypotheses:
     """Slips with the printed quantity under each, [hypotheses, *shape]."""
 
@@ -55,7 +91,9 @@ class Hypotheses:
 class Supposer:
     """Makes the hypotheses about one quantity, from one computation of its inputs."""
 
-    def __init__(self, sheet: Sheet, claimed: Set[str], target: SheetQuantity, base: Values) -> None:
+    def __init__(
+        self, sheet: Sheet, claimed: Set[str], target: SheetQuantity, base: Values, work: Work | None = None
+    ) -> None:
         """Keep the computation.
 
         Args:
@@ -63,7 +101,9 @@ class Supposer:
             claimed: the printed quantities.
             target: the quantity that is compared.
             base: the values of the computation that the author may have continued from.
+            work: how the author computes a step; None: exactly.
         """
+        self.work = work or Work()
         self.sheet, self.claimed, self.target, self.base = sheet, claimed, target, base
         self.shapes = {name: tuple(value.shape) for name, value in base.items()}
         self.order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
@@ -89,6 +129,13 @@ class Supposer:
         """What these steps are computed from: given or printed quantities."""
         own = {step.name for step in self.steps}
         return tuple(dict.fromkeys(name for step in self.steps for name in step.inputs if name not in own))
+
+    def same(self, other: "Supposer") -> bool:
+        """Whether both make the same hypotheses."""
+        names = {*self.leaves, *(step.name for step in self.steps)} - {self.target.name}
+        if any(not torch.equal(self.base[name], other.base[name]) for name in names):
+            return False
+        return self.work.alike(self.steps) == other.work.alike(self.steps)
 
     def tree(self, step: SheetQuantity) -> Tree:
         """The computation of a step."""
@@ -330,16 +377,18 @@ class Supposer:
         name = step if isinstance(step, str) else step.name
         if name == self.target.name:
             return Hypotheses(supposed, made)
+        made = made if isinstance(step, str) else self.work.carried(step, made)
         return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
 
     def many(self, chain: Sequence[SheetQuantity], name: str, target: str, made: Tensor) -> Tensor:
         """A quantity from many values of another one, by the steps between them."""
-        trees = [(each.name, self.tree(each)) for each in chain]
+        trees = [(each, self.tree(each)) for each in chain]
 
         def run(value: Tensor) -> Tensor:
             values = {**self.base, name: value}
             for each, tree in trees:
-                values[each] = compute(tree, values)
+                made = self.work.make(each, tree, values)
+                values[each.name] = made if each.name == target else self.work.carried(each, made)
             return values[target]
 
         def alone(value: Tensor) -> Tensor:
