@@ -27,6 +27,8 @@ UNKNOWN = 0.15
 """The probability that a number is wrong for none of the known reasons."""
 UNKNOWN_CELL = 0.4
 """The same, for a single wrong number in its row."""
+UNKNOWN_WORD = -20.0
+"""Bits for a word chosen for no known reason: that a word is the second best is a fact, not a guess."""
 LEVELS = ((0.56, 0.0), (1.5, 2.0), (3.0, 4.0), (6.0, 6.0))
 """How far off a hypothesis may be, in units, and its cost in bits: the author may round on the way."""
 HIDDEN_BY = 1000.0
@@ -129,8 +131,8 @@ class _Search:
             supposed.append(one)
             made.append(meant[None])
         self.drift = float((bases[0].drift(mismatch.unit.decimals) / mismatch.unit.of(values)).max())
-        self.supposed, self.made = _told_apart(supposed, torch.cat(made), bases[0].order) if made else ([], values[None][:0])
-        supposed = self.supposed
+        supposed, self.made = _told_apart(supposed, torch.cat([*made, values[None][:0]]), bases[0].order)
+        self.supposed = supposed
         self.unit = mismatch.unit.of(values)
         off = (self.made - values).abs() / self.unit
         if habit is not None and habit.cuts:
@@ -242,9 +244,9 @@ class _Search:
                 covers = (area | ~explains).flatten(1).all(dim=1)
                 value = gain - known * math.log2(max(1.0, 2 * room)) - cost + self.prior - self.reach_cost(place)
                 worth = torch.maximum(worth, torch.where(covers, value, -math.inf))
-        self.worth = worth
-        alone = known == 1
-        unknown = math.log2(UNKNOWN_CELL if alone else UNKNOWN)
+        unknown = math.log2(UNKNOWN_CELL if known == 1 else UNKNOWN)
+        if self.mismatch.quantity.name in WORDS:
+            unknown = UNKNOWN_WORD
         top = max(float(worth.max()), unknown)
         mass = 2.0 ** (worth - top)
         total = float(mass.sum()) + 2.0 ** (unknown - top)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from vitral.explanation.expressions.tree import Call, Constant, Path, Reference, Tree, nodes, replaced
 
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
+SOFTMAX = ("softmax", "softmax of scores")
 INVERSES = {"divide": "multiply", "multiply": "divide", "add": "subtract", "subtract": "add"}
 HIDDEN = Constant(-math.inf)
 ZERO, ONE, EPSILON = Constant(0.0), Constant(1.0), Constant(1e-5)
@@ -141,15 +142,14 @@ class Editor:
             yield _named(context, function, "repeated", Call(function, (call, arguments[1])), {"function": function})
             inverse = Call(INVERSES[function], arguments)
             yield Edit("operation-inverse", inverse, {"expected": function, "used": inverse.function})
-        if call.settings == (-1,) and function in ("softmax", "sum", "mean", "var", "max", "min"):
-            how = {} if function == "softmax" else {"how": "other"}
-            yield Edit("wrong-axis", Call(function, arguments, (-2,)), how)
+        if call.settings == (-1,) and function in ("sum", "mean", "var", "max", "min"):
+            yield Edit("wrong-axis", Call(function, arguments, (-2,)), {"how": "other"})
         if function in ACTIVATIONS:
             for other in ACTIVATIONS:
                 if other != function:
                     yield Edit("activation-other", Call(other, arguments), {"expected": function, "used": other})
         yield from _functions(call)
-        if function == "softmax of scores":
+        if function in SOFTMAX:
             yield Edit("wrong-axis", Call("transpose", (Call(function, (Call("transpose", arguments),)),)), {})
             yield from self.of_softmax(arguments[0])
         elif function in DEFINITIONS:

@@ -16,7 +16,7 @@ from vitral.explanation.checks.slips import GENERIC
 from vitral.explanation.checks.special_edits import special_edits
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
-from vitral.explanation.operations import Project, Score, Weigh
+from vitral.explanation.operations import Linear, Output, Project, Score, Weigh
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
 WORDS = ("greedy", "beam")
@@ -227,12 +227,12 @@ class Supposer:
                 yield from self.in_rows(step, supposed, torch.stack(made))
 
     def in_rows(self, step: SheetQuantity, supposed: Sequence[Supposed], made: Tensor) -> Iterator[Hypotheses]:
-        """Edits of an unprinted step that are made in one row only."""
+        """Edits of an unprinted step that are made in one row only, of all heads or of one."""
         usual = self.base[step.name]
-        for row in range(usual.shape[-2]):
+        local = [Supposed(one.kind, one.step, one.places, "row", True) for one in supposed]
+        for part in _rows(usual):
             mixed = usual.expand_as(made).clone()
-            mixed[..., row, :] = made[..., row, :]
-            local = [Supposed(one.kind, one.step, one.places, "row", True) for one in supposed]
+            mixed[(slice(None), *part)] = made[(slice(None), *part)]
             yield self.outcome(step, local, mixed)
 
     # Rows, terms and entries.
@@ -240,29 +240,30 @@ class Supposer:
     def rows(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         """A row, or a column of scores, computed from that of another position."""
         usual = self.base[step.name]
-        if usual.dim() < 2 or not any(_is_product(node) for _, node in nodes(self.tree(step))):
+        known = not step.inputs or step.inputs[0] not in self.sheet or step.inputs[0] in self.claimed
+        if not isinstance(step.operation, Project | Score) and not (
+            step is self.target and known and isinstance(step.operation, Linear | Weigh | Output)
+        ):
             return
-        if step is not self.target and not isinstance(step.operation, Project | Score):
-            return
-        for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if step.name == "scores" else 1]:
-            size = usual.shape[axis]
-            if size < 2:
-                continue
-            turned = usual.movedim(axis, 0)
+        for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if isinstance(step.operation, Score) else 1]:
+            turned = usual if axis == -2 else usual.mT
             supposed, made = [], []
-            for place in range(size):
-                other = turned[place].expand_as(turned)
+            for place in range(turned.shape[-2]):
+                other = turned[..., place : place + 1, :].expand_as(turned)
+                row = {"row": (_row_of(step, axis), place)}
                 if step is self.target:
-                    supposed.append(Supposed("other-row", step.name, {"row": (_row_of(step, axis), place)}, grain))
-                    made.append(other.movedim(0, axis))
+                    supposed.append(Supposed("other-row", step.name, row, grain))
+                    made.append(other)
                     continue
-                for at in range(size):
-                    if at != place:
+                for part in _rows(turned):
+                    if not torch.equal(turned[part], other[part]):
                         mixed = turned.clone()
-                        mixed[at] = turned[place]
-                        made.append(mixed.movedim(0, axis))
-                        supposed.append(Supposed("other-row", step.name, {"row": (_row_of(step, axis), place)}, "row"))
-            yield self.outcome(step, supposed, torch.stack(made))
+                        mixed[part] = other[part]
+                        made.append(mixed)
+                        supposed.append(Supposed("other-row", step.name, row, "row", partial=part[0] is not ...))
+            if made:
+                values = torch.stack(made)
+                yield self.outcome(step, supposed, values if axis == -2 else values.mT)
 
     def rows_of_matrices(self) -> Iterator[Hypotheses]:
         """A row of another table in place of a row of the quantity, a query, a key or a value."""
@@ -420,6 +421,14 @@ def _value(tree: Tree, values: Values, known: dict[Tree, Tensor | None]) -> Tens
     except (RuntimeError, IndexError, ValueError, UsageError, AssertionError):
         return None
     return None if bool(made.isnan().any()) else made
+
+
+def _rows(usual: Tensor) -> Iterator[tuple[object, ...]]:
+    """The rows of a quantity, as indices: of all heads, and of each if there are several."""
+    for row in range(usual.shape[-2]):
+        yield (..., row, slice(None))
+        if usual.dim() == 3 and len(usual) > 1:
+            yield from ((head, row, slice(None)) for head in range(len(usual)))
 
 
 def _is_product(node: Tree) -> bool:

@@ -111,10 +111,16 @@ def _(operation: Softmax, inputs: Sequence[str], values: Values) -> Iterator[Edi
 
 @special_edits.register
 def _(operation: Score, inputs: Sequence[str], values: Values) -> Iterator[Edit]:
-    """Keys times queries."""
+    """Keys times queries; what they are made of, in place of both."""
     if values[inputs[0]].shape == values[inputs[1]].shape:
         swapped = operation.tree(inputs[::-1])
         yield Edit("transposed", swapped, {"matrix": "scores"})
+    width = values[inputs[0]].shape[-1]
+    for name in ("x", "attn_norm", "resid_pre", "token_embedding"):
+        if name in values and name not in inputs and values[name].shape[-1] == width:
+            x: Tree = Reference(name)
+            x = Call("add", (Call("multiply", (Reference(inputs[0]), Constant(0.0))), Call("split head axis", (x,))))
+            yield Edit("operand-other", Call("matmul", (x, Call("transpose", (x,)))), {"expected": "q", "used": name})
 
 
 @special_edits.register
