@@ -17,6 +17,8 @@ from vitral.explanation.sheet import SheetQuantity, Values
 
 MASKED_ENOUGH = -1e4
 """Masked scores at most this low stand for −∞, as −1e9 does."""
+FAR = 5.0
+"""Units between a number and what any rounding may make of it."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +76,19 @@ class Author:
 
     @cached_property
     def habit(self) -> Habit:
-        """The habit that explains most printed numbers; of equals the simplest."""
+        """The habit that explains most printed numbers; each of its parts must explain some more."""
         best, fewest = Habit(), math.inf
         for habit in habits(self.sheet.quantities):
-            odd = self.odd(habit, fewest)
-            if odd < fewest:
-                best, fewest = habit, odd
-            if fewest == 0:
+            if habit.price >= fewest:
                 break
+            score = self.score(habit, fewest)
+            if score < fewest:
+                best, fewest = habit, score
         return best
 
-    def odd(self, habit: Habit, enough: float = math.inf) -> int:
-        """The number of printed numbers that a habit does not explain; counted up to `enough`."""
-        odd = 0
+    def score(self, habit: Habit, enough: float = math.inf) -> float:
+        """The number of printed numbers that a habit does not explain, and its parts; counted up to `enough`."""
+        odd = habit.price
         for step in self.steps(habit):
             odd += step.odd
             if odd >= enough:
@@ -96,11 +98,16 @@ class Author:
     def steps(self, habit: Habit) -> Iterator["Step"]:
         """Go through the sheet with a habit."""
         right, own = dict(self.given), dict(self.given)
+        astray: set[str] = set()
         for quantity in self.sheet.quantities:
             name = quantity.name
             value, other = (self.make(habit, quantity, values) for values in (right, own))
             fits, follows = self.fits(habit, quantity, value), self.fits(habit, quantity, other)
-            yield Step(name, value, self.count(name, fits, follows) if name in self.printed else 0)
+            after = not astray.isdisjoint(quantity.inputs)
+            odd, is_far = self.count(name, (value, other), (fits, follows), after=after)
+            if after or is_far:
+                astray.add(name)
+            yield Step(name, value, odd)
             right[name] = self.carried(habit, quantity, value, fits)
             own[name] = self.own(habit, quantity, (value, other), (fits, follows), right[name])
 
@@ -160,7 +167,7 @@ class Author:
         """Whether a habit explains each printed number by these values; true where nothing is printed."""
         printed = self.printed.get(quantity.name)
         if printed is None:
-            return self.once(("all", values.shape), lambda: torch.ones(values.shape, dtype=torch.bool))
+            return self.all_fit(values.shape)
 
         def explained() -> Tensor:
             shown = habit.printed(quantity, values, printed.unit)
@@ -168,10 +175,32 @@ class Author:
 
         return self.once(("fits", quantity.name, id(values), habit.cuts, habit.repairs), explained)
 
-    def count(self, name: str, fits: Tensor, follows: Tensor) -> int:
-        """The number of cells that are in neither mask."""
-        key = ("count", name, id(fits), id(follows))
-        return int(self.once(key, lambda: (~fits & ~follows).sum()))
+    def count(
+        self, name: str, values: tuple[Tensor, Tensor], fits: tuple[Tensor, Tensor], *, after: bool
+    ) -> tuple[int, bool]:
+        """The number of cells that neither right numbers nor the author's own explain, and whether one is far off.
+
+        `after` a number that is far off, a cell that it has moved far is not counted: the wrong number is known only
+        up to its rounding.
+        """
+        if name not in self.printed or (fits[0] is fits[1] and fits[0] is self.all_fit(fits[0].shape)):
+            return 0, False
+        key = ("count", name, *map(id, values), *map(id, fits), after)
+
+        def count() -> Tensor:
+            printed = self.printed[name]
+            odd = ~fits[0] & ~fits[1]
+            if after:
+                odd &= (values[1] - values[0]).abs() <= FAR * printed.size
+            off = torch.minimum(*((printed.values - value).abs() for value in values))
+            return torch.stack([odd.sum(), (odd & (off > FAR * printed.size)).any()])
+
+        odd, is_far = self.once(key, count).tolist()
+        return odd, bool(is_far)
+
+    def all_fit(self, shape: torch.Size) -> Tensor:
+        """A mask of ones."""
+        return self.once(("all", shape), lambda: torch.ones(shape, dtype=torch.bool))
 
     def carried(self, habit: Habit, quantity: SheetQuantity, values: Tensor, fits: Tensor) -> Tensor:
         """What the author goes on with."""

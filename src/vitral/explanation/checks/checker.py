@@ -33,9 +33,12 @@ from vitral.explanation.operations import Index
 from vitral.explanation.sheet import SheetQuantity
 
 MOST_ODD = 2
-"""A habit is known if at most so many numbers are inside the interval, but not explained."""
+"""A habit is known if at most so many numbers, or one row, are inside the interval, but not explained."""
 ENOUGH_EXPLAINED = 8
 """A number is doubtful, instead of rounding by an unknown habit, if the habit explains so many others."""
+
+SPREAD = 1.0
+"""How much further than habits an author may be from full precision, after steps that are not printed."""
 
 CODE = {verdict: place for place, verdict in enumerate(ORDER)}
 
@@ -81,8 +84,10 @@ class _Checker:
                 judged.append(self.judge(quantity))
             else:
                 self.pass_by(quantity)
-        odd = sum(int((each.verdicts == CODE[Verdict.unclear]).sum()) for each in judged)
-        known = odd <= MOST_ODD or odd * 10 <= self.explained
+        unclear = [each.verdicts == CODE[Verdict.unclear] for each in judged]
+        odd = sum(int(each.sum()) for each in unclear)
+        rows = sum(int(each.any(dim=-1).sum()) if each.dim() else int(each) for each in unclear)
+        known = odd <= MOST_ODD or rows == 1 or odd * 10 <= self.explained
         if known and odd and self.explained >= ENOUGH_EXPLAINED:
             judged = [self.renamed(each, Verdict.unclear, Verdict.doubtful) for each in judged]
         if not known:
@@ -151,7 +156,9 @@ class _Checker:
         follows, after = self.fitting(quantity, other, about)
         follows |= within(printed.values, again, printed.size / 2)
         verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
-        if not self.astray.isdisjoint(quantity.inputs):
+        if self.astray.isdisjoint(quantity.inputs):  # the author's own numbers differ by rounding
+            inside = inside | (follows & ~certain)
+        else:
             verdicts[after | follows] = CODE[Verdict.follows]
         moved = (other - value).abs() > TOLERANCE * printed.size
         verdicts[inside & ~(follows & moved)] = CODE[Verdict.unclear]
@@ -178,7 +185,10 @@ class _Checker:
         fits = self.author.fits(self.habit, quantity, value)
         if quantity.name in COUNTED:
             return equal, equal
-        inside = interval.wider(TOLERANCE * printed.size).contains(printed.values)
+        written = printed.values
+        if self.habit.cuts:  # the number that was cut lies half a unit further from 0 than its digits, on average
+            written = written + printed.size / 2 * torch.where(value < 0, -1.0, 1.0)
+        inside = interval.wider(TOLERANCE * printed.size).contains(written)
         return torch.where(certain, equal, fits), torch.where(certain, equal, inside)
 
     def interval(self, quantity: SheetQuantity, intervals: Mapping[str, Interval], values: Tensor) -> Interval:
@@ -192,7 +202,7 @@ class _Checker:
 
     def spread(self, name: str, interval: Interval, value: Tensor, room: Tensor) -> Interval:
         """An interval through unprinted steps, not wider than habits can explain; otherwise it soon holds anything."""
-        return interval.within(Interval.around(value, 2 * self.author.spread[name] + room))
+        return interval.within(Interval.around(value, SPREAD * self.author.spread[name] + room))
 
     def diagnoses(self, quantity: SheetQuantity, printed: Printed, wrong: Tensor) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""

@@ -25,6 +25,8 @@ MOST_EXPONENT = 20.0
 FEW = (2, 3, 1, 4)
 """Decimals to which roots and exponentials may be rounded."""
 MOST_GUARDS = 2
+PART, MANY_PARTS = 0.3, 0.7
+"""Cells that each part of a habit must explain, and further ones that each part from the third on must."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,13 @@ class Habit:
     @property
     def parts(self) -> int:
         """The number of ways in which it differs from full precision: smaller is simpler."""
-        return sum(
-            (self.carry != "full", self.cuts, self.roots is not None, self.inverts, self.powers is not None)
-        ) + sum((self.guards > 0, self.products, self.repairs))
+        few = (self.roots is not None, self.inverts, self.powers is not None)
+        return sum((self.carry != "full", self.cuts, *few, self.products, self.repairs))
+
+    @property
+    def price(self) -> float:
+        """The number of cells that it must explain beyond full precision; few authors have many habits at once."""
+        return PART * self.parts + MANY_PARTS * max(0, self.parts - 2)
 
     def make(self, quantity: SheetQuantity, values: Values, unit: Unit) -> Tensor:
         """A quantity from the author's values, before the result is rounded.
@@ -154,7 +160,7 @@ def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
             (False, True) if raised else (False,),
         )
     ]
-    return iter(sorted(made, key=lambda habit: habit.parts))
+    return iter(sorted(made, key=lambda habit: habit.price))
 
 
 def typical(decimals: int) -> Iterator[Habit]:
