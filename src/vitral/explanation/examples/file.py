@@ -16,6 +16,7 @@ from vitral.core.language import _
 from vitral.explanation.conventions import Conventions
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.claims import Part, cells_of, part_of
+from vitral.explanation.examples.digits import DEFAULT, most_decimals
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.free_steps import StepSolver, read_steps
@@ -23,6 +24,7 @@ from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
 from vitral.explanation.examples.schema import (
     AXES,
+    MOST_DECIMALS,
     OF_BLOCKS,
     Head,
     NotNumbers,
@@ -34,6 +36,7 @@ from vitral.explanation.examples.schema import (
     with_comma_hint,
 )
 from vitral.explanation.examples.settings import settled
+from vitral.explanation.expressions.evaluation import MOST_ELEMENTS
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy, word_index
 from vitral.explanation.recipe import Architecture, RecipeLine, follow, missing_for, recipe
 from vitral.explanation.sheet import Sheet, SheetQuantity
@@ -178,8 +181,23 @@ class _Reader:
         title = head.title if "title" in head.model_fields_set else _("Worked example")
         claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
         return Example(
-            path, self.document, title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
+            path,
+            self.document,
+            title,
+            head.source,
+            head.note,
+            self.decimals(claims),
+            sheet,
+            tuple(claims),
+            architecture,
         )
+
+    def decimals(self, claims: list[AuthorClaim]) -> int:
+        """The decimals that the file states, or the most that are typed in a claim."""
+        if self.head.decimals is not None:
+            return self.head.decimals
+        paths = (claim.path(tuple(place)) for claim in claims for place in claim.values.isfinite().nonzero().tolist())
+        return min(most_decimals(map(self.document.typed, paths)) or DEFAULT, MOST_DECIMALS)
 
     def computation(self) -> tuple[Architecture, Sheet, dict[str, RecipeLine]]:
         """Everything but a parameter table: the parts, the sheet and the recipe's lines by name."""
@@ -189,6 +207,7 @@ class _Reader:
         if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
             complaint = _("position_embedding: give token_embedding too; it determines the size")
             raise self.refuse(complaint, "given", "position_embedding")
+        self.refuse_large()
         quantities = self.followed(architecture, values)
         lines = {line.name: line for line in recipe(architecture, values)}
         for key in head.claimed:
@@ -216,6 +235,15 @@ class _Reader:
             conventions=self.conventions,
         )
         return architecture, sheet, lines
+
+    def refuse_large(self) -> None:
+        """Refuse a computation with a quantity of too many numbers before it is computed."""
+        size = {axis: known for axis, (known, _) in self.sizes.items()}
+        rows, heads = size.get("time", 1), size.get("heads", 1)
+        widest = max((known for axis, known in size.items() if axis != "heads"), default=1)
+        if rows * heads * max(widest, size.get("source", rows)) > MOST_ELEMENTS:
+            complaint = _("a quantity has more than {most:,} numbers; a worked example is smaller", most=MOST_ELEMENTS)
+            raise self.refuse(complaint, "given")
 
     def followed(self, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
         """Everything that the recipe and the steps compute."""
@@ -341,7 +369,8 @@ class _Reader:
 
     def check_shares(self, name: str, tensor: Tensor) -> None:
         """Refuse rows that are not probabilities; a row of weights may be all zeros."""
-        totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-self.head.decimals / 2)
+        decimals = DEFAULT if self.head.decimals is None else self.head.decimals
+        totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-decimals / 2)
         hidden = (totals == 0) if name == "weights" else torch.zeros_like(totals).bool()
         if bool((tensor < 0).any()) or bool((((totals - 1).abs() > room) & ~hidden).any()):
             complaint = _("{name}: expected shares of one, none below 0, each row adding up to 1", name=name)
