@@ -14,6 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.explanation import check, parse_example, walk_example
 from vitral.explanation.examples.example import Example
 from vitral.explanation.expressions import evaluate, parse
+from vitral.explanation.expressions.evaluation import compute
 from vitral.explanation.formulas.writer import value_of
 from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.model import ModelConfig
@@ -95,6 +96,16 @@ def test_the_arithmetic_of_every_cell_of_every_step_has_the_cells_value() -> Non
                 found = [made for made in map(value_of, stages) if not math.isnan(made)]
                 assert quantity.name in ("loss",) or found
                 assert found == pytest.approx([float(value[place])] * len(found), abs=1e-12)
+
+
+def test_the_tree_of_a_step_has_its_value() -> None:
+    columns = BACKWARD.replace("w_u = [[1, 0, 0], [0, 1, 1]]", "w_u = [[1, 0], [0, 1], [0, 1]]")
+    columns = 'tokens = "columns"\n' + columns.replace("logits, targets", "logits.T, targets")
+    for text in (BACKWARD, "softmax_base = 3\n" + BACKWARD, columns):
+        sheet = read(text).sheet
+        for quantity in sheet.quantities:
+            made = compute(quantity.operation.tree(quantity.inputs), sheet.values)
+            torch.testing.assert_close(made, sheet.values[quantity.name])
 
 
 def test_steps_are_claimed_checked_and_explained() -> None:

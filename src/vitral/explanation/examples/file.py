@@ -421,7 +421,9 @@ class _Reader:
                     expected=known[0],
                     other=known[1],
                 )
-                raise self.refuse(with_comma_hint(complaint, self.raw(path), known[0]), *path)
+                hinted = with_comma_hint(complaint, self.raw(path), known[0])
+                other = self.raw(("given", *known[1].split(".")))
+                raise self.refuse(with_comma_hint(complaint, other, size) if hinted == complaint else hinted, *path)
 
     def raw(self, path: Keys) -> Any:
         """The value at a path of the file."""

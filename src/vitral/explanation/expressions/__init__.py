@@ -2,13 +2,14 @@
 
 from vitral.explanation.expressions.evaluation import compute, evaluate, from_the_end, measured, shape_of
 from vitral.explanation.expressions.parser import MOST_CHARACTERS, MOST_NODES, parse
-from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree, nodes, references, replaced
+from vitral.explanation.expressions.tree import Call, Constant, Opaque, Reference, Tree, nodes, references, replaced
 
 __all__ = [
     "MOST_CHARACTERS",
     "MOST_NODES",
     "Call",
     "Constant",
+    "Opaque",
     "Reference",
     "Tree",
     "compute",

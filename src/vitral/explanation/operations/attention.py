@@ -357,7 +357,10 @@ class Softmax:
 
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
-        return Call("softmax of scores", (Reference(inputs[0]),))
+        scores: Tree = Reference(inputs[0])
+        if self.base != math.e:
+            scores = Call("multiply", (scores, Constant(math.log(self.base))))
+        return Call("softmax of scores", (scores,))
 
     def formula(self) -> Expression:
         """Exponential over the row's sum of exponentials."""

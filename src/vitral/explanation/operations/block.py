@@ -119,12 +119,12 @@ class Sinusoid:
 
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
-        columns = torch.arange(self.width, dtype=torch.float64)
-        exponents = Call("divide", (Constant.of(columns - columns % 2), Constant(float(self.width))))
-        rates = Call("power", (Constant(10_000.0), exponents))
-        positions = Constant.of(torch.arange(self.time, dtype=torch.float64)[:, None])
+        even, sine = zip(*map(self._place, range(self.width)), strict=True)
+        exponents = Call("divide", (Constant.of(torch.tensor(even)), Constant(float(self.width))))
+        rates = Call("power", (Constant(self.base), exponents))
+        positions = Constant.of(torch.arange(self.time, dtype=torch.float64)[:, None] + self.first)
         angles = Call("divide", (positions, rates))
-        return Call("where", (Constant.of(columns % 2 == 0), Call("sin", (angles,)), Call("cos", (angles,))))
+        return Call("where", (Constant.of(torch.tensor(sine)), Call("sin", (angles,)), Call("cos", (angles,))))
 
     def formula(self) -> Expression:
         """Sine of even columns, or of the first half; the cosine of the others is a further equation."""

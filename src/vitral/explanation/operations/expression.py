@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.functional import jvp
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import Call, Reference, Tree, evaluate, references
+from vitral.explanation.expressions import Call, Opaque, Reference, Tree, evaluate, references
 from vitral.explanation.formulas.notation import Expression, Fraction, Name, Number, Over, Product, Sum
 from vitral.explanation.operations.base import CellNamer, Index, Operation
 from vitral.explanation.operations.cells import CellWriter, formula_of, written
@@ -35,8 +35,18 @@ class Compute:
     is_turned: bool = False
 
     def tree(self, inputs: Sequence[str]) -> Tree:
-        """See `Operation`."""
-        return self.expression
+        """See `Operation`; with one head the quantities of heads keep their first axis."""
+        made = self._laid_out(self.expression)
+        made = Call("transpose", (made,)) if self.is_turned else made
+        return Call("of rank", (made,), (self.rank,))
+
+    def _laid_out(self, tree: Tree) -> Tree:
+        match tree:
+            case Reference(name) if name in self.turned:
+                return Call("transpose", (tree,))
+            case Call(function, arguments, settings):
+                return Call(function, tuple(map(self._laid_out, arguments)), settings)
+        return tree
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The quantity."""
@@ -111,6 +121,10 @@ class Differentiate:
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The derivative, of the shape of `by`."""
         return self._derivatives(dict(zip(self.names, inputs, strict=True)))[self.by]
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`; its inside is no tree."""
+        return Opaque(self, tuple(inputs))
 
     def _derivatives(self, values: Values) -> dict[str, Tensor]:
         """The derivatives with respect to `by` and every quantity of the chain."""
