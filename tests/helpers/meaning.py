@@ -80,19 +80,24 @@ def _values_of(sheet: Sheet, quantity: SheetQuantity, head: int) -> dict[str, An
     return values
 
 
+def _operation(quantity: SheetQuantity) -> Any:
+    """The operation, as one of a known kind."""
+    return quantity.operation
+
+
 def _lookup(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["E[token]"] = names.values["E"][list(quantity.operation.rows)]
+    names.values["E[token]"] = names.values["E"][list(_operation(quantity).rows)]
 
 
 def _scale(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation = quantity.operation
+    operation = _operation(quantity)
     names.values["d[k]"] = names.values["d_k"] = operation.d_head
     factor = operation.factor.flatten()
     names.values["s"] = float(factor[min(head, len(factor) - 1)])
 
 
 def _mask(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation, shape = quantity.operation, inputs[0].shape
+    operation, shape = _operation(quantity), inputs[0].shape
     allowed = operation.allowed.expand(shape)[head]
     names.values["M"] = torch.zeros(allowed.shape).double().masked_fill(~allowed, -math.inf).numpy()
     if operation.bias is not None:
@@ -104,7 +109,7 @@ def _softmax(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[T
 
 
 def _norm(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["ε"] = quantity.operation.epsilon
+    names.values["ε"] = _operation(quantity).epsilon
     for name in quantity.inputs[1:]:
         names.values[{"gain": "g", "bias": "b"}[name.rpartition("_")[2]]] = names.values[name]
 
@@ -117,13 +122,13 @@ def _letters(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[T
 
 
 def _total(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["others"] = quantity.operation.rest
+    names.values["others"] = _operation(quantity).rest
     names.ranges["i"] = range(len(inputs[0]))
 
 
 def _filtered(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
     shares = sheet.values[quantity.name]
-    names.values["p"], names.values["T"] = inputs[0][-1].numpy(), quantity.operation.value
+    names.values["p"], names.values["T"] = inputs[0][-1].numpy(), _operation(quantity).value
     names.ranges["l"] = range(len(shares))
     names.ranges["kept"] = [place for place in range(len(shares)) if shares[place] > 0]
 
@@ -199,6 +204,16 @@ def of_formula(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -
         usual = math.sqrt(operation.d_head or 1)
         values["σ[row]"] = np.array([[spread if spread > 1e-6 else usual] for spread in spreads])
     return Names(values, names.first, names.ranges, names.vocabulary, names.chances)
+
+
+def of_picture(sheet: Sheet, head: int) -> Names:
+    """The names of the formula of a whole attention, for one head."""
+    scaled, masked = sheet["scaled"], sheet["masked"]
+    names = of_formula(names_of(sheet, scaled, head), sheet, scaled, head)
+    names.values |= names_of(sheet, masked, head).values
+    for letter in "qkv":
+        names.values[letter.upper()] = of_head(sheet.values[letter], head, sheet.num_heads)
+    return names
 
 
 def of_cell(names: Names, sheet: Sheet, quantity: SheetQuantity, index: Index) -> Names:
