@@ -1,0 +1,167 @@
+// The exercise: cells to fill in, each with its verdict at once. The answers are computed here, from the given numbers.
+
+import { Edits, Tensors, run } from "./graph";
+import { Sheet, filled, givenTensors, labelOf, placeIn, travel } from "./sheet";
+import { placeOf } from "./tensors";
+import { Typed, typed } from "./typed";
+import { Verdict, verdict } from "./verdicts";
+
+export interface Exercise extends Sheet {
+  /** Quantities to fill in, in the order of the computation. */
+  blanks: string[];
+  decimals: number;
+  /** The file, cut at its blanks: texts, and the cells between them. */
+  file: (string | { cell: string })[];
+  fileName: string;
+}
+
+const ICONS: Record<Verdict, string> = { right: "✓", rounding: "≈", follows: "↪", doubtful: "?", short: "…", wrong: "✗" };
+const FINE: Verdict[] = ["right", "rounding"];
+
+interface Blank {
+  name: string;
+  at: number;
+  cell: HTMLElement;
+  input: HTMLInputElement;
+  mark: HTMLElement;
+  answer: Typed | null;
+  verdict: Verdict | null;
+}
+
+export class ExerciseSheet {
+  private readonly inputs: Tensors;
+  private readonly truth: Tensors;
+  private readonly blanks: Blank[] = [];
+  private readonly byCell = new Map<string, Blank>();
+
+  constructor(private readonly sheet: Exercise, private readonly bar: HTMLElement) {
+    this.inputs = givenTensors(sheet);
+    this.truth = run(sheet.graph, this.inputs);
+    for (const cell of document.querySelectorAll<HTMLElement>("td[data-cell]")) {
+      const { name, index } = placeIn(cell);
+      if (sheet.blanks.includes(name)) this.open(cell, name, index);
+    }
+    bar.hidden = false;
+    bar.querySelector("button")!.addEventListener("click", () => this.clear());
+    this.judge();
+  }
+
+  private open(cell: HTMLElement, name: string, index: number[]): void {
+    const input = document.createElement("input");
+    input.inputMode = "text";
+    input.autocomplete = "off";
+    input.spellcheck = false;
+    input.setAttribute("aria-label", labelOf(cell));
+    const mark = document.createElement("span");
+    mark.className = "mark";
+    mark.id = `mark-${this.blanks.length}`;
+    input.setAttribute("aria-describedby", mark.id);
+    if (cell.dataset.word !== undefined) input.setAttribute("list", "vocabulary");
+    const blank: Blank = { name, at: placeOf(this.truth[name].shape, index), cell, input, mark, answer: null, verdict: null };
+    cell.classList.add("blank");
+    cell.replaceChildren(input, mark);
+    this.blanks.push(blank);
+    this.byCell.set(cell.dataset.cell!, blank);
+    input.addEventListener("input", () => this.wait(blank));
+    input.addEventListener("change", () => this.read(blank));
+    travel(input, () => {
+      input.value = "";
+      this.read(blank);
+    });
+  }
+
+  /** While a number is typed, its old verdict is gone. */
+  private wait(blank: Blank): void {
+    blank.answer = null;
+    this.show(blank, null);
+  }
+
+  private read(blank: Blank): void {
+    const text = blank.input.value.trim();
+    blank.answer = text ? this.answer(blank, text) : null;
+    const bad = text !== "" && blank.answer === null;
+    blank.input.setAttribute("aria-invalid", String(bad));
+    this.judge();
+    if (bad) {
+      blank.mark.textContent = `⚠ ${this.sheet.words.unreadable}`;
+      this.say(filled(this.sheet.words.unreadable_at, { cell: labelOf(blank.cell), typed: text }));
+    } else if (blank.verdict) this.say(`${labelOf(blank.cell)}: ${this.sheet.words[blank.verdict]}. ${this.progress()}`);
+  }
+
+  private answer(blank: Blank, text: string): Typed | null {
+    if (blank.cell.dataset.word === undefined) return typed(text, true);
+    const value = this.sheet.vocabulary.indexOf(text);
+    return value < 0 ? null : { value, decimals: 0, toml: JSON.stringify(text) };
+  }
+
+  /** Judge every cell again: a later one may follow from an earlier one that has changed. */
+  private judge(): void {
+    const expected: Tensors = {};
+    const edits: Edits = {};
+    for (const name of this.sheet.blanks)
+      edits[name] = (value) => {
+        expected[name] = value;
+        const data = value.data.slice();
+        for (const blank of this.blanks) if (blank.name === name && blank.answer) data[blank.at] = blank.answer.value;
+        return { shape: value.shape, data };
+      };
+    run(this.sheet.graph, this.inputs, edits);
+    let sound = true;
+    for (const name of this.sheet.blanks) {
+      const here = this.blanks.filter((blank) => blank.name === name);
+      for (const blank of here) {
+        const goal = this.truth[name].data[blank.at];
+        const made = blank.answer && verdict(blank.answer, goal, expected[name].data[blank.at], sound, blank.cell.dataset.word === undefined ? this.sheet.decimals : 0);
+        this.show(blank, made);
+      }
+      sound = sound && here.every((blank) => !blank.verdict || FINE.includes(blank.verdict));
+    }
+    this.say(this.progress());
+    this.write();
+  }
+
+  private show(blank: Blank, made: Verdict | null): void {
+    blank.verdict = made;
+    blank.cell.dataset.verdict = made ?? "";
+    blank.mark.textContent = made ? `${ICONS[made]} ${this.sheet.words[made]}` : "";
+  }
+
+  private progress(): string {
+    const count = (wanted: Verdict[]) => this.blanks.filter((blank) => blank.verdict && wanted.includes(blank.verdict)).length;
+    const answered = this.blanks.filter((blank) => blank.answer).length;
+    return filled(this.sheet.words.progress, {
+      answered,
+      all: this.blanks.length,
+      right: count(FINE),
+      follows: count(["follows"]),
+      open: count(["doubtful", "short"]),
+      wrong: count(["wrong"]),
+    });
+  }
+
+  /** The filled sheet as a file, and as text where a page may not write files. */
+  private write(): void {
+    const text = this.sheet.file
+      .map((part) => (typeof part === "string" ? part : (this.byCell.get(part.cell)?.answer?.toml ?? '"?"')))
+      .join("");
+    const link = this.bar.querySelector<HTMLAnchorElement>("a[download]");
+    if (link) link.href = `data:application/toml;charset=utf-8,${encodeURIComponent(text)}`;
+    const shown = document.querySelector<HTMLTextAreaElement>("textarea.file");
+    if (shown) shown.value = text;
+  }
+
+  private clear(): void {
+    for (const blank of this.blanks) {
+      blank.input.value = "";
+      blank.answer = null;
+      blank.input.setAttribute("aria-invalid", "false");
+    }
+    this.judge();
+    this.blanks[0]?.input.focus();
+  }
+
+  private say(text: string): void {
+    const status = this.bar.querySelector("[role=status]")!;
+    if (status.textContent !== text) status.textContent = text;
+  }
+}
