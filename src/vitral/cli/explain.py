@@ -9,6 +9,7 @@ from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_explained
 from vitral.cli.exercise import exercise as make_exercise
 from vitral.cli.options import (
+    AllOption,
     ColumnOption,
     DeviceName,
     DeviceOption,
@@ -57,6 +58,7 @@ def explain(
     ending: Annotated[
         bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
     ] = False,
+    all: AllOption = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -109,7 +111,7 @@ def explain(
         from vitral.lab.examples import find_example
 
         walkthrough = walk_example(find_example(what), choice)
-    write_walkthrough(walkthrough, format, digits, out)
+    write_walkthrough(walkthrough, format, digits, out, whole=all)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

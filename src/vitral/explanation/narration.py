@@ -36,7 +36,7 @@ class Choice:
 
     Attributes:
         heads: query heads; None for all.
-        query: position of the query; None for the last.
+        query: position of the query; None for the middle one, or the last where the next token is chosen.
         key: position of the key; None for the one with the largest weight.
         column: of matrices with features as columns.
         with_given: whether the given numbers are shown as the first step.
@@ -88,10 +88,26 @@ class Narrator:
             tall = next(
                 (values[made.name] for made in self.sheet.quantities if made.axes[0] == "time"), torch.zeros(1, 1)
             )
-            return (len(tall) - 1 if self.choice.query is None else self.choice.query), 0
-        query = square.shape[1] - 1 if self.choice.query is None else self.choice.query
+            return self._query(len(tall)), 0
+        query = self._query(square.shape[1])
         key = int(square[self.heads[0], query].argmax()) if self.choice.key is None else self.choice.key
         return query, key
+
+    def _query(self, count: int) -> int:
+        if self.choice.query is not None:
+            return self.choice.query
+        return count - 1 if "logits" in self.sheet or "probabilities" in self.sheet.values else middle(count)
+
+    def _hidden(self, head: int) -> Cell | None:
+        """A cell that the mask hides: in the chosen row, else in the middle one, else in the first that has one."""
+        if "masked" not in self.sheet.values:
+            return None
+        table = self.sheet.values["masked"][head]
+        for row in (self.query, middle(len(table)), *range(len(table))):
+            is_hidden = table[row] == -math.inf
+            if bool(is_hidden.any()) and not bool(is_hidden.all()):
+                return row, int(is_hidden.int().argmax())
+        return None
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those with the given names."""
@@ -119,7 +135,7 @@ class Narrator:
             shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
             for panel in self._panels(value, seen, name, partial(_given_cell, self.sheet, name)):
                 label = f"{name}, {panel.label}" if panel.label else name
-                panels.append(replace(panel, label=f"{label} {shape}"))
+                panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
     def _step(self, quantity: SheetQuantity) -> Step:
@@ -158,14 +174,16 @@ class Narrator:
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)
-        made = []
+        made: list[Panel] = []
         for place, head in self._places(value):
             label = (
                 self.say("explain.head", number=head + self.sheet.namer.first)
                 if len(value) > 1 or self.sheet.num_heads > 1
                 else ""
             )
-            made.append(self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,))))
+            panel = self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,)))
+            hidden = self._hidden(head) if name in ("masked", "weights") and not made else None
+            made.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
         return tuple(made)
 
     def _places(self, value: Tensor) -> list[tuple[int, int]]:
@@ -186,7 +204,13 @@ class Narrator:
             axes[-1] == "source",
             self._cell(name, axes, table),
             working,
+            name,
+            asked=() if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else self._asked(name, axes),
+            first=self.sheet.namer.first,
         )
+
+    def _asked(self, name: str, axes: tuple[str, ...]) -> tuple[str, str]:
+        return "key" if name in ("k", "v", "k_pre") else "query", "key" if axes[-1] == "source" else "column"
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first = self.sheet.namer.first
@@ -382,6 +406,15 @@ def _formula(quantity: SheetQuantity, values: Values) -> Expression:
 def _shape(value: Tensor, axes: Sequence[str]) -> str:
     sizes: Mapping[str, int] = dict(zip(axes, value.shape, strict=True))
     return "[" + ", ".join(f"{axis} {size}" for axis, size in sizes.items()) + "]"
+
+
+def middle(count: int) -> int:
+    """The middle one of so many positions: under a causal mask it sees some keys, and some are hidden from it.
+
+    >>> middle(1), middle(2), middle(3), middle(4)
+    (0, 1, 1, 2)
+    """
+    return count // 2
 
 
 def short(value: float) -> str:

@@ -35,10 +35,12 @@ class Phrases:
     Attributes:
         language: its code.
         in_data: whether numbers in formulas keep the decimal point in every language, as JSON does.
+        whole: whether everything is written: all rows and columns of a table, all terms of a sum.
     """
 
     language: str
     in_data: bool = False
+    whole: bool = False
 
     def __call__(self, key: str, **places: object) -> str:
         """The phrase of a key, with values in its places."""

@@ -32,6 +32,8 @@ class Arithmetic:
 class Panel:
     """One matrix of a step: the only one, or one head's.
 
+    `quantity`, `head` and the indices of rows and columns name each number; every page writes them as data attributes.
+
     Attributes:
         label: the head, or empty.
         matrix: the numbers, [rows, columns].
@@ -40,6 +42,11 @@ class Panel:
         columns_are_positions: whether the columns are positions, as the rows are, instead of features or words.
         cell: row and column of the number whose arithmetic is written out.
         working: the arithmetic of any cell, by row and column from 0.
+        quantity: name of the quantity, as `Step.name`, or that of a given quantity.
+        head: number of the head from 0; None without heads.
+        also: further cells whose arithmetic is written out, as one that the mask hides.
+        asked: names of the options that choose a row and a column, as ("query", "key"); empty if there are none.
+        first: the number of the first row and column for these options.
     """
 
     label: str
@@ -49,6 +56,16 @@ class Panel:
     columns_are_positions: bool
     cell: Cell
     working: Working
+    quantity: str = ""
+    head: int | None = None
+    also: tuple[Cell, ...] = ()
+    asked: tuple[str, ...] = ()
+    first: int = 0
+
+    @property
+    def worked(self) -> tuple[Cell, ...]:
+        """The cells whose arithmetic is written out, the chosen one first."""
+        return (self.cell, *self.also)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
 from vitral.explanation.examples.example import Example
-from vitral.explanation.narration import Choice, Narrator
+from vitral.explanation.narration import Choice, Narrator, middle
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
@@ -50,7 +50,7 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
 
     Args:
         example: the computation.
-        choice: of heads and cells; by default all heads and the last query.
+        choice: of heads and cells; by default all heads and the middle query.
         language: "en" or "pt"; the current one if None.
 
     Raises:
@@ -113,6 +113,9 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
 def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> tuple[Chapter, ...]:
     choice = view.choice
     chapters = []
+    if choice.query is None:
+        count = len(traced.labels)
+        choice = replace(choice, query=count - 1 if view.ending else middle(count))
     for layer in layers:
         _check_choice(traced.blocks[layer], choice)
     if view.block:

@@ -51,19 +51,21 @@ class Walkthrough(Shown):
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
     """The paragraphs before the steps; `marked` is how chosen numbers appear: brackets, boxed, bright, choose."""
     how = say(f"page.{marked}")
-    is_cut = any(is_truncated(panel) for step in walkthrough.steps for panel in step.panels)
-    return [*walkthrough.intro, f"{how} {say('page.cut')}" if is_cut else how]
+    is_cut = any(is_truncated(panel, say) for step in walkthrough.steps for panel in step.panels)
+    opened = say("page.cut_open" if marked == "choose" else "page.cut_all")
+    return [*walkthrough.intro, f"{how} {say('page.cut')} {opened}" if is_cut else how]
 
 
 @checked(first=True)
-def to_text(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
+def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
     """Plain text: each step with formula, shapes, sentence, aligned numbers and the arithmetic of one of them.
 
     Args:
         walkthrough: the steps.
         digits: after the point.
+        whole: whether all rows, columns and terms are written.
     """
-    say = phrases(walkthrough.language)
+    say = replace(phrases(walkthrough.language), whole=whole)
     parts = [walkthrough.title, *(_wrapped(paragraph) for paragraph in opening(walkthrough, say))]
     count = 0
     for chapter in walkthrough.chapters:
@@ -75,7 +77,7 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
 
 
 @checked(first=True)
-def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
+def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> dict[str, Any]:
     """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
 
     Formulas and arithmetic have decimal points in every language; sentences are in the walkthrough's.
@@ -83,8 +85,9 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3) -> dict[str, Any]:
     Args:
         walkthrough: the steps.
         digits: of the numbers written in formulas and arithmetic; the matrices are exact.
+        whole: whether all terms of a sum are written; the matrices are always whole.
     """
-    say = replace(phrases(walkthrough.language), in_data=True)
+    say = replace(phrases(walkthrough.language), in_data=True, whole=whole)
     chapters = [
         {"title": chapter.title, "steps": [plain_step(step, digits, say) for step in chapter.steps]}
         for chapter in walkthrough.chapters
@@ -120,18 +123,22 @@ def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
         table = "\n".join(_aligned(panel, truncate(panel, digits, say)))
         label = f"{panel.label}\n" if panel.label else ""
         parts.append(textwrap.indent(label + table, INDENT))
-        arithmetic = panel.working(*panel.cell)
-        if arithmetic.stages:
+        for arithmetic in worked_out(panel):
             parts.append(textwrap.indent("\n".join(stacked(arithmetic, digits, say)), INDENT))
     return parts
+
+
+def worked_out(panel: Panel) -> list[Arithmetic]:
+    """The arithmetic that is written below the panel; none if its numbers are given."""
+    return [arithmetic for cell in panel.worked if (arithmetic := panel.working(*cell)).stages]
 
 
 def _aligned(panel: Panel, shown: ShownPanel) -> list[str]:
     """The table in aligned columns; the chosen number in brackets."""
     lines = [["", *shown.headings], *(list(line) for line in shown.lines)]
-    row, column = (place + 1 for place in shown.chosen(panel))
-    if panel.working(*panel.cell).stages:
-        lines[row][column] = f"[{lines[row][column]}]"
+    if worked_out(panel):
+        for row, column in shown.worked(panel):
+            lines[row + 1][column + 1] = f"[{lines[row + 1][column + 1]}]"
     widths = [max(_width(line[place]) for line in lines) for place in range(len(lines[0]))]
     return ["  ".join(_padded(line, widths)).rstrip() for line in lines]
 

@@ -50,7 +50,7 @@ def explain(
         text: of a run: what the model reads; "To be" if None.
         layer: of a run: blocks to show; block 0 if None.
         head: heads to show; head 0 of a run, all of an example if None.
-        query: position to work through; the last if None.
+        query: position to work through; the middle one if None, or the last where the next token is chosen.
         key: position to work through; the most attended if None.
         column: feature to work through; the first if None.
         block: of a run: show embeddings and whole blocks, not attention only.

@@ -1,14 +1,30 @@
 """Formulas and plain text for pdflatex; a character that the fonts lack is replaced by its code point."""
 
-from vitral.explanation.formulas.notation import Expression, Name, Number
+from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
 from vitral.explanation.formulas.writer import FormulaWriter
 from vitral.explanation.phrasebook import Phrases
 from vitral.figures.latex import escape
+from vitral.figures.text import visible
 
 
 def latex(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression as LaTeX for math mode."""
     return _LaTeX(digits, say).write(expression)
+
+
+def markdown_latex(expression: Expression, digits: int, say: Phrases) -> str:
+    """The expression as LaTeX that stays intact in Markdown: no backslash before a punctuation mark.
+
+    An equation of several sides has one line for each.
+    """
+    script = _InMarkdown(digits, say)
+    if not isinstance(expression, Equation):
+        return script.write(expression)
+    first, *others = script.sides(expression)
+    if len(others) < 2:
+        return " = ".join((first, *others))
+    lines = r" \cr ".join(f"&= {side}" for side in others)
+    return rf"\begin{{aligned}} {first} {lines} \end{{aligned}}"
 
 
 _TEX = {
@@ -77,3 +93,25 @@ class _LaTeX(FormulaWriter):
         return {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos ", "Π": r"\prod "}.get(
             function
         ) or self.letters(function)
+
+
+class _InMarkdown(_LaTeX):
+    """For the Markdown of GitHub, which takes a backslash before a punctuation mark away."""
+
+    def letters(self, letters: str, *, upright: bool = True) -> str:
+        plain = super().letters(letters, upright=upright)
+        return plain if not plain.startswith(r"\text") else self.words(letters)
+
+    def words(self, words: str) -> str:
+        inside = "".join(_WIDE.get(letter, letter) for letter in visible(words))
+        return rf"\text{{{inside}}}".replace("_", r"}\_\text{").replace(r"\text{}", "")
+
+    def sign(self, sign: str) -> str:
+        return f"{sign} " if sign in ",;" else super().sign(sign)
+
+    def product(self, factors: list[str], tight: bool) -> str:
+        return (r"\ " if tight else r" \cdot ").join(factors)
+
+
+_WIDE = {letter: chr(ord(letter) + 0xFEE0) for letter in "\\{}$%#&^~<>|`*"} | {"\n": " "}
+"""Letters that TeX, Markdown or HTML would obey, and their wide forms, which are obeyed by none."""

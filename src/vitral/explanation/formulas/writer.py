@@ -162,7 +162,7 @@ class FormulaWriter(ABC):
 
     def sum(self, terms: tuple[Expression, ...]) -> str:
         """Terms with signs between them; a long sum truncated, with the sum of the omitted terms."""
-        shown, rest = _shortened(terms)
+        shown, rest = (terms, ()) if self.say.whole else _shortened(terms)
         pieces = [self.bracketed(shown[0], negative=False)] if shown else [self.number("0")]
         for term in shown[1:]:
             pieces += (
@@ -178,7 +178,7 @@ class FormulaWriter(ABC):
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
         """Arguments with commas between them, semicolons beside decimal commas; a long list truncated."""
-        shown = arguments if len(arguments) <= MOST_TERMS + 1 else arguments[:MOST_TERMS]
+        shown = arguments if self.say.whole or len(arguments) <= MOST_TERMS + 1 else arguments[:MOST_TERMS]
         gap = [self.words(self.say("page.gap", count=len(arguments) - len(shown)))] if shown != arguments else []
         return self.joined(self.between([*map(self.write, shown), *gap], self.sign(";" if self.say.has_comma else ",")))
 
