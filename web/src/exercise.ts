@@ -1,8 +1,7 @@
 // The exercise: cells to fill in, each with its verdict at once. The answers are computed here, from the given numbers.
 
 import { Edits, Tensors, run } from "./graph";
-import { Sheet, filled, givenTensors, labelOf, placeIn, travel } from "./sheet";
-import { placeOf } from "./tensors";
+import { CELLS, Sheet, filled, givenTensors, labelOf, placeIn, travel } from "./sheet";
 import { Typed, typed } from "./typed";
 import { Verdict, verdict } from "./verdicts";
 
@@ -33,20 +32,26 @@ export class ExerciseSheet {
   private readonly truth: Tensors;
   private readonly blanks: Blank[] = [];
   private readonly byCell = new Map<string, Blank>();
+  private readonly text = document.createElement("pre");
 
   constructor(private readonly sheet: Exercise, private readonly bar: HTMLElement) {
     this.inputs = givenTensors(sheet);
     this.truth = run(sheet.graph, this.inputs);
-    for (const cell of document.querySelectorAll<HTMLElement>("td[data-cell]")) {
-      const { name, index } = placeIn(cell);
-      if (sheet.blanks.includes(name)) this.open(cell, name, index);
+    for (const cell of document.querySelectorAll<HTMLElement>(CELLS)) {
+      const place = placeIn(cell, this.truth);
+      if (place && sheet.blanks.includes(place.name)) this.open(cell, place.name, place.at);
     }
+    const details = document.createElement("details");
+    details.append(document.createElement("summary"), this.text);
+    details.firstElementChild!.textContent = sheet.words.text;
+    this.text.tabIndex = 0;
+    document.querySelector("main")!.append(details);
     bar.hidden = false;
     bar.querySelector("button")!.addEventListener("click", () => this.clear());
     this.judge();
   }
 
-  private open(cell: HTMLElement, name: string, index: number[]): void {
+  private open(cell: HTMLElement, name: string, at: number): void {
     const input = document.createElement("input");
     input.inputMode = "text";
     input.autocomplete = "off";
@@ -56,12 +61,11 @@ export class ExerciseSheet {
     mark.className = "mark";
     mark.id = `mark-${this.blanks.length}`;
     input.setAttribute("aria-describedby", mark.id);
-    if (cell.dataset.word !== undefined) input.setAttribute("list", "vocabulary");
-    const blank: Blank = { name, at: placeOf(this.truth[name].shape, index), cell, input, mark, answer: null, verdict: null };
+    const blank: Blank = { name, at, cell, input, mark, answer: null, verdict: null };
     cell.classList.add("blank");
     cell.replaceChildren(input, mark);
     this.blanks.push(blank);
-    this.byCell.set(cell.dataset.cell!, blank);
+    this.byCell.set(`${name}/${at}`, blank);
     input.addEventListener("input", () => this.wait(blank));
     input.addEventListener("change", () => this.read(blank));
     travel(input, () => {
@@ -89,7 +93,7 @@ export class ExerciseSheet {
   }
 
   private answer(blank: Blank, text: string): Typed | null {
-    if (blank.cell.dataset.word === undefined) return typed(text, true);
+    if (!this.sheet.choices.includes(blank.name)) return typed(text, true);
     const value = this.sheet.vocabulary.indexOf(text);
     return value < 0 ? null : { value, decimals: 0, toml: JSON.stringify(text) };
   }
@@ -111,7 +115,7 @@ export class ExerciseSheet {
       const here = this.blanks.filter((blank) => blank.name === name);
       for (const blank of here) {
         const goal = this.truth[name].data[blank.at];
-        const made = blank.answer && verdict(blank.answer, goal, expected[name].data[blank.at], sound, blank.cell.dataset.word === undefined ? this.sheet.decimals : 0);
+        const made = blank.answer && verdict(blank.answer, goal, expected[name].data[blank.at], sound, this.sheet.choices.includes(name) ? 0 : this.sheet.decimals);
         this.show(blank, made);
       }
       sound = sound && here.every((blank) => !blank.verdict || FINE.includes(blank.verdict));
@@ -146,8 +150,7 @@ export class ExerciseSheet {
       .join("");
     const link = this.bar.querySelector<HTMLAnchorElement>("a[download]");
     if (link) link.href = `data:application/toml;charset=utf-8,${encodeURIComponent(text)}`;
-    const shown = document.querySelector<HTMLTextAreaElement>("textarea.file");
-    if (shown) shown.value = text;
+    this.text.textContent = text;
   }
 
   private clear(): void {

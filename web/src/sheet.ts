@@ -1,5 +1,5 @@
-// The live sheet: every given number can be edited, and everything follows. Cells are marked by Python with
-// data-cell="scores/0,2,1": the quantity, and the index of its cell.
+// The live sheet: every given number can be edited, and everything follows. The tables say which numbers they show:
+// data-quantity and data-head of a table, data-row and data-column of a cell.
 
 import { arithmetic } from "./arithmetic";
 import { Graph, Tensors, evaluate, run } from "./graph";
@@ -15,6 +15,8 @@ export interface Sheet {
   editable: string[];
   /** Quantities that the graph does not have. */
   stale: string[];
+  /** Quantities whose numbers are indices of words. */
+  choices: string[];
   /** Quantities of which only the value is computed again. */
   unexplained: string[];
   vocabulary: string[];
@@ -27,12 +29,28 @@ export interface Sheet {
 export interface Place {
   name: string;
   index: number[];
+  at: number;
 }
 
-export const placeIn = (cell: Element): Place => {
-  const [name, index] = cell.getAttribute("data-cell")!.split("/");
-  return { name, index: index ? index.split(",").map(Number) : [] };
-};
+export const CELLS = "table[data-quantity] td[data-row]";
+
+/** The cell of a quantity that a cell of a table shows. */
+export function placeIn(cell: HTMLElement, known: Tensors): Place | null {
+  const { quantity, head } = cell.closest("table")!.dataset;
+  const value = known[quantity!];
+  if (!value) return null;
+  const here = [Number(head ?? 0), Number(cell.dataset.row), Number(cell.dataset.column)];
+  const index = here.slice(3 - value.shape.length);
+  return { name: quantity!, index, at: placeOf(value.shape, index) };
+}
+
+/** The digits that a table needs: whole numbers need none. */
+function enough(values: Iterable<number>, digits: number): number {
+  const all = [...values].filter(Number.isFinite);
+  let fewer = 0;
+  while (fewer < digits && !all.every((value) => Math.abs(Number(value.toFixed(fewer)) - value) < 1e-9)) fewer++;
+  return fewer;
+}
 
 export const filled = (text: string, places: Record<string, string | number>): string =>
   text.replace(/\{(\w+)\}/g, (whole, name) => String(places[name] ?? whole));
@@ -84,73 +102,86 @@ export function travel(input: HTMLInputElement, giveUp: () => void): void {
   });
 }
 
+interface Result {
+  cell: HTMLElement;
+  place: Place;
+}
+
 export class LiveSheet {
   private readonly original: Tensors;
   private readonly first: Tensors;
   private inputs: Tensors;
   private values: Value[] = [];
   private made: Tensors;
-  private readonly fields = new Map<string, HTMLInputElement>();
+  private readonly fields = new Map<HTMLInputElement, Place>();
   private readonly bad = new Set<HTMLInputElement>();
-  private readonly results: { cell: HTMLElement; place: Place; at: number }[] = [];
+  private results: Result[] = [];
   private edits = 0;
 
   constructor(private readonly sheet: Sheet, private readonly bar: HTMLElement) {
     this.original = givenTensors(sheet);
     this.inputs = { ...this.original };
-    this.first = run(sheet.graph, this.original);
-    this.made = this.first;
+    this.first = this.made = run(sheet.graph, this.original);
     this.find();
-    const differs = this.results.find(({ cell, place, at }) => !this.agrees(cell, this.first[place.name].data[at]));
-    if (differs) {
+    bar.hidden = false;
+    if (!this.results.every((each) => this.agrees(each))) {
       this.say(sheet.words.differs);
-      bar.hidden = false;
       return;
     }
-    this.open();
+    bar.querySelector("button")!.addEventListener("click", () => this.reset());
+    for (const table of document.querySelectorAll<HTMLTableElement>("table[data-quantity]")) {
+      // After the page's own script, which shows the arithmetic of the original numbers and opens whole tables.
+      const again = (event: Event) => {
+        const found = this.results.find(({ cell }) => cell === (event.target as Element).closest?.("td"));
+        if (found && this.edits) this.explain(found);
+      };
+      table.addEventListener("click", again);
+      table.addEventListener("focusin", again);
+      new MutationObserver(() => this.opened()).observe(table, { childList: true });
+    }
+    this.opened();
   }
 
   private find(): void {
-    for (const cell of document.querySelectorAll<HTMLElement>("[data-cell]")) {
-      const place = placeIn(cell);
-      const value = this.first[place.name];
-      if (value) this.results.push({ cell, place, at: placeOf(value.shape, place.index) });
+    this.results = [];
+    for (const cell of document.querySelectorAll<HTMLElement>(CELLS)) {
+      const place = placeIn(cell, this.first);
+      if (place) this.results.push({ cell, place });
     }
   }
 
   /** Whether the page shows the number that this browser computes: the page checks itself before it comes alive. */
-  private agrees(cell: HTMLElement, value: number): boolean {
+  private agrees({ cell, place }: Result): boolean {
+    const value = this.first[place.name].data[place.at];
     const shown = cell.textContent!.trim();
-    const mine = this.text(cell, value);
-    if (shown === mine) return true;
-    const unit = 10 ** -this.sheet.digits;
+    if (shown === this.sheet.vocabulary[value] || shown === written(value, this.sheet.digits, this.sheet.comma)) return true;
     const told = typed(shown, true);
-    return told !== null && Math.abs(told.value - value) <= unit * (1 + Math.abs(value) * 1e-12);
+    return told !== null && (told.value === value || Math.abs(told.value - value) <= 10 ** -told.decimals * (1 + Math.abs(value) * 1e-12));
   }
 
-  private text(cell: HTMLElement, value: number): string {
-    return cell.dataset.word === undefined ? written(value, this.sheet.digits, this.sheet.comma) : (this.sheet.vocabulary[value] ?? String(value));
+  /** The numbers of a table as text: words of the vocabulary, or numbers with the digits that they need. */
+  private texts(values: Tensors, name: string, head: string | undefined): (at: number) => string {
+    const { data, shape } = values[name];
+    if (this.sheet.choices.includes(name)) return (at) => this.sheet.vocabulary[data[at]] ?? String(data[at]);
+    const size = shape.length === 3 ? shape[1] * shape[2] : data.length;
+    const start = shape.length === 3 ? Number(head ?? 0) * size : 0;
+    const digits = enough(data.subarray(start, start + size), this.sheet.digits);
+    return (at) => written(data[at], digits, this.sheet.comma);
   }
 
-  private open(): void {
-    for (const cell of document.querySelectorAll<HTMLElement>("td[data-cell]")) {
-      const place = placeIn(cell);
-      if (this.sheet.editable.includes(place.name)) this.editable(cell, place);
+  /** A table has been opened or closed: its cells are new. */
+  private opened(): void {
+    this.find();
+    for (const cell of document.querySelectorAll<HTMLElement>(CELLS)) {
+      const place = placeIn(cell, this.original);
+      if (place && this.sheet.editable.includes(place.name) && !cell.querySelector("input")) this.editable(cell, place);
     }
-    if (!this.fields.size) return;
-    this.bar.hidden = false;
-    this.bar.querySelector("button")!.addEventListener("click", () => this.reset());
-    // After the script of the page, which shows the arithmetic of the original numbers.
-    for (const { cell, place, at } of this.results) {
-      const again = () => this.edits && this.explain(cell, place, at);
-      cell.addEventListener("click", again);
-      cell.addEventListener("focus", again);
-    }
+    for (const input of this.fields.keys()) if (!input.isConnected) this.fields.delete(input);
     this.update();
   }
 
-  private editable(cell: HTMLElement, { name, index }: Place): void {
-    const at = placeOf(this.original[name].shape, index);
+  private editable(cell: HTMLElement, place: Place): void {
+    const { name, at } = place;
     const value = () => exact(this.inputs[name].data[at], this.sheet.comma);
     const input = document.createElement("input");
     input.inputMode = "text";
@@ -180,7 +211,7 @@ export class LiveSheet {
     cell.classList.add("given");
     cell.removeAttribute("tabindex");
     cell.replaceChildren(input);
-    this.fields.set(`${name}/${at}`, input);
+    this.fields.set(input, place);
     fit();
   }
 
@@ -194,9 +225,8 @@ export class LiveSheet {
   private reset(): void {
     this.inputs = { ...this.original };
     this.bad.clear();
-    for (const [key, input] of this.fields) {
-      const [name, at] = key.split("/");
-      input.value = exact(this.original[name].data[+at], this.sheet.comma);
+    for (const [input, { name, at }] of this.fields) {
+      input.value = exact(this.original[name].data[at], this.sheet.comma);
       input.setAttribute("aria-invalid", "false");
       input.dispatchEvent(new Event("input"));
     }
@@ -209,46 +239,71 @@ export class LiveSheet {
     this.values = evaluate(graph, this.inputs);
     this.made = Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, this.values[place] as Tensor]));
     this.edits = 0;
-    for (const [key, input] of this.fields) {
-      const [name, at] = key.split("/");
-      const edited = this.inputs[name].data[+at] !== this.original[name].data[+at];
-      this.edits += +edited;
-      input.classList.toggle("edited", edited);
-    }
-    let changed = 0;
-    for (const { cell, place, at } of this.results) {
-      const value = this.made[place.name].data[at];
-      const text = this.text(cell, value);
-      const differs = text !== this.text(cell, this.first[place.name].data[at]);
-      changed += +differs;
+    for (const [name, { data }] of Object.entries(this.inputs))
+      this.edits += data.reduce((count, value, at) => count + +(value !== this.original[name].data[at]), 0);
+    for (const [input, { name, at }] of this.fields)
+      input.classList.toggle("edited", this.inputs[name].data[at] !== this.original[name].data[at]);
+    const tables = new Map<Element, [(at: number) => string, (at: number) => string]>();
+    for (const { cell, place } of this.results) {
+      const table = cell.closest("table")!;
+      if (!tables.has(table)) {
+        const { quantity, head } = table.dataset;
+        tables.set(table, [this.texts(this.made, quantity!, head), this.texts(this.first, quantity!, head)]);
+      }
+      const [now, before] = tables.get(table)!;
+      const text = now(place.at);
+      const value = this.made[place.name].data[place.at];
       if (cell.textContent !== text) cell.textContent = text;
-      cell.classList.toggle("changed", differs);
+      cell.classList.toggle("changed", Math.abs(value - this.first[place.name].data[place.at]) > 1e-9 || (text !== before(place.at) && text.includes("∞")));
       cell.classList.toggle("infinite", text.includes("∞"));
-      if (cell.style.getPropertyValue("--heat")) cell.style.setProperty("--heat", value.toFixed(3));
+      if (cell.style.getPropertyValue("--heat")) cell.style.setProperty("--heat", String(value || 0));
     }
     document.body.classList.toggle("edited", this.edits > 0);
     this.labels();
     this.chosen();
-    this.status(changed);
+    this.status();
   }
 
-  /** The cells whose arithmetic is open on the page. */
+  /** The arithmetic that is open on the page: of the chosen cells, and of those worked out beside them. */
   private chosen(): void {
-    for (const { cell, place, at } of this.results)
-      if (cell.getAttribute("aria-selected") === "true") this.explain(cell, place, at);
+    for (const each of this.results)
+      if (each.cell.getAttribute("aria-selected") === "true") this.explain(each);
+    for (const box of document.querySelectorAll(".cells")) {
+      const also = [...box.querySelectorAll<HTMLElement>("td.also")];
+      const told = box.querySelectorAll<HTMLElement>(".beside-told");
+      told.forEach((each, place) => {
+        const kept = this.kept(each);
+        const result = this.results.find(({ cell }) => cell === also[place]);
+        each.innerHTML = (this.edits && result && this.equation(result)) || kept;
+      });
+    }
   }
 
-  private explain(cell: HTMLElement, { name, index }: Place, at: number): void {
-    const box = cell.closest(".cells");
-    const told = box?.querySelector<HTMLElement>(".told");
-    if (!told) return;
-    const original = box!.querySelector(".workings")?.children[Number(cell.dataset.told)];
-    if (!this.edits && original) return told.replaceChildren(...original.cloneNode(true).childNodes);
-    const how = manner(this.sheet);
-    const value = this.made[name].data[at];
+  private readonly texts0 = new Map<Element, string>();
+
+  /** What the page said first. */
+  private kept(told: Element): string {
+    if (!this.texts0.has(told)) this.texts0.set(told, told.innerHTML);
+    return this.texts0.get(told)!;
+  }
+
+  private equation({ place }: Result): string | null {
+    const { name, index, at } = place;
     const found = this.sheet.unexplained.includes(name) ? null : arithmetic(this.sheet.graph, this.values, name, at);
-    if (found) told.innerHTML = equation(cellName(name, index, how.first), found, value, how);
-    else if (original) told.replaceChildren(this.note(this.sheet.words.arithmetic), ...original.cloneNode(true).childNodes);
+    const how = manner(this.sheet);
+    return found && equation(cellName(name, index, how.first), found, this.made[name].data[at], how);
+  }
+
+  private explain(result: Result): void {
+    const told = result.cell.closest(".cells")?.querySelector<HTMLElement>(".told:not(.beside-told)");
+    if (!told) return;
+    const made = this.edits ? this.equation(result) : null;
+    if (made) told.innerHTML = made;
+    else {
+      if (!this.edits && told.dataset.live) result.cell.dispatchEvent(new FocusEvent("focusin", { bubbles: true }));
+      if (this.edits) told.prepend(this.note(this.sheet.words.arithmetic), " ");
+    }
+    told.dataset.live = this.edits ? "1" : "";
   }
 
   private note(text: string): HTMLElement {
@@ -263,14 +318,13 @@ export class LiveSheet {
     for (const old of document.querySelectorAll(".original")) old.remove();
     if (!this.edits) return;
     for (const said of document.querySelectorAll("details > p:not(.formula)")) said.append(" ", this.note(this.sheet.words.original));
-    const stale = new Set<Element>();
-    for (const cell of document.querySelectorAll("[data-cell]"))
-      if (this.sheet.stale.includes(placeIn(cell).name)) stale.add(cell.closest("table")?.caption ?? cell);
-    for (const caption of stale) caption.append(" ", this.note(this.sheet.words.stale));
+    for (const table of document.querySelectorAll<HTMLTableElement>("table[data-quantity]"))
+      if (this.sheet.stale.includes(table.dataset.quantity!)) table.caption?.append(" ", this.note(this.sheet.words.stale));
   }
 
-  private status(changed = document.querySelectorAll("[data-cell].changed").length): void {
+  private status(): void {
     const { words } = this.sheet;
+    const changed = this.results.filter(({ cell }) => cell.classList.contains("changed")).length;
     this.bar.querySelector("button")!.disabled = !this.edits && !this.bad.size;
     const nan = Object.values(this.made).some((each) => each.data.some(Number.isNaN));
     const sums = this.sheet.editable.filter((name) => SHARES.includes(name) && this.uneven(this.inputs[name]));

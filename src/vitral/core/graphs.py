@@ -4,9 +4,11 @@
 interpreter in `web/src/graph.ts` runs it in a browser, so a page computes what the function computes.
 """
 
+import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -94,8 +96,7 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], lengths: Mapping[st
     """
     shapes = None if lengths is None else ({name: lengths.get(name) for name in inputs},)
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of PyTorch about its own parts
+        with _quiet(), torch.no_grad():
             program = torch.export.export(_Module(function), (dict(inputs),), dynamic_shapes=shapes, strict=False)
             program = program.run_decompositions()
     except VitralError as error:
@@ -104,6 +105,19 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], lengths: Mapping[st
         first = str(error).strip().partition("\n")[0]
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
     return _Writer(program, list(inputs)).graph()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's warnings about its own parts, and without its log of a graph that fails."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
 
 
 class _Writer:

@@ -23,7 +23,7 @@ from vitral.core import language as languages
 from vitral.core.checked import checked
 from vitral.core.language import _
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
-from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section, SortableTable
+from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, LiveTables, Section, SortableTable
 from vitral.figures.text import visible
 
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
@@ -78,7 +78,7 @@ class PageScript(NamedTuple):
     hash: str
 
 
-SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,)}
+SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,), "live.js": (LiveTables,)}
 """The scripts, and the sections that need them."""
 
 
@@ -137,8 +137,13 @@ def _workings(table: CellTable) -> _Workings:
         [Markup(working.mathml) for working in also if working is not None],
         rows,
         columns,
-        Markup(json.dumps(stored, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
+        _stored(stored),
     )
+
+
+def _stored(data: Any) -> Markup:
+    """Plain data inside a script element."""
+    return Markup(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 FRAGMENTS = (
@@ -178,6 +183,8 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):
             extra["workings"] = _workings(section)
+        elif isinstance(section, LiveTables):
+            extra["stored"] = _stored(section.data)
         return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
 
     macros = templates().get_template("sections.html").make_module({"render": render})
