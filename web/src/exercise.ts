@@ -24,6 +24,7 @@ interface Blank {
   input: HTMLInputElement;
   mark: HTMLElement;
   answer: Typed | null;
+  bad: boolean;
   verdict: Verdict | null;
 }
 
@@ -61,7 +62,7 @@ export class ExerciseSheet {
     mark.className = "mark";
     mark.id = `mark-${this.blanks.length}`;
     input.setAttribute("aria-describedby", mark.id);
-    const blank: Blank = { name, at, cell, input, mark, answer: null, verdict: null };
+    const blank: Blank = { name, at, cell, input, mark, answer: null, bad: false, verdict: null };
     cell.classList.add("blank");
     cell.replaceChildren(input, mark);
     this.blanks.push(blank);
@@ -77,17 +78,16 @@ export class ExerciseSheet {
   /** While a number is typed, its old verdict is gone. */
   private wait(blank: Blank): void {
     blank.answer = null;
+    blank.bad = false;
     this.show(blank, null);
   }
 
   private read(blank: Blank): void {
     const text = blank.input.value.trim();
     blank.answer = text ? this.answer(blank, text) : null;
-    const bad = text !== "" && blank.answer === null;
-    blank.input.setAttribute("aria-invalid", String(bad));
+    blank.bad = text !== "" && blank.answer === null;
     this.judge();
-    if (bad) {
-      blank.mark.textContent = `⚠ ${this.sheet.words.unreadable}`;
+    if (blank.bad) {
       this.say(filled(this.sheet.words.unreadable_at, { cell: labelOf(blank.cell), typed: text }));
     } else if (blank.verdict) this.say(`${labelOf(blank.cell)}: ${this.sheet.words[blank.verdict]}. ${this.progress()}`);
   }
@@ -127,7 +127,9 @@ export class ExerciseSheet {
   private show(blank: Blank, made: Verdict | null): void {
     blank.verdict = made;
     blank.cell.dataset.verdict = made ?? "";
-    blank.mark.textContent = made ? `${ICONS[made]} ${this.sheet.words[made]}` : "";
+    blank.input.setAttribute("aria-invalid", String(blank.bad));
+    const words = made ? `${ICONS[made]} ${this.sheet.words[made]}` : blank.bad ? `⚠ ${this.sheet.words.unreadable}` : "";
+    if (blank.mark.textContent !== words) blank.mark.textContent = words;
   }
 
   private progress(): string {
@@ -157,7 +159,7 @@ export class ExerciseSheet {
     for (const blank of this.blanks) {
       blank.input.value = "";
       blank.answer = null;
-      blank.input.setAttribute("aria-invalid", "false");
+      blank.bad = false;
     }
     this.judge();
     this.blanks[0]?.input.focus();

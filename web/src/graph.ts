@@ -7,7 +7,7 @@ export type Argument = number | boolean | null | string | Argument[] | { at: num
 
 export interface Graph {
   inputs: string[];
-  shapes: (number | null)[][];
+  shapes: number[][];
   constants: { shape: number[]; data: (number | string)[] }[];
   nodes: [operation: string, given: Argument[]][];
   outputs: Record<string, number>;

@@ -5,7 +5,7 @@ import { Tensor, axisOf, broadcast, placeOf, places, size, stretched, strides, t
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Given = any;
-export type Value = Tensor | Tensor[] | number | null;
+export type Value = Tensor | Tensor[];
 type Operation = (...given: Given[]) => Value;
 
 export const isTensor = (value: unknown): value is Tensor => typeof value === "object" && value !== null && "data" in value;
@@ -282,7 +282,6 @@ const COMPUTED: Record<string, Operation> = {
   split_with_sizes: split,
   sum: (x) => folded(x, null, false, total),
   "sum.dim_IntList": (x, dims, keep = false) => folded(x, dims, keep, total),
-  "sym_size.int": (x, dim) => x.shape[axisOf(dim, x.shape.length)],
   topk: (x, length, dim = -1, largest = true) => sorted(x, dim, length, largest),
   "var.correction": (x, dims = null, correction = 1, keep = false) => folded(x, dims, keep, (cells) => spread(cells, correction ?? 1)),
   "where.self": (c, x, y) => {
@@ -293,11 +292,6 @@ const COMPUTED: Record<string, Operation> = {
   _softmax: (x, dim) => rows(x, dim, x.shape[axisOf(dim, x.shape.length)] ?? 1, softmax),
   _to_copy: (x, kind) => each(x, kind === "bool" ? (cell) => +(cell !== 0) : Math.trunc),
   getitem: (x, place) => x[place],
-  "symbolic.add": (x, y) => x + y,
-  "symbolic.sub": (x, y) => x - y,
-  "symbolic.mul": (x, y) => x * y,
-  "symbolic.floordiv": (x, y) => Math.floor(x / y),
-  "symbolic.neg": (x) => -x,
 };
 
 const { where: _where, ...NAMED } = MOVES;

@@ -59,7 +59,7 @@ export const givenTensors = (sheet: Sheet): Tensors =>
   Object.fromEntries(
     sheet.graph.inputs.map((name, place) => {
       const numbers = sheet.given[name].map((each) => (typeof each === "string" ? (each === "inf" ? Infinity : -Infinity) : each));
-      return [name, tensor(sheet.graph.shapes[place] as number[], numbers)];
+      return [name, tensor(sheet.graph.shapes[place], numbers)];
     }),
   );
 
@@ -317,7 +317,10 @@ export class LiveSheet {
   private labels(): void {
     for (const old of document.querySelectorAll(".original")) old.remove();
     if (!this.edits) return;
-    for (const said of document.querySelectorAll("details > p:not(.formula)")) said.append(" ", this.note(this.sheet.words.original));
+    for (const step of document.querySelectorAll("details"))
+      if (this.results.some(({ cell }) => step.contains(cell)))
+        for (const said of step.querySelectorAll(":scope > p:not(.formula)"))
+          if (!said.textContent!.startsWith("[")) said.append(" ", this.note(this.sheet.words.original));
     for (const table of document.querySelectorAll<HTMLTableElement>("table[data-quantity]"))
       if (this.sheet.stale.includes(table.dataset.quantity!)) table.caption?.append(" ", this.note(this.sheet.words.stale));
   }

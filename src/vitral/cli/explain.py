@@ -98,6 +98,7 @@ def explain(
     first = 0 if is_run else 1
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
+    sheet = None
     if is_run:
         from vitral.explanation import RunView
         from vitral.lab import Run
@@ -110,8 +111,9 @@ def explain(
         from vitral.explanation import walk_example
         from vitral.lab.examples import find_example
 
-        walkthrough = walk_example(find_example(what), choice)
-    write_walkthrough(walkthrough, format, digits, out, whole=all)
+        example = find_example(what)
+        walkthrough, sheet = walk_example(example, choice), example.sheet
+    write_walkthrough(walkthrough, format, digits, out, whole=all, sheet=sheet)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

@@ -7,34 +7,39 @@ interpreter in `web/src/graph.ts` runs it in a browser, so a page computes what 
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from vitral.core.errors import VitralError
-from vitral.core.taps import Tap
+from vitral.core.taps import Recorder, Tap
 
 Plain = dict[str, Any]
 Traced = Callable[[Mapping[str, Tensor], Tap], object]
 """A function that passes each of its results to the tap by name, and goes on with the value that the tap returns."""
 
 OPERATIONS = frozenset(
-    """
-    abs acos add.Tensor add.Scalar addmm alias amax amin any any.dim any.dims arange.start_step argmax argmin asin atan
-    atan2 bitwise_and.Tensor bitwise_not bitwise_or.Tensor bmm cat ceil clamp clone constant_pad_nd copy cos cumsum div.Scalar
-    div.Tensor div.Tensor_mode embedding empty.memory_format eq.Scalar eq.Tensor erf exp expand expm1 fill.Scalar flip
-    floor full full_like gather ge.Scalar ge.Tensor gelu gt.Scalar gt.Tensor index.Tensor index_select isinf isnan
-    le.Scalar le.Tensor leaky_relu log log10 log1p log2 logical_and logical_not logical_or logical_xor lt.Scalar lt.Tensor
-    max.dim maximum mean mean.dim min.dim minimum mm mul.Scalar mul.Tensor native_layer_norm ne.Scalar ne.Tensor neg
-    permute pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod.dim_int reciprocal relu remainder.Scalar remainder.Tensor
-    repeat round rsqrt scalar_tensor scatter.src scatter.value select.int select_scatter sigmoid sign sin slice.Tensor
-    slice_scatter sort sort.stable split_with_sizes sqrt squeeze.dim squeeze.dims sub.Scalar sub.Tensor sum
-    sum.dim_IntList sym_size.int tan tanh topk trunc unsqueeze var.correction view where.self _log_softmax _softmax
-    _to_copy getitem symbolic.add symbolic.sub symbolic.mul symbolic.floordiv symbolic.neg
-    """.split()
+    (
+        *("abs", "acos", "add.Tensor", "add.Scalar", "addmm", "alias", "amax", "amin", "any", "any.dim", "any.dims"),
+        *("arange.start_step", "argmax", "argmin", "asin", "atan", "atan2", "bitwise_and.Tensor", "bitwise_not"),
+        *("bitwise_or.Tensor", "bmm", "cat", "ceil", "clamp", "clone", "constant_pad_nd", "copy", "cos", "cumsum"),
+        *("div.Scalar", "div.Tensor", "div.Tensor_mode", "embedding", "empty.memory_format", "eq.Scalar", "eq.Tensor"),
+        *("erf", "exp", "expand", "expm1", "fill.Scalar", "flip", "floor", "full", "full_like", "gather", "ge.Scalar"),
+        *("ge.Tensor", "gelu", "gt.Scalar", "gt.Tensor", "index.Tensor", "index_select", "isinf", "isnan", "le.Scalar"),
+        *("le.Tensor", "leaky_relu", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or"),
+        *("logical_xor", "lt.Scalar", "lt.Tensor", "max.dim", "maximum", "mean", "mean.dim", "min.dim", "minimum"),
+        *("mm", "mul.Scalar", "mul.Tensor", "native_layer_norm", "ne.Scalar", "ne.Tensor", "neg", "permute"),
+        *("pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "prod.dim_int", "reciprocal", "relu"),
+        *("remainder.Scalar", "remainder.Tensor", "repeat", "round", "rsqrt", "scalar_tensor", "scatter.src"),
+        *("scatter.value", "select.int", "select_scatter", "sigmoid", "sign", "sin", "slice.Tensor", "slice_scatter"),
+        *("sort", "sort.stable", "split_with_sizes", "sqrt", "squeeze.dim", "squeeze.dims", "sub.Scalar", "sub.Tensor"),
+        *("sum", "sum.dim_IntList", "tan", "tanh", "topk", "trunc", "unsqueeze", "var.correction"),
+        *("view", "where.self", "_log_softmax", "_softmax", "_to_copy", "getitem"),
+        *("symbolic.mul",),
+    )
 )
 """The operations that the interpreter has; it has the same list."""
 NOTHING = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range")
@@ -43,48 +48,39 @@ SAME = ("clone", "alias", "detach", "lift_fresh_copy", "detach_copy", "alias_cop
 """Operations that return their input."""
 IGNORED = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"))
 """Arguments that say how numbers are stored; the interpreter has one kind."""
-SYMBOLIC = {"add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "neg": "neg"}
 
 
 class NotInGraphs(VitralError):
     """A computation that cannot be written as a graph: an unknown operation, or a decision that depends on numbers."""
 
 
-class _Marking(Tap):
+class _Marking(Recorder):
     """Notes every value and gives it a place of its own in the graph, so that it can be replaced by name."""
 
-    def __init__(self) -> None:
-        self.kept: dict[str, Tensor] = {}
-
-    def wants_any(self, names: object) -> bool:
-        return True
-
     def __call__(self, name: str, value: Tensor) -> Tensor:
-        self.kept[name] = value.clone()
-        return self.kept[name]
+        return super().__call__(name, value.clone())
 
 
 class _Module(nn.Module):
     """The function as a module, which is what `torch.export` takes; its own parameters become constants."""
 
-    def __init__(self, function: Traced) -> None:
+    def __init__(self, function: Traced, names: list[str]) -> None:
         super().__init__()
-        self.function = function
+        self.function, self.names = function, names
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         marking = _Marking()
         self.function(inputs, marking)
+        self.names[:] = marking.kept
         return marking.kept
 
 
-def graph_of(function: Traced, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[int, Any]] | None = None) -> Plain:
+def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
     """The graph of a function.
 
     Args:
         function: calls its second argument, a tap, as `x = tap(name, x)` for each value that has a name.
-        inputs: tensors by name; only their shapes and types matter.
-        lengths: by name of an input, the axes whose size is free, each with its `torch.export.Dim`; all sizes are
-            fixed if None.
+        inputs: tensors by name; the graph is that of their shapes, whatever their numbers.
 
     Returns:
         {"inputs": names, "shapes": their shapes, "constants": [{"shape", "data"}], "nodes": [[operation, arguments]],
@@ -94,21 +90,22 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], lengths: Mapping[st
     Raises:
         NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
     """
-    shapes = None if lengths is None else ({name: lengths.get(name) for name in inputs},)
+    names: list[str] = []
     try:
         with _quiet(), torch.no_grad():
-            program = torch.export.export(_Module(function), (dict(inputs),), dynamic_shapes=shapes, strict=False)
+            module = _Module(function, names)
+            program: Any = torch.export.export(module, (dict(inputs),), strict=False)
             program = program.run_decompositions()
     except VitralError as error:
         raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         first = str(error).strip().partition("\n")[0]
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
-    return _Writer(program, list(inputs)).graph()
+    return _Writer(program, list(inputs)).graph(names)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Without PyTorch's warnings about its own parts, and without its log of a graph that fails."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings():
@@ -128,9 +125,9 @@ class _Writer:
         self.places: dict[str, int] = {}  # of the program's nodes
         self.nodes: list[list[Any]] = []
         self.constants: list[Plain] = []
-        self.shapes: list[list[int | None]] = []
+        self.shapes: list[list[int]] = []
 
-    def graph(self) -> Plain:
+    def graph(self, names: list[str]) -> Plain:
         nodes = list(self.program.graph.nodes)
         (last,) = (node for node in nodes if node.op == "output")
         self.named = {node.name for node in last.args[0]}
@@ -140,7 +137,6 @@ class _Writer:
         for node in nodes:
             if node.op == "call_function":
                 self.call(node, first)
-        names = _output_names(self.program)
         outputs = dict(zip(names, (self.places[node.name] for node in last.args[0]), strict=True))
         return {
             "inputs": self.names,
@@ -156,11 +152,14 @@ class _Writer:
         given = [node for node in placeholders if kinds[node.name].kind.name == "USER_INPUT"]
         for place, node in enumerate(given):
             self.places[node.name] = place
-            self.shapes.append([size if isinstance(size, int) else None for size in node.meta["val"].shape])
+            self.shapes.append(list(node.meta["val"].shape))
         for node in placeholders:
             if node in given:
                 continue
             target = kinds[node.name].target
+            if target is None:
+                kind = kinds[node.name].kind.name.lower()
+                raise NotInGraphs("the computation has no graph: it has an input of the kind {kind}", kind=kind)
             known = self.program.state_dict if target in self.program.state_dict else self.program.constants
             self.places[node.name] = len(self.names) + len(self.constants)
             self.constants.append(_constant(known[target]))
@@ -187,7 +186,7 @@ class _Writer:
         if isinstance(value, torch.fx.Node):
             return {"at": self.places[value.name]}
         if isinstance(value, (list, tuple)):
-            return [self.plain(each) for each in value]
+            return [self.plain(each) for each in cast(list[Any], value)]
         if isinstance(value, float) and not math.isfinite(value):
             return {"number": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -197,20 +196,20 @@ class _Writer:
 
 def _operation(node: Any) -> str:
     """The name of an operation without `aten.` and `.default`: "add.Tensor", "mm"."""
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload):
+    target: Any = node.target
+    if hasattr(target, "_schema"):
         return str(target).removeprefix("aten.").removesuffix(".default")
-    name = getattr(target, "__name__", str(target))
-    return "getitem" if name == "getitem" else f"symbolic.{SYMBOLIC.get(name, name)}"
+    return str(getattr(target, "__name__", target))
 
 
 def _arguments(node: Any, name: str) -> list[Any]:
     """All arguments in the order of the operation's signature, without those on storage and trailing defaults."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None:
         return list(node.args)
     arguments: list[Any] = []
     last = 0
-    for place, argument in enumerate(node.target._schema.arguments):
+    for place, argument in enumerate(schema.arguments):
         if argument.name in IGNORED:
             continue
         value = argument.default_value if argument.has_default_value() else None
@@ -231,13 +230,10 @@ def _narrows(node: Any) -> bool:
 
 
 def _constant(value: Tensor) -> Plain:
-    data = [float(each) if math.isfinite(each) else _spelled(each) for each in value.detach().flatten().tolist()]
+    numbers = cast(list[float], cast(Any, value.detach().flatten()).tolist())
+    data = [float(each) if math.isfinite(each) else _spelled(each) for each in numbers]
     return {"shape": list(value.shape), "data": data}
 
 
 def _spelled(value: float) -> str:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-
-
-def _output_names(program: Any) -> list[str]:
-    return list(torch.utils._pytree.tree_unflatten([None] * program.call_spec.out_spec.num_leaves, program.call_spec.out_spec))

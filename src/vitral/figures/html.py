@@ -23,7 +23,17 @@ from vitral.core import language as languages
 from vitral.core.checked import checked
 from vitral.core.language import _
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
-from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, LiveTables, Section, SortableTable
+from vitral.figures.sections import (
+    Beside,
+    CellTable,
+    Details,
+    Figure,
+    Formula,
+    Heading,
+    LiveTables,
+    Section,
+    SortableTable,
+)
 from vitral.figures.text import visible
 
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}

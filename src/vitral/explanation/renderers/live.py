@@ -18,9 +18,10 @@ from vitral.core.taps import SILENT, Tap
 from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
-from vitral.explanation.operations import Index
+from vitral.explanation.operations import Index, Operation
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy
 from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.renderers.beam import search_in_tensors
 from vitral.explanation.renderers.pages import LANGUAGE_CODES, to_page
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Panel, Step
@@ -38,7 +39,18 @@ from vitral.figures.sections import (
 )
 
 WORDS = ("ready", "changed", "restored", "bad", "differs", "original", "stale", "arithmetic", "nan", "shares")
-VERDICTS = ("text", "right", "rounding", "follows", "doubtful", "short", "wrong", "unreadable", "unreadable_at", "progress")
+VERDICTS = (
+    "text",
+    "right",
+    "rounding",
+    "follows",
+    "doubtful",
+    "short",
+    "wrong",
+    "unreadable",
+    "unreadable_at",
+    "progress",
+)
 PLACES = ("edited", "changed", "all", "typed", "kept", "name", "cell", "answered", "right", "follows", "open", "wrong")
 OPEN = {place: f"{{{place}}}" for place in PLACES}
 """The places of phrases that the script fills."""
@@ -57,8 +69,8 @@ def to_live(
 ) -> str:
     """A self-contained HTML document that computes.
 
-    Without `blanks` it is the page of the walkthrough, and every given number can be edited. With them it is an exercise:
-    the given numbers, and empty tables of these quantities, each cell judged when it is filled in.
+    Without `blanks` it is the page of the walkthrough, and every given number can be edited. With them it is an
+    exercise: the given numbers, and empty tables of these quantities, each cell judged when it is filled in.
 
     Args:
         example: the computation.
@@ -77,6 +89,7 @@ def to_live(
     return to_page(walkthrough, digits=digits, before=live_tables(example.sheet, digits, say))
 
 
+@checked(first=True)
 def blanks_of(example: Example) -> tuple[str, ...]:
     """The claimed quantities of which a cell is left open, in the order of the computation."""
     return tuple(claim.name for claim in example.claims if bool(claim.values.isnan().any()))
@@ -128,9 +141,13 @@ def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
         known = dict(given)
         for quantity in quantities:
             values = (known[aliases.get(name, name)] for name in quantity.inputs)
-            known[quantity.name] = tap(quantity.name, quantity.operation(*values))
+            known[quantity.name] = tap(quantity.name, _applied(quantity.operation, *values))
 
     return graph_of(compute, inputs)
+
+
+def _applied(operation: Operation, *values: Tensor) -> Tensor:
+    return search_in_tensors(operation, *values) if type(operation) is Beam else operation(*values)
 
 
 def _aliases(sheet: Sheet) -> dict[str, str]:
@@ -204,8 +221,8 @@ def _blank_step(step: Step, blanks: Collection[str], digits: int, say: Phrases) 
     say = replace(say, whole=True)
     written = text(step.formula, digits, say)
     formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
-    tables = tuple(_blank_table(step, panel, digits, say, is_blank=step.name in blanks) for panel in step.panels)
-    return [*formula, Beside(tables) if len(tables) > 1 else tables[0]]
+    tables = [_blank_table(step, panel, digits, say, is_blank=step.name in blanks) for panel in step.panels]
+    return [*formula, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
 def _blank_table(step: Step, panel: Panel, digits: int, say: Phrases, *, is_blank: bool) -> CellTable:
@@ -232,9 +249,7 @@ def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str
     changes = {path: str(SENTINEL + number) for number, (path, _) in enumerate(places)}
     written = example.document.rewritten(changes).decode()
     parts = re.split(rf"\b({SENTINEL // 10_000_000}\d{{7}})\b", written)
-    return [
-        {"cell": places[int(part) - SENTINEL][1]} if number % 2 else part for number, part in enumerate(parts)
-    ]
+    return [{"cell": places[int(part) - SENTINEL][1]} if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _indices(value: Tensor) -> list[Index]:
