@@ -72,7 +72,7 @@ const UNARY: Record<string, (x: number) => number> = {
   round: rounded,
   rsqrt: (x) => 1 / Math.sqrt(x),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
-  sign: Math.sign,
+  sign: (x) => +(x > 0) - +(x < 0),
   sin: Math.sin,
   sqrt: Math.sqrt,
   tan: Math.tan,
@@ -205,7 +205,8 @@ function layerNorm(input: Tensor, shape: number[], gain: Tensor | null, shift: T
     const made = (cell - means.data[row]) * scales.data[row] * (gain ? gain.data[column] : 1);
     return made + (shift ? shift.data[column] : 0);
   });
-  return [tensor(input.shape, data), means, scales];
+  const rest = input.shape.map((length, axis) => (axis < input.shape.length - shape.length ? length : 1));
+  return [tensor(input.shape, data), tensor(rest, means.data), tensor(rest, scales.data)];
 }
 
 /** Products of matrices, one for each index of the leading axis. */

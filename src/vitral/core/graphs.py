@@ -38,7 +38,6 @@ OPERATIONS = frozenset(
         *("sort", "sort.stable", "split_with_sizes", "sqrt", "squeeze.dim", "squeeze.dims", "sub.Scalar", "sub.Tensor"),
         *("sum", "sum.dim_IntList", "tan", "tanh", "topk", "trunc", "unsqueeze", "var.correction"),
         *("view", "where.self", "_log_softmax", "_softmax", "_to_copy", "getitem"),
-        *("symbolic.mul",),
     )
 )
 """The operations that the interpreter has; it has the same list."""

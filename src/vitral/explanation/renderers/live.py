@@ -133,14 +133,14 @@ def sheet_graph(sheet: Sheet) -> tuple[Plain, list[str]]:
 def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
     quantities = [quantity for quantity in sheet.quantities if quantity.name not in left_out]
     made = {quantity.name for quantity in quantities}
-    aliases = _aliases(sheet)
-    needed = {aliases.get(name, name) for quantity in quantities for name in quantity.inputs}
+    second = aliases(sheet)
+    needed = {second.get(name, name) for quantity in quantities for name in quantity.inputs}
     inputs = {name: value for name, value in sheet.values.items() if name in needed and name not in made}
 
     def compute(given: Mapping[str, Tensor], tap: Tap = SILENT) -> None:
         known = dict(given)
         for quantity in quantities:
-            values = (known[aliases.get(name, name)] for name in quantity.inputs)
+            values = (known[second.get(name, name)] for name in quantity.inputs)
             known[quantity.name] = tap(quantity.name, _applied(quantity.operation, *values))
 
     return graph_of(compute, inputs)
@@ -150,7 +150,7 @@ def _applied(operation: Operation, *values: Tensor) -> Tensor:
     return search_in_tensors(operation, *values) if type(operation) is Beam else operation(*values)
 
 
-def _aliases(sheet: Sheet) -> dict[str, str]:
+def aliases(sheet: Sheet) -> dict[str, str]:
     """Second names of a quantity, as that of a stream which is another quantity unchanged."""
     made = {id(sheet.values[quantity.name]): quantity.name for quantity in sheet.quantities}
     return {name: made[id(value)] for name, value in sheet.values.items() if made.get(id(value), name) != name}
@@ -159,7 +159,7 @@ def _aliases(sheet: Sheet) -> dict[str, str]:
 def given_names(sheet: Sheet) -> list[str]:
     """Names of the given numbers that are used and shown; gains that are all 1 are neither."""
     used = {name for quantity in sheet.quantities for name in quantity.inputs}
-    made = {quantity.name for quantity in sheet.quantities} | set(_aliases(sheet))
+    made = {quantity.name for quantity in sheet.quantities} | set(aliases(sheet))
     plain = {name for name, value in sheet.values.items() if name.endswith("_gain") and bool((value == 1).all())}
     return [name for name in sheet.values if name in used and name not in made and name not in plain]
 
