@@ -2,7 +2,7 @@
 // result's shape and, for each of its cells, the number of the input and the place in it. The arithmetic of a cell
 // follows the same moves backwards.
 
-import { Tensor, axisOf, indexOf, placeOf, places, size, stretched, strides } from "./tensors";
+import { Tensor, axisOf, broadcast, indexOf, placeOf, places, size, stretched, strides } from "./tensors";
 
 export interface Move {
   shape: readonly number[];
@@ -105,11 +105,7 @@ function flip(input: Tensor, dims: number[]): Move {
 function index(input: Tensor, by: (Tensor | null)[]): Move {
   const first = by.findIndex((each) => each !== null);
   const used = by.flatMap((each, axis) => (each === null ? [] : [axis]));
-  let common: readonly number[] = [];
-  for (const axis of used) {
-    const own = by[axis]!.shape;
-    if (own.length > common.length || size(own) > size(common)) common = own;
-  }
+  const common = used.reduce<readonly number[]>((shape, axis) => broadcast(shape, by[axis]!.shape), []);
   const lookups = new Map(used.map((axis) => [axis, places(common, stretched(by[axis]!.shape, common))]));
   const together = used.every((axis, place) => axis === used[0] + place);
   const kept = input.shape.map((_, axis) => axis).filter((axis) => !used.includes(axis));
