@@ -221,10 +221,22 @@ def test_a_norms_formula_has_its_gain_and_bias() -> None:
     assert as_text(without_bias.formula, 3, SAY) == "attn_norm = g·((resid_pre − μ) / √(σ^2 + ε))"
 
 
-def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None:
-    panel = steps_of(model())["weights"].panels[0]
-    assert panel.cell[0] == 4
-    assert panel.matrix[4][panel.cell[1]] == max(panel.matrix[4])
+def test_without_a_cell_the_middle_position_meets_the_key_it_weighs_most_and_one_hidden_from_it() -> None:
+    steps = steps_of(model())
+    panel = steps["weights"].panels[0]
+    assert panel.cell[0] == 2
+    assert panel.matrix[2][panel.cell[1]] == max(panel.matrix[2])
+    assert panel.also == steps["masked"].panels[0].also == ((2, 3),)
+    assert steps["masked"].panels[0].matrix[2][3] == -math.inf
+    hidden = as_text(panel.working(2, 3).equation(), 3, SAY)
+    assert "exp(−∞)" in hidden
+    assert hidden.endswith("= 0")
+    last = steps_of(model(), ending=True, block=True)
+    assert last["weights"].panels[0].cell[0] == 4
+    assert (
+        last["masked"].panels[0].matrix[last["masked"].panels[0].also[0][0]][last["masked"].panels[0].also[0][1]]
+        == -math.inf
+    )
 
 
 def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:

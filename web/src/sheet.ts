@@ -321,6 +321,7 @@ export class LiveSheet {
       if (this.results.some(({ cell }) => step.contains(cell)))
         for (const said of step.querySelectorAll(":scope > p:not(.formula)"))
           if (!said.textContent!.startsWith("[")) said.append(" ", this.note(this.sheet.words.original));
+    for (const figure of document.querySelectorAll("figure > figcaption")) figure.append(" ", this.note(this.sheet.words.original));
     for (const table of document.querySelectorAll<HTMLTableElement>("table[data-quantity]"))
       if (this.sheet.stale.includes(table.dataset.quantity!)) table.caption?.append(" ", this.note(this.sheet.words.stale));
   }

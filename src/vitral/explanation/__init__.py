@@ -22,7 +22,7 @@ from vitral.explanation.renderers import (
     to_text,
 )
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
-from vitral.explanation.walks import RunView, walk_example, walk_run
+from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "to_plain",
     "to_sections",
     "to_text",
+    "walk_backward",
     "walk_example",
     "walk_run",
 ]

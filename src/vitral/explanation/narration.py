@@ -133,7 +133,7 @@ class Narrator:
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
             shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
-            for panel in self._panels(value, seen, name, partial(_given_cell, self.sheet, name)):
+            for panel in self.panels(value, seen, name, partial(_given_cell, self.sheet, name)):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
@@ -146,7 +146,7 @@ class Narrator:
             formula=Equation((Name(name), _formula(quantity, self.sheet.values))),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=self._panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
+            panels=self.panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
             is_share=name in SHARES or isinstance(quantity.operation, Filtered),
         )
 
@@ -168,9 +168,17 @@ class Narrator:
         after = _shape(self.sheet.values[quantity.name], quantity.axes)
         return f"{before} → {after}" if before else after
 
-    def _panels(
+    def panels(
         self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
     ) -> tuple[Panel, ...]:
+        """The matrices of a quantity: one for each chosen head, or one.
+
+        Args:
+            value: the numbers.
+            axes: their names; the first of quantities of heads is "heads".
+            name: of the quantity.
+            arithmetic: of a cell, by its whole index.
+        """
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)

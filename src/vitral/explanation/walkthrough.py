@@ -8,6 +8,8 @@ from typing import Any
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import sides, text
 from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.picture import Picture
+from vitral.explanation.picture_text import picture_lines, picture_title
 from vitral.explanation.plain_steps import plain_step
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
@@ -27,12 +29,14 @@ class Walkthrough(Shown):
         intro: one string for each paragraph before the steps.
         chapters: the computation.
         language: of the texts, "en" or "pt".
+        picture: the path of the chosen position; None if there is none.
     """
 
     title: str
     intro: tuple[str, ...]
     chapters: tuple[Chapter, ...]
     language: str = "en"
+    picture: Picture | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -67,6 +71,8 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False
     """
     say = replace(phrases(walkthrough.language), whole=whole)
     parts = [walkthrough.title, *(_wrapped(paragraph) for paragraph in opening(walkthrough, say))]
+    if walkthrough.picture is not None:
+        parts.append(drawn(walkthrough.picture, say))
     count = 0
     for chapter in walkthrough.chapters:
         parts += [f"── {chapter.title} " + "─" * max(0, 60 - len(chapter.title))] if chapter.title else []
@@ -98,6 +104,12 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         "intro": list(walkthrough.intro),
         "chapters": chapters,
     }
+
+
+def drawn(picture: Picture, say: Phrases) -> str:
+    """The picture as text."""
+    lines = (f"{INDENT}{line}".rstrip() for line in picture_lines(picture, say))
+    return "\n".join([picture_title(picture, say), *lines])
 
 
 def heading(step: Step, count: int, digits: int, say: Phrases) -> str:

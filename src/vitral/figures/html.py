@@ -27,6 +27,7 @@ from vitral.figures.sections import (
     Beside,
     CellTable,
     Details,
+    Diagram,
     Figure,
     Formula,
     Heading,
@@ -136,9 +137,9 @@ def _workings(table: CellTable) -> _Workings:
     terms = {place: packed(working.whole) for place, working in known.items() if working.whole}
     stored: dict[str, Any] = {"told": told, "terms": terms}
     if table.words is not None:
-        stored["words"] = asdict(table.words)
+        stored["words"] = {name: visible(words) for name, words in asdict(table.words).items()}
     if whole is not None:
-        stored |= {"columns": list(map(visible, whole.columns)), "ask": whole.ask, "first": whole.first}
+        stored |= {"columns": list(map(visible, whole.columns)), "ask": visible(whole.ask), "first": whole.first}
         stored["heat"] = bool(table.heat)
         stored["rows"] = [list(map(visible, line)) for line in whole.rows]
     chosen, *also = ((table.workings[row][column]) for row, column in (table.chosen, *table.also))
@@ -182,13 +183,16 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
     figures = count(1)
 
     def render(section: Section) -> Markup:
-        extra = {}
+        extra: dict[str, Any] = {}
         if isinstance(section, Heading):
             extra["anchor"] = _note(anchors, section)
         elif isinstance(section, Figure):
             extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
         elif isinstance(section, SortableTable):
             extra["drawings"] = [Markup(_themed(svg)) for svg in section.drawings]
+        elif isinstance(section, Diagram):
+            drawings = [[(drawing, Markup(drawing.svg)) for drawing in row] for row in section.rows]
+            extra |= {"formula": Markup(section.formula), "drawings": drawings, "prefix": f"diagram{next(figures)}"}
         elif isinstance(section, Formula):
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):

@@ -83,6 +83,11 @@ def _(section: pieces.Figure) -> str:
 
 
 @_block.register
+def _(section: pieces.Diagram) -> str:
+    return f"**{_one_line(section.caption)}**\n\n{fence(section.text)}"
+
+
+@_block.register
 def _(section: pieces.Preformatted) -> str:
     caption = f"**{_one_line(section.caption)}**" if section.caption else ""
     return "\n\n".join(filter(None, [caption, fence(section.text)]))

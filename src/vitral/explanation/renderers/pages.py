@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import markdown_latex, mathml, text
 from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.renderers.drawing import diagram
 from vitral.explanation.steps import Arithmetic, Panel, Step
 from vitral.explanation.truncation import Gap, Shown, ShownPanel, is_truncated, truncate
 from vitral.explanation.walkthrough import Walkthrough, opening, stacked
@@ -68,7 +69,7 @@ def to_page(
     """
     say = replace(phrases(walkthrough.language), whole=whole)
     room = _Room()
-    chapters = _chapters(walkthrough, digits, say, room)
+    chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room)]
     lead, *intro = opening(walkthrough, say, "choose")
     sections = [*map(Paragraph, intro), *_missing(room, say), *before, *chapters]
     language = LANGUAGE_CODES[walkthrough.language]
@@ -92,7 +93,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
     """
     say = replace(phrases(walkthrough.language), whole=whole)
     lead, *intro = opening(walkthrough, say)
-    sections: list[Section] = [*map(Paragraph, intro)]
+    sections: list[Section] = [*map(Paragraph, intro), *_drawn(walkthrough, say)]
     number = 0
     for chapter in walkthrough.chapters:
         sections += [Heading(chapter.title)] if chapter.title else []
@@ -106,8 +107,12 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
 def to_sections(walkthrough: Walkthrough, *, digits: Digits = 3) -> list[Section]:
     """Sections of another page; each step can be folded."""
     say, room = phrases(walkthrough.language), _Room()
-    chapters = _chapters(walkthrough, digits, say, room, inside_another=True)
+    chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room, inside_another=True)]
     return [*map(Paragraph, opening(walkthrough, say, "choose")), *_missing(room, say), *chapters]
+
+
+def _drawn(walkthrough: Walkthrough, say: Phrases) -> list[Section]:
+    return [] if walkthrough.picture is None else [diagram(walkthrough.picture, say)]
 
 
 def _missing(room: _Room, say: Phrases) -> list[Section]:
