@@ -12,7 +12,6 @@ from vitral.core.graphs import OPERATIONS, NotInGraphs, graph_of
 from vitral.core.taps import Recorder
 from vitral.model import ModelConfig, Transformer
 
-EXACT = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}
 torch.manual_seed(5)
 A, B = torch.randn(2, 3, 5).double(), torch.randn(2, 3, 5).double()
 ROW, POSITIVE, WHOLE = torch.randn(5).double(), torch.rand(2, 3, 5).double() + 0.1, torch.arange(-7.0, 8.0).double()
@@ -106,6 +105,12 @@ CASES: list[tuple[str, list[Any]]] = [
 NOT_OF_TENSORS = {"getitem", "_to_copy", "empty.memory_format"}
 
 
+def same(mine: Tensor, expected: Tensor, what: str) -> None:
+    torch.testing.assert_close(
+        mine, expected, rtol=1e-12, atol=1e-12, equal_nan=True, msg=lambda message: f"{what}: {message}"
+    )
+
+
 def one_node(name: str, given: list[Any]) -> tuple[dict[str, Any], Any]:
     """A graph of one operation, and PyTorch's result."""
     tensors: list[Tensor] = []
@@ -138,9 +143,7 @@ def test_every_operation_is_that_of_pytorch() -> None:
     made = [(name, *one_node(name, given)) for name, given in CASES]
     for (name, _, parts), outputs in zip(made, run_graphs([case for _, case, _ in made]), strict=True):
         for place, expected in enumerate(parts):
-            torch.testing.assert_close(
-                outputs[str(place)], expected.double(), msg=lambda m, n=name: f"{n}: {m}", **EXACT
-            )
+            same(outputs[str(place)], expected.double(), name)
 
 
 @needs_node
@@ -162,7 +165,7 @@ def test_a_graph_computes_what_its_function_computes_for_other_numbers() -> None
         kept = Recorder()
         compute(case["inputs"], kept)
         for name, expected in kept.kept.items():
-            torch.testing.assert_close(made[name], expected, **EXACT)
+            same(made[name], expected, name)
 
 
 @needs_node

@@ -28,8 +28,13 @@ from vitral.explanation.sheet import Sheet
 from vitral.lab.examples import find_example, gallery
 
 ROOT = Path(__file__).parents[2]
-EXACT = {"rtol": 1e-12, "atol": 1e-12}
 NAMES = [name for name in gallery() if find_example(name).sheet.quantities and "parameters" not in name]
+
+
+def same(mine: Tensor, expected: Tensor, what: str) -> None:
+    torch.testing.assert_close(
+        mine, expected, rtol=1e-12, atol=1e-12, equal_nan=True, msg=lambda message: f"{what}: {message}"
+    )
 
 
 @cache
@@ -72,7 +77,7 @@ def test_every_quantity_of_the_gallery_is_computed_in_the_browser() -> None:
     ]
     for (name, (sheet, _)), made in zip(graphs().items(), run_graphs(cases), strict=True):
         for quantity, value in made.items():
-            torch.testing.assert_close(value, sheet.values[quantity], msg=lambda m, n=name: f"{n}: {m}", **EXACT)
+            same(value, sheet.values[quantity], name)
 
 
 @needs_node
@@ -85,9 +90,7 @@ def test_edited_numbers_give_what_python_computes_from_them() -> None:
             expected.append((f"{name} seed {seed}", recomputed(sheet, given)))
     for (name, values), made in zip(expected, run_graphs(cases), strict=True):
         for quantity, value in made.items():
-            torch.testing.assert_close(
-                value, values[quantity], equal_nan=True, msg=lambda m, n=name, q=quantity: f"{n} {q}: {m}", **EXACT
-            )
+            same(value, values[quantity], f"{name} {quantity}")
 
 
 ARITHMETIC = """
@@ -205,7 +208,7 @@ def test_beam_search_in_tensors_is_beam_search() -> None:
         for words, beams in ((1, 1), (3, 2), (4, 5)):
             for probability in (False, True):
                 beam = Beam(place % vocab, beams, words, probability)
-                torch.testing.assert_close(search_in_tensors(beam, table), beam(table), **EXACT)
+                same(search_in_tensors(beam, table), beam(table), str(beam))
 
 
 def data_of(page: str) -> dict[str, Any]:

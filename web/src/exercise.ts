@@ -46,7 +46,7 @@ export class ExerciseSheet {
     details.append(document.createElement("summary"), this.text);
     details.firstElementChild!.textContent = sheet.words.text;
     this.text.tabIndex = 0;
-    document.querySelector("main")!.append(details);
+    if (sheet.file.length) document.querySelector("main")!.append(details);
     bar.hidden = false;
     bar.querySelector("button")!.addEventListener("click", () => this.clear());
     this.judge();

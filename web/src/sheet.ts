@@ -137,7 +137,10 @@ export class LiveSheet {
       };
       table.addEventListener("click", again);
       table.addEventListener("focusin", again);
-      new MutationObserver(() => this.opened()).observe(table, { childList: true });
+      new MutationObserver(() => {
+        this.opened();
+        if (document.activeElement === document.body) table.querySelector("input")?.focus();
+      }).observe(table, { childList: true });
     }
     this.opened();
   }
@@ -329,7 +332,8 @@ export class LiveSheet {
   private status(): void {
     const { words } = this.sheet;
     const changed = this.results.filter(({ cell }) => cell.classList.contains("changed")).length;
-    this.bar.querySelector("button")!.disabled = !this.edits && !this.bad.size;
+    const button = this.bar.querySelector("button")!;
+    button.disabled = !this.edits && !this.bad.size && document.activeElement !== button;
     const nan = Object.values(this.made).some((each) => each.data.some(Number.isNaN));
     const sums = this.sheet.editable.filter((name) => SHARES.includes(name) && this.uneven(this.inputs[name]));
     const said = this.edits ? filled(words.changed, { edited: this.edits, changed, all: this.results.length }) : words.ready;

@@ -15,10 +15,12 @@ from torch import Tensor
 from vitral.core.checked import Digits, checked
 from vitral.core.graphs import NotInGraphs, Plain, graph_of
 from vitral.core.taps import SILENT, Tap
+from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
-from vitral.explanation.operations import Index, Operation
+from vitral.explanation.operations import Operation
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.renderers.beam import search_in_tensors
@@ -196,11 +198,12 @@ def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrase
     example = example.told(say.language)
     graph, _ = sheet_graph(example.sheet)
     order = [quantity.name for quantity in example.sheet.quantities if quantity.name in blanks & set(graph["outputs"])]
-    file, name = _file(example, order), f"{example.path.stem if example.path else 'exercise'}-filled.toml"
+    file = _file(example, order)
+    name = f"{example.path.stem}-filled{example.path.suffix}" if example.path else "exercise-filled.toml"
     words = {word: say(f"practice.{word}", **OPEN) for word in VERDICTS}
     data = _data(example.sheet, graph, digits, say)
     data |= {"editable": [], "stale": [], "blanks": order, "decimals": example.decimals, "file": file, "words": words}
-    saved = (say("practice.file", name=name), name)
+    saved = (say("practice.file", name=name), name) if file else None
     sections: list[Section] = [Paragraph(example.note)] if example.note else []
     sections += [Paragraph(say("practice.how", decimals=example.decimals))]
     sections += [LiveTables(data, say("practice.title"), say("practice.clear"), saved)]
@@ -235,22 +238,22 @@ def _blank_table(step: Step, panel: Panel, digits: int, say: Phrases, *, is_blan
     )
 
 
-SENTINEL = 7_310_000_000
+BLANK = 7_310_000_000
+"""Numbers from here on stand for the cells to fill in, while the file is cut."""
 
 
 def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str]]:
-    """The author's file, cut at the cells to fill in: texts, and the places of the cells between them."""
-    places: list[tuple[tuple[str | int, ...], str]] = []
+    """The author's file, cut at the cells to fill in: texts, and the places of the cells between them.
+
+    Empty for a file that is not TOML, as a spreadsheet: the page writes TOML.
+    """
+    if not isinstance(example.document, TomlDocument):
+        return []
+    places: dict[str, tuple[KeyPath, str]] = {}
     for claim in example.claims:
-        if claim.name in blanks:
-            for place, index in enumerate(_indices(claim.values)):
-                if math.isnan(float(claim.values[index])):
-                    places.append((claim.path(index), f"{claim.name}/{place}"))
-    changes = {path: str(SENTINEL + number) for number, (path, _) in enumerate(places)}
-    written = example.document.rewritten(changes).decode()
-    parts = re.split(rf"\b({SENTINEL // 10_000_000}\d{{7}})\b", written)
-    return [{"cell": places[int(part) - SENTINEL][1]} if number % 2 else part for number, part in enumerate(parts)]
-
-
-def _indices(value: Tensor) -> list[Index]:
-    return list(product(*map(range, value.shape)))
+        for place, index in enumerate(product(*map(range, claim.values.shape))):
+            if claim.name in blanks and math.isnan(float(claim.values[index])):
+                places[str(BLANK + len(places))] = (claim.path(index), f"{claim.name}/{place}")
+    written = example.document.rewritten({path: blank for blank, (path, _) in places.items()}).decode()
+    parts = re.split(rf"\b({'|'.join(places)})\b", written) if places else [written]
+    return [{"cell": places[part][1]} if number % 2 else part for number, part in enumerate(parts)]
