@@ -187,16 +187,35 @@ const mm = (reader: Reader, left: Tensor, right: Tensor, cell: number): Expressi
   return dot(reader, left, right, Math.floor(cell / width), cell % width, [0, 0]);
 };
 
+/** What is taken away from an exponent; the same from all leaves a softmax as it is. */
+function taken(each: Expression): Expression | null {
+  if (each.kind === "fraction") return taken(each.above);
+  return each.kind === "difference" ? each.right : null;
+}
+
+function without(each: Expression): Expression {
+  if (each.kind === "fraction") return fraction(without(each.above), each.below);
+  return each.kind === "difference" ? each.left : each;
+}
+
+/** e to a power; of a logarithm, the number itself, or its root or power. */
+function exponential(exponent: Expression): Expression {
+  if (exponent.kind === "apply" && exponent.name === "log") return exponent.given[0];
+  if (exponent.kind === "fraction" && exponent.above.kind === "apply" && exponent.above.name === "log")
+    return power(exponent.above.given[0], fraction(number(1), exponent.below));
+  return { kind: "exp", exponent };
+}
+
 function softmax(reader: Reader, input: Tensor, dim: number, cell: number): Expression {
-  const seen = reader.row(input, dim, cell).filter((each) => worth(each) !== -Infinity);
-  const own = reader.cell(input, cell);
+  let seen = reader.row(input, dim, cell).filter((each) => worth(each) !== -Infinity);
+  let own = reader.cell(input, cell);
   if (!seen.length || worth(own) === -Infinity) return number(0);
+  const shifts = new Set(seen.map((each) => JSON.stringify(taken(each))));
+  if (shifts.size === 1 && taken(own)) [seen, own] = [seen.map(without), without(own)];
   const values = seen.map(worth);
   const largest = Math.max(...values.map(Math.abs)) > MOST_EXPONENT ? Math.max(...values) : 0;
-  const raised = (each: Expression): Expression => ({
-    kind: "exp",
-    exponent: largest === 0 ? each : { kind: "difference", left: each, right: number(largest) },
-  });
+  const raised = (each: Expression): Expression =>
+    exponential(largest === 0 ? each : { kind: "difference", left: each, right: number(largest) });
   return fraction(raised(own), sum(seen.map(raised)));
 }
 
@@ -228,7 +247,7 @@ const RULES: Record<string, Rule> = {
   minimum: both((left, right) => apply("min", left, right)),
   "pow.Tensor_Scalar": (reader, [x, exponent], cell) => power(reader.cell(x, cell), number(exponent)),
   neg: one((inside) => times(number(-1), inside)),
-  exp: one((exponent) => (exponent.kind === "apply" && exponent.name === "log" ? exponent.given[0] : { kind: "exp", exponent })),
+  exp: one(exponential),
   log: one((inside) => apply("log", inside)),
   sqrt: one((inside) => ({ kind: "root", inside })),
   rsqrt: one((inside) => fraction(number(1), { kind: "root", inside })),

@@ -21,7 +21,7 @@ from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
 from vitral.explanation.operations import Operation
-from vitral.explanation.operations.decoding import Beam, Filtered, Greedy
+from vitral.explanation.operations.decoding import Beam, Greedy
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.renderers.beam import search_in_tensors
 from vitral.explanation.renderers.pages import LANGUAGE_CODES, to_page
@@ -172,9 +172,7 @@ def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, An
         "graph": graph,
         "given": {name: _plain(sheet.values[name]) for name in graph["inputs"]},
         "choices": choices,
-        "unexplained": [
-            quantity.name for quantity in sheet.quantities if isinstance(quantity.operation, (*CHOICES, Filtered))
-        ],
+        "unexplained": [each.name for each in sheet.quantities if isinstance(each.operation, CHOICES)],
         "vocabulary": list(sheet.vocabulary),
         "digits": digits,
         "comma": say.has_comma,
