@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser import NODE, as_tensor, in_node, needs_node, plain, run_graphs
+from browser import NODE, as_tensor, driven, in_node, needs_chromium, needs_node, plain, run_graphs
 from torch import Tensor
 
 from vitral.core.errors import UsageError
@@ -260,6 +260,66 @@ def test_the_filled_sheet_is_a_file_that_check_reads() -> None:
     again = parse_example(written, lambda _: pytest.fail("no preset"))
     assert [claim.name for claim in again.claims] == list(blanks_of(example))
     assert all(not bool(claim.values.isnan().any()) for claim in again.claims)
+
+
+TYPE = """
+const type = (table, row, column, text, head = 0) => {
+  const found = [...document.querySelectorAll(`table[data-quantity="${table}"]`)][head];
+  const input = found.querySelector(`td[data-row="${row}"][data-column="${column}"] input`);
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
+  input.dispatchEvent(new Event("change"));
+};
+"""
+
+
+BAD = r'<input[^>]* aria-invalid="true"'
+
+
+def cells(dom: str, quantity: str) -> list[str]:
+    """The texts of the cells of the first table of a quantity."""
+    table = re.search(rf'<table[^>]*data-quantity="{quantity}".*?</table>', dom, re.DOTALL)
+    assert table
+    return [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", table[0], re.DOTALL)]
+
+
+@needs_chromium
+def test_numbers_typed_on_the_page_change_the_page(tmp_path: Path) -> None:
+    sheet = find_example("three-words").sheet
+    typed = TYPE + 'type("x", 0, 1, "-1,5"); type("w_q", 2, 0, "1/3"); type("x", 1, 1, "many");'
+    dom = driven(to_live(find_example("three-words"), language="en"), typed, tmp_path)
+    given = {name: sheet.values[name].clone() for name in given_names(sheet)}
+    given["x"][0, 1], given["w_q"][0, 2, 0] = -1.5, 1 / 3
+    values = recomputed(sheet, given)
+    for quantity in ("scores", "weights", "out"):
+        expected = values[quantity].flatten().tolist()
+        shown = [float(cell.replace("−", "-").replace("∞", "inf")) for cell in cells(dom, quantity)]
+        assert shown == pytest.approx(expected, abs=6e-4)
+    assert len(re.findall(BAD, dom)) == 1
+    undone = driven(
+        to_live(find_example("three-words")), typed + 'document.querySelector(".live button").click();', tmp_path
+    )
+    assert cells(undone, "out") == cells(to_live(find_example("three-words")), "out")
+    assert not re.search(BAD, undone)
+
+
+@needs_chromium
+def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
+    example = exercise()
+    values = {name: value.clone() for name, value in example.sheet.values.items()}
+    values["q"][0, 0, 0] += 2
+    q, scores = values["q"], example.sheet["scores"].operation(values["q"], values["k"])
+    lines = [
+        f'type("{name}", {row}, {column}, "{value[head, row, column]:.4f}", {head});'
+        for name, value in (("q", q), ("k", values["k"]), ("scores", scores))
+        for head, row, column in torch.ones_like(value).nonzero().tolist()
+    ]
+    dom = driven(to_live(example, blanks=blanks_of(example)), TYPE + "".join(lines), tmp_path)
+    verdicts = re.findall(r'<td[^>]* data-verdict="(\w+)"', dom)
+    moved = int((scores != example.sheet.values["scores"]).sum())
+    assert verdicts.count("wrong") == 1
+    assert verdicts.count("follows") == moved > 0
+    assert verdicts.count("right") == q.numel() + values["k"].numel() + scores.numel() - 1 - moved
 
 
 def test_a_quantity_without_a_graph_is_named_and_what_needs_it_too(monkeypatch: pytest.MonkeyPatch) -> None:

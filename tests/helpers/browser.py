@@ -2,10 +2,12 @@
 
 import json
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +65,19 @@ def run_graphs(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Tensor]]:
     """The named values of graphs: each case has a `graph`, its `inputs` as tensors, and `edits`, cells by name."""
     written = [{**case, "inputs": {name: plain(value) for name, value in case["inputs"].items()}} for case in cases]
     return [{name: as_tensor(told) for name, told in made.items()} for made in in_node(RUN, written)]
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+def driven(page: str, script: str, folder: Path) -> str:
+    """The page's HTML after a script has run on it; the page's policy would forbid the script, so it is removed."""
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    assert policy.search(page)
+    file = folder / "driven.html"
+    file.write_text(policy.sub("", page).replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [CHROMIUM or "chromium", "--headless", "--no-sandbox", "--disable-gpu", profile, "--dump-dom"]
+    done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
