@@ -11,11 +11,12 @@ from torch import Tensor
 from vitral.core.checked import checked
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import number
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, Words
-from vitral.explanation.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
+from vitral.explanation.formulas.notation import Words
+from vitral.explanation.operations import Activate, Add, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
 from vitral.explanation.operations.decoding import Beam, Filtered
+from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.sheet import Sheet, SheetQuantity, Values
+from vitral.explanation.sheet import Sheet, SheetQuantity
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step, Working
 
 DIGITS = 3
@@ -24,9 +25,11 @@ SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
+SHAPE_SIGNS: Mapping[type, str] = {Add: " + ", Activate: " ⊙ "}
+"""Signs between the shapes of an operation's inputs: a sum, for numbers one by one; others are products of matrices."""
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
-GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
+GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
 @checked(first=True)
@@ -143,7 +146,7 @@ class Narrator:
         return Step(
             name=name,
             title=self._title(quantity),
-            formula=Equation((Name(name), _formula(quantity, self.sheet.values))),
+            formula=self.sheet.formula(name),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
             panels=self.panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
@@ -152,6 +155,8 @@ class Narrator:
 
     def _title(self, quantity: SheetQuantity) -> str:
         name, operation = quantity.name, quantity.operation
+        if isinstance(operation, Compute | Differentiate):
+            return self.say("titles.step", name=name)
         if isinstance(operation, Filtered):
             return self.say(f"titles.{operation.rule}", value=self.say.number(f"{operation.value:g}"))
         if name in ("resid_mid", "resid_post") and self.post_norm:
@@ -164,7 +169,10 @@ class Narrator:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
-        before = " · ".join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
+        if isinstance(quantity.operation, Differentiate):
+            inputs = [quantity.operation.of]
+        sign = SHAPE_SIGNS.get(type(quantity.operation), " · ")
+        before = sign.join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
         after = _shape(self.sheet.values[quantity.name], quantity.axes)
         return f"{before} → {after}" if before else after
 
@@ -215,10 +223,17 @@ class Narrator:
             name,
             asked=() if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else self._asked(name, axes),
             first=self.sheet.namer.first,
+            words=self._chosen_words(name, table),
         )
 
     def _asked(self, name: str, axes: tuple[str, ...]) -> tuple[str, str]:
         return "key" if name in ("k", "v", "k_pre") else "query", "key" if axes[-1] == "source" else "column"
+
+    def _chosen_words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
+        """The words that the numbers stand for, if they are choices."""
+        if name not in self.sheet or not getattr(self.sheet[name].operation, "chooses", False):
+            return ()
+        return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in table.tolist())
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first = self.sheet.namer.first
@@ -248,6 +263,10 @@ class Narrator:
 
     def _words(self, quantity: SheetQuantity) -> str:
         name, say = quantity.name, self.say
+        if isinstance(quantity.operation, Differentiate):
+            return say("sentences.derivative", of=quantity.operation.of, by=quantity.operation.by)
+        if isinstance(quantity.operation, Compute):
+            return say("sentences.step")
         row, column = self._position(self.query), self._position(self.key)
         narrators = {
             "scores": self._scoring,
@@ -394,21 +413,6 @@ class Narrator:
             kind = "zero" if value == 0 else "cold" if value < 1 else "hot" if value > 1 else "one"
             return self.say(f"sentences.temperature_{kind}")
         return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
-
-
-def _formula(quantity: SheetQuantity, values: Values) -> Expression:
-    """The right-hand side of the quantity's formula, with its gain and bias if there are any."""
-    formula = quantity.operation.formula()
-    biases: list[Name] = []
-    for name in quantity.inputs:
-        if name.endswith("_gain") and bool((values[name] != 1).any()):
-            formula = Product((Name("g"), formula))
-        elif name.endswith("_bias") and bool((values[name] != 0).any()):
-            biases.append(Name("b"))
-        elif name.startswith("b_"):
-            mark = name.removeprefix("b_")
-            biases.append(Name("b", above=mark.upper() if len(mark) == 1 else mark))
-    return Sum((formula, *biases)) if biases else formula
 
 
 def _shape(value: Tensor, axes: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vitral.explanation.formulas.notation import Equation, Expression, Number
+from vitral.explanation.formulas.notation import Equation, Expression, Number, Words
 
 Cell = tuple[int, int]
 Working = Callable[[int, int], "Arithmetic"]
@@ -17,15 +17,19 @@ class Arithmetic:
         target: the number's name, as scores with subscript 2,1.
         stages: the sides of the equation between name and value: the rule in names, then in numbers; none if given.
         value: the number.
+        before: equations of numbers that the stages use, as the mean and the variance of a norm.
+        word: the word that the number stands for, if it is a choice.
     """
 
     target: Expression
     stages: tuple[Expression, ...]
     value: float
+    before: tuple[Equation, ...] = ()
+    word: Words | None = None
 
     def equation(self) -> Equation:
         """The whole equation, from the name to the value."""
-        return Equation((self.target, *self.stages, Number(self.value)))
+        return Equation((self.target, *self.stages, self.word or Number(self.value)), self.before)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Panel:
         also: further cells whose arithmetic is written out, as one that the mask hides.
         asked: names of the options that choose a row and a column, as ("query", "key"); empty if there are none.
         first: the number of the first row and column for these options.
+        words: the words that the numbers stand for, in the matrix's shape; empty if they are numbers.
     """
 
     label: str
@@ -61,6 +66,7 @@ class Panel:
     also: tuple[Cell, ...] = ()
     asked: tuple[str, ...] = ()
     first: int = 0
+    words: tuple[tuple[str, ...], ...] = ()
 
     @property
     def worked(self) -> tuple[Cell, ...]:

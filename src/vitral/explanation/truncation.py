@@ -111,4 +111,6 @@ def _label(labels: tuple[str, ...], place: Shown, say: Phrases) -> str:
 def _cell(panel: Panel, row: Shown, column: Shown, digits: int, say: Phrases) -> str:
     if isinstance(row, Gap) or isinstance(column, Gap):
         return "…"
+    if panel.words:
+        return visible(panel.words[row][column])
     return say.number(number(panel.matrix[row][column], digits))

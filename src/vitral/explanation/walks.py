@@ -11,7 +11,9 @@ from vitral.explanation.backward import Loss, log_loss, loss_of, named_cell
 from vitral.explanation.backward.of_run import gradient_at
 from vitral.explanation.backward.walk import backward_steps, last_cell, loss_sentence
 from vitral.explanation.examples.example import Example
+from vitral.explanation.formulas.notation import Name
 from vitral.explanation.narration import Choice, Narrator, middle
+from vitral.explanation.operations import CONCATENATED
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.picture import Picture, draw
 from vitral.explanation.sheet import Sheet
@@ -128,7 +130,7 @@ def walk_run(
         return _backward_of_run(model, tokenizer, text, traced, layers, view, name)
     chapters = _chapters(traced, layers, view, say)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
-    intro = [say("explain.run_intro", count=len(traced.labels))]
+    intro = [say("explain.run_intro", count=len(traced.labels)), *_about_blocks(len(model.blocks), layers, view, say)]
     if len(layers) > 1:
         intro.append(say("picture.one_block", block=layers[0]))
     return Walkthrough(title, tuple(intro), chapters, say.language, _picture(traced, layers, view))
@@ -210,19 +212,46 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
     return layers
 
 
+def _about_blocks(have: int, layers: Sequence[int], view: RunView, say: Phrases) -> list[str]:
+    """What is said of the blocks: those that are not shown, and the number of a block at its names."""
+    unshown = [layer for layer in range(have) if layer not in layers]
+    told = []
+    if unshown and (view.block or view.ending):
+        kind = "unshown_one" if len(unshown) == 1 else "unshown"
+        told.append(say(f"explain.{kind}", blocks=", ".join(map(str, unshown))))
+    if have and _is_numbered(layers, view):
+        told.append(say("explain.numbered"))
+    return told
+
+
+def _is_numbered(layers: Sequence[int], view: RunView) -> bool:
+    """Whether one name would have two values without the number of its block."""
+    return len(layers) > 1 or view.ending
+
+
+def _with_numbers(sheet: Sheet, block: int) -> Sheet:
+    """The sheet of a block, its quantities written with the block's number."""
+    quantities = ("resid_pre", CONCATENATED, *(quantity.name for quantity in sheet.quantities))
+    return replace(sheet, names={name: Name(name, above=f"({block})") for name in quantities})
+
+
 def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> tuple[Chapter, ...]:
-    choice = view.choice
+    choice, blocks, ending = view.choice, traced.blocks, traced.ending
     chapters = []
     for layer in layers:
-        _check_choice(traced.blocks[layer], choice)
+        _check_choice(blocks[layer], choice)
+    if _is_numbered(layers, view):
+        blocks = tuple(_with_numbers(sheet, layer) for layer, sheet in enumerate(blocks))
+        last = Name("resid_post", above=f"({len(blocks) - 1})") if blocks else Name("embed")
+        ending = replace(ending, names={"resid_post": last})
     if view.block:
         chapters.append(Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps()))
     for layer in layers:
-        narrator = Narrator(traced.blocks[layer], say, choice, post_norm=traced.post_norm)
+        narrator = Narrator(blocks[layer], say, choice, post_norm=traced.post_norm)
         title = say("explain.block" if view.block else "explain.attention", number=layer)
         chapters.append(Chapter(title, narrator.steps(None if view.block else ATTENTION)))
     if view.ending:
-        chapters.append(Chapter(say("explain.ending"), Narrator(traced.ending, say, choice).steps()))
+        chapters.append(Chapter(say("explain.ending"), Narrator(ending, say, choice).steps()))
     return tuple(chapter for chapter in chapters if chapter.steps)
 
 

@@ -1,12 +1,12 @@
 """A walkthrough: a computation in chapters of numbered steps, and its form as plain text."""
 
 import textwrap
-import unicodedata
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vitral.core.checked import Digits, checked
-from vitral.explanation.formulas import sides, text
+from vitral.explanation.formulas import lines, text
+from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.picture import Picture
 from vitral.explanation.picture_text import picture_lines, picture_title
@@ -14,7 +14,7 @@ from vitral.explanation.plain_steps import plain_step
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
 from vitral.figures.notebook import Shown
-from vitral.figures.text import visible
+from vitral.figures.text import columns, visible
 
 TEXT_WIDTH = 100
 INDENT = "   "
@@ -30,6 +30,7 @@ class Walkthrough(Shown):
         chapters: the computation.
         language: of the texts, "en" or "pt".
         picture: the path of the chosen position; None if there is none.
+        sort_terms: whether the terms of a sum are written in the order of their size.
     """
 
     title: str
@@ -37,6 +38,11 @@ class Walkthrough(Shown):
     chapters: tuple[Chapter, ...]
     language: str = "en"
     picture: Picture | None = None
+    sort_terms: bool = False
+
+    def phrases(self, **how: bool) -> Phrases:
+        """The phrases of its language; `how` they are written, as `whole`."""
+        return replace(phrases(self.language), sort_terms=self.sort_terms, **how)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -69,7 +75,7 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     parts = [walkthrough.title, *(_wrapped(paragraph) for paragraph in opening(walkthrough, say))]
     if walkthrough.picture is not None:
         parts.append(drawn(walkthrough.picture, say))
@@ -93,7 +99,7 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         digits: of the numbers written in formulas and arithmetic; the matrices are exact.
         whole: whether all terms of a sum are written; the matrices are always whole.
     """
-    say = replace(phrases(walkthrough.language), in_data=True, whole=whole)
+    say = walkthrough.phrases(in_data=True, whole=whole)
     chapters = [
         {"title": chapter.title, "steps": [plain_step(step, digits, say) for step in chapter.steps]}
         for chapter in walkthrough.chapters
@@ -102,6 +108,7 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         "title": walkthrough.title,
         "language": walkthrough.language,
         "intro": list(walkthrough.intro),
+        "picture": [] if walkthrough.picture is None else picture_lines(walkthrough.picture, say),
         "chapters": chapters,
     }
 
@@ -113,15 +120,17 @@ def drawn(picture: Picture, say: Phrases) -> str:
 
 
 def heading(step: Step, count: int, digits: int, say: Phrases) -> str:
-    """A step's first line."""
-    formula = text(step.formula, digits, say)
-    return f"{count}. {step.title}: {formula}" if formula else f"{count}. {step.title}"
+    """A step's first line with its formula; further equations of the formula on lines below."""
+    formulas = step.formula.all() if isinstance(step.formula, Equation) else (step.formula,)
+    first, *others = (text(formula, digits, say) for formula in formulas)
+    return "\n".join(
+        [f"{count}. {step.title}: {first}" if first else f"{count}. {step.title}", *map(INDENT.__add__, others)]
+    )
 
 
 def stacked(arithmetic: Arithmetic, digits: int, say: Phrases) -> list[str]:
     """The arithmetic as lines with aligned equals signs."""
-    target, first, *others = sides(arithmetic.equation(), digits, say)
-    return [f"{target} = {first}", *(f"{' ' * _width(target)} = {side}" for side in others)]
+    return lines(arithmetic.equation(), digits, say)
 
 
 def _wrapped(paragraph: str, indent: str = "") -> str:
@@ -151,18 +160,11 @@ def _aligned(panel: Panel, shown: ShownPanel) -> list[str]:
     if worked_out(panel):
         for row, column in shown.worked(panel):
             lines[row + 1][column + 1] = f"[{lines[row + 1][column + 1]}]"
-    widths = [max(_width(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(columns(line[place]) for line in lines) for place in range(len(lines[0]))]
     return ["  ".join(_padded(line, widths)).rstrip() for line in lines]
 
 
 def _padded(line: list[str], widths: list[int]) -> list[str]:
     """The row's label aligned left, its numbers right."""
-    blanks = [" " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)]
+    blanks = [" " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)]
     return [line[0] + blanks[0], *(blank + cell for cell, blank in zip(line[1:], blanks[1:], strict=True))]
-
-
-def _width(words: str) -> int:
-    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in words)
-    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in words)
-    return len(words) + wide - marks

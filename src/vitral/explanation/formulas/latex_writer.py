@@ -15,16 +15,20 @@ def latex(expression: Expression, digits: int, say: Phrases) -> str:
 def markdown_latex(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression as LaTeX that stays intact in Markdown: no backslash before a punctuation mark.
 
-    An equation of several sides has one line for each.
+    Several equations, and the sides of an equation, have a line each.
     """
     script = _InMarkdown(digits, say)
     if not isinstance(expression, Equation):
         return script.write(expression)
-    first, *others = script.sides(expression)
-    if len(others) < 2:
-        return " = ".join((first, *others))
-    lines = r" \cr ".join(f"&= {side}" for side in others)
-    return rf"\begin{{aligned}} {first} {lines} \end{{aligned}}"
+    lines: list[str] = []  # a backslash before a newline would be one before a punctuation mark: \\cr
+    for equation in expression.all():
+        first, *others = script.sides(equation)
+        begin = [f"{first} &= {others[0]}" if others else rf"&\ {first}"]
+        lines += [*begin, *(f"&= {side}" for side in others[1:])]
+    if len(lines) == 1:
+        return script.one(expression)
+    inside = r" \cr ".join(lines)
+    return rf"\begin{{aligned}} {inside} \end{{aligned}}"
 
 
 _TEX = {
@@ -35,7 +39,7 @@ _TEX = {
     "μ": r"\mu ",
     "ε": r"\varepsilon ",
     "Φ": r"\Phi ",
-    "Π": r"\prod ",
+    "θ": r"\theta ",
     "…": r"\ldots ",
     "²": "^2",
     "√": r"\sqrt",
@@ -52,12 +56,13 @@ class _LaTeX(FormulaWriter):
     def name(self, name: Name) -> str:
         base = self.letters(name.letters)
         below = f"_{{{self.letters(name.below, upright=False)}}}" if name.below else ""
-        above = {"": "", "T": r"^{\top}"}.get(name.above, f"^{{{self.letters(name.above, upright=False)}}}")
+        marks = self.marks(name.above, lambda letters: self.letters(letters, upright=False), r"\top")
+        above = f"^{{{marks}}}" if marks else ""
         return f"{base}{above}{below}"
 
     def letters(self, letters: str, *, upright: bool = True) -> str:
         plain = all(
-            letter in _TEX or (letter.isascii() and (letter.isalnum() or letter in ",:;'")) for letter in letters
+            letter in _TEX or (letter.isascii() and (letter.isalnum() or letter in ",:;'()")) for letter in letters
         )
         if plain and (len(letters) == 1 or not upright):
             return "".join(_TEX.get(letter, letter) for letter in letters)
@@ -86,13 +91,17 @@ class _LaTeX(FormulaWriter):
         below = self.brackets(self.write(base)) if loose else self.write(base)
         return f"{{{below}}}^{{{self.write(exponent)}}}"
 
-    def over(self, index: str, body: str) -> str:
-        return rf"\sum_{{{self.letters(index)}}} {body}"
+    def over(self, sign: str, index: str, body: str) -> str:
+        symbol = {"Σ": r"\sum", "Π": r"\prod"}.get(sign, rf"\operatorname*{{{sign}}}")
+        return rf"{symbol}_{{{self.letters(index)}}} {body}"
+
+    def together(self, equations: list[str]) -> str:
+        inside = r" \\ ".join(f"&{equation}" for equation in equations)
+        return equations[0] if len(equations) == 1 else rf"\begin{{aligned}}{inside}\end{{aligned}}"
 
     def function(self, function: str) -> str:
-        return {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos ", "Π": r"\prod "}.get(
-            function
-        ) or self.letters(function)
+        named = {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos "}
+        return named.get(function) or self.letters(function)
 
 
 class _InMarkdown(_LaTeX):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import markdown_latex, mathml, text
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.renderers.drawing import diagram
 from vitral.explanation.steps import Arithmetic, Panel, Step
 from vitral.explanation.truncation import Gap, Shown, ShownPanel, is_truncated, truncate
@@ -67,7 +67,7 @@ def to_page(
         whole: whether everything is open from the first.
         before: sections above the steps.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     room = _Room()
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room)]
     lead, *intro = opening(walkthrough, say, "choose")
@@ -91,7 +91,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     lead, *intro = opening(walkthrough, say)
     sections: list[Section] = [*map(Paragraph, intro), *_drawn(walkthrough, say)]
     number = 0
@@ -106,7 +106,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
 @checked(first=True)
 def to_sections(walkthrough: Walkthrough, *, digits: Digits = 3) -> list[Section]:
     """Sections of another page; each step can be folded."""
-    say, room = phrases(walkthrough.language), _Room()
+    say, room = walkthrough.phrases(), _Room()
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room, inside_another=True)]
     return [*map(Paragraph, opening(walkthrough, say, "choose")), *_missing(room, say), *chapters]
 
@@ -142,7 +142,7 @@ def _inside(step: Step, digits: int, say: Phrases, room: _Room | None) -> list[S
         else []
     )
     tables = [_table(step, panel, digits, say, room) for panel in step.panels]
-    shapes = [Paragraph(step.shapes)] if len(tables) > 1 and step.shapes else []
+    shapes = [Paragraph(step.shapes)] if step.shapes else []
     return [*formula, Paragraph(step.sentence), *shapes, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
@@ -170,7 +170,7 @@ def _table(step: Step, panel: Panel, digits: int, say: Phrases, room: _Room | No
         for row in shown.rows
     )
     return CellTable(
-        panel.label or step.shapes,
+        panel.label,
         ("", *shown.headings),
         shown.lines,
         workings,
