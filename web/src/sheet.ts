@@ -326,7 +326,7 @@ export class LiveSheet {
           if (!said.textContent!.startsWith("[")) said.append(" ", this.note(this.sheet.words.original));
     for (const figure of document.querySelectorAll("figure > figcaption")) figure.append(" ", this.note(this.sheet.words.original));
     for (const table of document.querySelectorAll<HTMLTableElement>("table[data-quantity]"))
-      if (this.sheet.stale.includes(table.dataset.quantity!)) table.caption?.append(" ", this.note(this.sheet.words.stale));
+      if (this.sheet.stale.includes(table.dataset.quantity!)) (table.caption ?? table.closest(".cells"))?.append(" ", this.note(this.sheet.words.stale));
   }
 
   private status(): void {

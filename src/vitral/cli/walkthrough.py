@@ -26,7 +26,7 @@ from vitral.explanation import (
     to_plain,
     to_text,
 )
-from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.renderers.live import live_tables
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.truncation import Gap, Shown, ShownPanel, truncate
