@@ -11,7 +11,16 @@ from vitral.explanation.examples.exercise import Exercise, exercise_text
 from vitral.explanation.examples.file import load_example, parse_example
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
-from vitral.explanation.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
+from vitral.explanation.renderers import (
+    blanks_of,
+    to_latex,
+    to_live,
+    to_markdown,
+    to_page,
+    to_plain,
+    to_sections,
+    to_text,
+)
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough
@@ -29,6 +38,7 @@ __all__ = [
     "Step",
     "Verdict",
     "Walkthrough",
+    "blanks_of",
     "check",
     "corrected",
     "exercise_text",
@@ -36,6 +46,7 @@ __all__ = [
     "parse_example",
     "phrases",
     "to_latex",
+    "to_live",
     "to_markdown",
     "to_page",
     "to_plain",
