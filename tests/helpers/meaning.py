@@ -27,12 +27,12 @@ from vitral.explanation.sheet import Sheet, SheetQuantity
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
-    "σ": "standard deviation of the visible scores of its row, or √d_k if they do not differ",
+    "σ": "standard deviation of the visible scores of its row, or the root of d_k if they do not differ",
     "p": "last row of the probabilities",
     "p_t": "probability of word t after the words before it",
 }
 """Definitions in words, by their name, and statements that stand alone."""
-ALONE = ("position p and column 2i are counted from 0", "0 for words that are not kept")
+ALONE = ("p and 2i are counted from 0", "0 for words that are not kept")
 
 
 def of_head(value: Tensor, head: int, num_heads: int) -> np.ndarray:

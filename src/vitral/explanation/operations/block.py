@@ -40,7 +40,7 @@ from vitral.model.feedforward import ACTIVATIONS
 from vitral.model.positions import sinusoids
 
 _ANGLE = Fraction(Name("p"), Power(Number(10000, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
-FROM_ZERO = N_("position p and column 2i are counted from 0")
+FROM_ZERO = N_("p and 2i are counted from 0")
 
 
 @dataclass(frozen=True)
