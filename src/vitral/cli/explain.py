@@ -54,8 +54,8 @@ BackwardOption = Annotated[
 CellOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME[ROW,COLUMN]",
-        help="With --backward, example only: the number, as in output[2,1].  [default: the last quantity's]",
+        metavar="NAME[2,1]",
+        help="With --backward, example only: the number, as in z[2,1].  [default: the last quantity's]",
     ),
 ]
 
