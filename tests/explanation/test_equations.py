@@ -17,7 +17,7 @@ from printed import EXACT, SCRIPTS, check_cells, check_formulas, check_numbers
 from tiny import tiny_sheet
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
-from vitral.explanation import Walkthrough, check, to_latex, to_page, to_plain, to_text, walk_example
+from vitral.explanation import Walkthrough, check, parse_example, to_latex, to_page, to_plain, to_text, walk_example
 from vitral.explanation.backward import Backward, loss_of
 from vitral.explanation.checks.report import working
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
@@ -25,7 +25,7 @@ from vitral.explanation.formulas.notation import Equation, Expression
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.trace import trace_text
 from vitral.figures.text import visible
-from vitral.lab.examples import find_example, gallery
+from vitral.lab.examples import find_example, gallery, preset_model
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 LANGUAGES = ("en", "pt")
@@ -82,7 +82,7 @@ DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights"
 def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
     sheet, count = find_example(name).sheet, 0
     of = next((quantity.name for quantity in reversed(sheet.quantities) if quantity.name in DIFFERENTIABLE), None)
-    if of is None:
+    if of is None or sheet.conventions.columns:
         return
     back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
     for each in back.names:
@@ -138,6 +138,17 @@ def test_documents_print_no_other_equations(name: str, language: str) -> None:
     for step in (step for chapter in to_plain(told)["chapters"] for step in chapter["steps"]):
         for panel in step["panels"]:
             assert {panel["arithmetic"], panel["arithmetic_latex"]} <= printed.data | printed.given
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("scale", ["sqrt", "linear"])
+def test_the_equation_in_a_sentence_is_true(scale: str, language: str) -> None:
+    for d_head in (1, 2, 3, 5, 64):
+        given = f"mask = 'causal'\nscale = '{scale}'\n[given]\nscores = [[1]]\nd_k = {d_head}\n"
+        step = walk_example(parse_example(given, preset_model), language=language).steps[1]
+        [found] = re.findall(r"1/√?d_k = 1/√?\d+ = [\d.,]+", step.sentence)
+        [sides] = equations(found)
+        check_equation(sides, Names({"d_k": d_head, "d[k]": d_head}), 3, comma=language == "pt")
 
 
 @pytest.mark.parametrize("name", gallery())

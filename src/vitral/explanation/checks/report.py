@@ -277,11 +277,13 @@ def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellF
         of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
         return ", ".join(labels) if of_words or name == "logits" else ""
     first = sheet.namer.first
-    token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
+    names = sheet.sources if name in sheet and sheet[name].axes[-2:-1] == ("source",) else sheet.tokens
+    token = f" ({names[place[-1]]})" if len(names) > place[-1] else ""
     row = f"{place[-1] + first}{token}"
+    line = "column" if sheet.conventions.turned(name) else "row"
     if len(place) == 2 and sheet.num_heads > 1:
-        return say("check.head_row", head=place[0] + first, row=row)
-    return say("check.row", row=row)
+        return say(f"check.head_{line}", head=place[0] + first, row=row)
+    return say(f"check.{line}", row=row)
 
 
 def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
