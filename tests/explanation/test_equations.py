@@ -13,7 +13,7 @@ import pytest
 from equations import Names, Unreadable, check_equation, equations, value_of
 from intervals import Untrue
 from meaning import names_of, of_cell, of_picture
-from printed import EXACT, SCRIPTS, check_cells, check_formulas, check_numbers
+from printed import EXACT, SCRIPTS, cells, check_cells, check_formulas, check_numbers, check_printed
 from tiny import tiny_sheet
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
@@ -91,6 +91,31 @@ def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
             for language in LANGUAGES if arithmetic.stages else ():
                 count += check_numbers(arithmetic.equation(), 1 + count % 4, phrases(language))
     assert count
+
+
+FREE = """a @ b; a + c; a - c; a * c; a / (1 + abs(c)); -a; exp(a); log(abs(a) + 1); sqrt(abs(a)); tanh(a); relu(a); gelu(a);
+silu(a); sigmoid(a); a ** 2; softmax(a); softmax(a, axis=0); log_softmax(a); sum(a); sum(a, axis=0);
+mean(a); mean(a, axis=1); max(a); min(a, axis=0); maximum(a, c); minimum(a, c); where(a < c, a, c); transpose(a); a[0];
+a[:, 1:]; layernorm(a); rmsnorm(a); causal(a @ b); cross_entropy(a, t); floor(a); abs(a); sin(a); cos(a); concat(a, c);
+a @ transpose(c) / sqrt(3); softmax(a @ b) @ c; sum(a * c); mean((a - mean(a, axis=1)) ** 2, axis=1); grad(total, a)"""
+
+
+@pytest.mark.parametrize("size", [0.01, 1, 300])
+@pytest.mark.parametrize("expression", [" ".join(each.split()) for each in FREE.split(";")])
+def test_the_equations_of_a_free_step_are_true(expression: str, size: float) -> None:
+    rng = np.random.default_rng(1)
+    given = {"a": rng.normal(size=(2, 3)) * size, "b": rng.normal(size=(3, 2)), "c": rng.normal(size=(2, 3))}
+    written = "\n".join(f"{name} = {value.round(3).tolist()}" for name, value in given.items())
+    steps = f'use = "sum(b) + sum(t)"\ntotal = "sum(a * c)"\nmade = "{expression}"\n'
+    sheet = parse_example(f"[given]\n{written}\nt = [1, 0]\n[steps]\n{steps}", preset_model).sheet
+    along = range(2 if "axis=0" in expression else 3)
+    names = Names(
+        {name: value.numpy() for name, value in sheet.values.items()}, 1, {"l": along, "i": range(2), "j": range(3)}
+    )
+    for index, digits in itertools.product(cells(sheet, sheet["made"], 10**9 if FULL else 2), (0, 1, 3, EXACT)):
+        for language, script in zip(LANGUAGES, ("text", "latex"), strict=True):
+            arithmetic = sheet.arithmetic("made", index).equation()
+            assert check_printed(arithmetic, names, digits, phrases(language), script) > 0
 
 
 class Printed:

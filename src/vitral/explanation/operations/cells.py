@@ -229,6 +229,8 @@ class CellWriter:
             case Call(function, arguments) if FUNCTIONS[function].cells:
                 whole = self.number(tree, index)
                 short = combined(function, tuple(Number(self.at(each, index)) for each in arguments))
+                if isinstance(short, Apply) and function not in ("where", "less", "equal"):  # first the function's name
+                    return [short] if isinstance(whole, Number) else [short, whole]
                 return [whole] if function in ("where", "less", "equal") else [whole, short]
         moved = self.moved(tree, index)
         return [self.number(tree, index)] if moved is None else self.in_numbers(*moved)
