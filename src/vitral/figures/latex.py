@@ -42,6 +42,7 @@ _SPECIAL = {
     "⟨": r"\ensuremath{\langle}",
     "⟩": r"\ensuremath{\rangle}",
     "²": r"\ensuremath{^2}",
+    "ˣ": r"\ensuremath{^{x}}",
     "ᵀ": r"\ensuremath{^{\top}}",
     "Σ": r"\ensuremath{\Sigma}",
     "σ": r"\ensuremath{\sigma}",

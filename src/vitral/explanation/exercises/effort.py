@@ -44,7 +44,7 @@ def effort(example: Example) -> Effort:
     """The work that an example asks for, in all of its quantities."""
     sheet = example.sheet
     finite = [value[value.isfinite()].abs().max() for value in sheet.values.values() if bool(value.isfinite().any())]
-    rows = [row for quantity in sheet.quantities for row in _softmax_rows(quantity, sheet)]
+    rows = [row for quantity in sheet.quantities for row in softmax_rows(quantity, sheet)]
     exponents = sorted(entry for row in rows for entry in row)
     distinct = sum(not place or entry - exponents[place - 1] > ALIKE for place, entry in enumerate(exponents))
     return Effort(
@@ -66,7 +66,8 @@ def _products(quantity: SheetQuantity, sheet: Sheet) -> int:
     return int(operation(*((factor != 0).to(factor.dtype) for factor in factors)).sum())
 
 
-def _softmax_rows(quantity: SheetQuantity, sheet: Sheet) -> list[list[float]]:
+def softmax_rows(quantity: SheetQuantity, sheet: Sheet) -> list[list[float]]:
+    """The exponents of each row of a softmax, without −∞; none for another quantity."""
     if not isinstance(quantity.operation, Softmax):
         return []
     entries: Tensor = sheet.values[quantity.inputs[0]]

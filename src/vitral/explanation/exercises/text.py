@@ -67,10 +67,15 @@ def _load(work: Effort) -> float:
 
 
 def _solved(exercise: Exercise, problem: Problem) -> Example:
-    return parse_example(_text(exercise, problem, {}), _no_preset)
+    return parse_example(_text(exercise, problem, {}), no_preset)
 
 
-def _no_preset(name: str) -> Any:
+def no_preset(name: str) -> Any:
+    """Exercises have no parameter tables.
+
+    Raises:
+        UsageError: always.
+    """
     raise UsageError("preset {name!r}: an exercise has none", name=name)
 
 
