@@ -270,7 +270,15 @@ def test_rows_tell_what_was_printed_and_what_it_should_be() -> None:
 def test_plain_data_hold_everything() -> None:
     data = check(find_example("three-words")).plain()
     assert data["verdict"] == "wrong"
-    assert data["counts"] == {"unknown": 3, "right": 25, "rounding": 0, "follows": 10, "wrong": 16}
+    assert data["counts"] == {
+        "unknown": 3,
+        "right": 25,
+        "rounding": 0,
+        "doubtful": 0,
+        "unclear": 0,
+        "follows": 10,
+        "wrong": 16,
+    }
     assert data["first_wrong"]["step"] == "q"
     assert data["first_wrong"]["cell"] == [1, 2, 1]
     assert data["first_wrong"]["arithmetic"] == "q[2,1] = x[2]·W^Q[:,1] = 0·0.1 + 2·0.4 + 1·0.7 = 1.5"

@@ -7,7 +7,8 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.explanation.examples.places import line_of, places
+from vitral.explanation.examples.document import TomlDocument
+from vitral.explanation.examples.places import places
 
 keys = st.text(st.sampled_from('ab.1 é"#=[]'), min_size=1, max_size=4)
 plain = st.one_of(
@@ -48,8 +49,8 @@ def test_by_hand() -> None:
     assert found["t", 1, "z"] == (6, "2")
     assert found["t", 1, "u", "k"] == (8, '"""a\n"b\\""""')
     assert found["t", 1, "u", "l"] == (10, "'''it's'''")
-    assert line_of(text, ("t", 1, "nothing")) == 5
-    assert line_of(text, ("nowhere",)) == 1
+    assert TomlDocument("t", text).line(("t", 1, "nothing")) == 5
+    assert TomlDocument("t", text).line(("nowhere",)) == 1
 
 
 gaps = st.sampled_from(["", " ", "\t", "\r\n", "\n\n", " # ] } , \" '''\n"])

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from vitral.explanation.checks.report import RowFinding
     from vitral.explanation.phrasebook import Phrases
 
-FIXABLE = ("rounding", "follows", "wrong")
-STYLES = {"unknown": "dim", "right": "green", "rounding": "yellow", "follows": "yellow", "wrong": "bold red"}
+FIXABLE = ("rounding", "unclear", "follows", "wrong")
+STYLES = {
+    "unknown": "dim",
+    "right": "green",
+    "rounding": "yellow",
+    "doubtful": "yellow",
+    "unclear": "yellow",
+    "follows": "yellow",
+    "wrong": "bold red",
+}
 
 
 def check(

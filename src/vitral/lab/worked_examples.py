@@ -20,7 +20,7 @@ from vitral.runs import is_run
 Numbers = Natural | Sequence[Natural] | Literal["all"] | None
 """Blocks or heads: one, several, "all", or None for the usual ones."""
 TEXT = "To be"
-FIXABLE = ("rounding", "follows", "wrong")
+FIXABLE = ("rounding", "unclear", "follows", "wrong")
 
 
 @checked(first=True)

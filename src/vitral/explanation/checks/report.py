@@ -21,11 +21,23 @@ from vitral.figures.notebook import Shown
 
 
 class Verdict(enum.StrEnum):
-    """The verdict on a claimed cell, from best to worst."""
+    """The verdict on a claimed cell, from best to worst.
+
+    Attributes:
+        unknown: nothing is claimed.
+        right: the true value.
+        rounding: explained by the sheet's habit of rounding.
+        doubtful: inside the interval of one step, while one habit explains all other cells.
+        unclear: rounding by a habit that is not known.
+        follows: right, rounding or unclear from the author's own wrong numbers.
+        wrong: none of these.
+    """
 
     unknown = "unknown"
     right = "right"
     rounding = "rounding"
+    doubtful = "doubtful"
+    unclear = "unclear"
     follows = "follows"
     wrong = "wrong"
 

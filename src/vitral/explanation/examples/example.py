@@ -8,6 +8,7 @@ from torch import Tensor
 
 from vitral.core import language as languages
 from vitral.core.language import _, in_language
+from vitral.explanation.examples.document import Document
 from vitral.explanation.operations import Index
 from vitral.explanation.recipe import Architecture
 from vitral.explanation.sheet import Sheet
@@ -48,7 +49,7 @@ class Example(Shown):
 
     Attributes:
         path: of the file; None if there is none.
-        text: of the file.
+        document: the file as the author wrote it.
         title: a heading.
         source: the document it comes from.
         note: one sentence on its purpose.
@@ -59,7 +60,7 @@ class Example(Shown):
     """
 
     path: Path | None
-    text: str
+    document: Document
     title: str
     source: str
     note: str
@@ -68,6 +69,15 @@ class Example(Shown):
     claims: tuple[AuthorClaim, ...]
     architecture: Architecture
     _is_only_text = True
+
+    @property
+    def text(self) -> str:
+        """The characters of the file."""
+        return self.document.text
+
+    def typed(self, claim: AuthorClaim, index: Index) -> str | None:
+        """The characters of a claimed number, as the author typed them."""
+        return self.document.typed(claim.path(index))
 
     def __str__(self) -> str:
         """The file: given numbers and claims, without the solution."""

@@ -13,9 +13,9 @@ from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
+from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
-from vitral.explanation.examples.places import line_of
 from vitral.explanation.examples.schema import (
     ALIASES,
     AXES,
@@ -27,7 +27,6 @@ from vitral.explanation.examples.schema import (
     nesting,
     numbers,
     shape_text,
-    toml,
 )
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy, word_index
 from vitral.explanation.recipe import Architecture, RecipeLine, follow, missing_for, recipe
@@ -78,12 +77,15 @@ def load_example(path: Path, find_model: FindModel) -> Example:
 @checked(first=True)
 def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
     """Read a worked example from its text; see `load_example`."""
-    where = str(path or "example")
-    data = toml(text, where)
+    return read_example(TomlDocument(str(path or "example"), text), find_model, path)
+
+
+def read_example(document: Document, find_model: FindModel, path: Path | None = None) -> Example:
+    """Read a worked example from a document of any format; see `load_example`."""
     try:
-        return _Reader(where, text, data, find_model).read(path)
+        return _Reader(document, find_model).read(path)
     except RecursionError:
-        raise UsageError("{where}: not a worked example: brackets nested too deep", where=where) from None
+        raise UsageError("{where}: not a worked example: brackets nested too deep", where=document.name) from None
 
 
 def _entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
@@ -96,10 +98,11 @@ def _entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
 
 
 class _Reader:
-    """Reads one file; an error names the line."""
+    """Reads one file; an error names the place."""
 
-    def __init__(self, where: str, text: str, data: dict[str, Any], find_model: FindModel) -> None:
-        self.where, self.text, self.find_model = where, text, find_model
+    def __init__(self, document: Document, find_model: FindModel) -> None:
+        self.document, self.find_model = document, find_model
+        where, data = document.name, document.data
         if "given" not in data:
             raise UsageError(
                 "{where}: no [given] table; a worked example has the tables [given] and [claimed]", where=where
@@ -116,10 +119,8 @@ class _Reader:
             self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
-        """The error, with the line of the deepest part of `path` that the file contains."""
-        return UsageError(
-            "{where}, line {line}: {complaint}", where=self.where, line=line_of(self.text, path), complaint=complaint
-        )
+        """The error, with the place of the deepest part of `path` that the file contains."""
+        return self.document.refuse(complaint, *path)
 
     def missing(self, what: str, name: str, *path: str) -> UsageError:
         """The error for a claim that the given numbers do not determine."""
@@ -143,7 +144,7 @@ class _Reader:
         title = head.title if "title" in head.model_fields_set else _("Worked example")
         claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
         return Example(
-            path, self.text, title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
+            path, self.document, title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
         )
 
     def name(self, keys: Keys) -> str:

@@ -44,17 +44,6 @@ def places(text: str) -> dict[KeyPath, Place]:
     return _Scanner(text).document()
 
 
-def line_of(text: str, path: KeyPath) -> int:
-    """The line of a value, or of the deepest part of its path that the text contains; 1 if it contains none."""
-    known = places(text)
-    for depth in range(len(path), 0, -1):
-        lines = [known[path[:depth]].line] if path[:depth] in known else []
-        lines += [place.line for key, place in known.items() if key[:depth] == path[:depth]]  # a dotted key
-        if lines:
-            return lines[0]
-    return 1
-
-
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0

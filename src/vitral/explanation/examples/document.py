@@ -1,0 +1,119 @@
+"""A worked example as its author wrote it, whatever the format of the file: its data, and the place of each value."""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.explanation.examples.places import KeyPath, Place, places
+from vitral.explanation.examples.schema import SPECIAL, toml
+
+
+class Document(ABC):
+    """A worked example as written.
+
+    A path leads to a value: the keys of tables and the indices of lists, as ("claimed", "scores", 0, 1).
+
+    Attributes:
+        name: of the file, or "example", for messages.
+        text: its characters, or a readable form of a file that is no text.
+        data: tables, lists, numbers and strings, as TOML gives them.
+    """
+
+    name: str
+    text: str
+
+    @property
+    @abstractmethod
+    def data(self) -> dict[str, Any]:
+        """The contents, in the keys of docs/examples.md."""
+
+    @abstractmethod
+    def refuse(self, complaint: str, *path: str | int) -> UsageError:
+        """The error for a value: the file, the place of the deepest part of `path` that the file has, the complaint."""
+
+    @abstractmethod
+    def typed(self, path: KeyPath) -> str | None:
+        """The characters of a value as the author typed them, without quotes; None if the file has no such value."""
+
+    @abstractmethod
+    def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
+        """The file with other values at some places, in its own format.
+
+        Args:
+            changes: the new values as characters: numbers with a decimal point, words, "inf" and "-inf".
+        """
+
+
+@dataclass(frozen=True)
+class TomlDocument(Document):
+    """A worked example in TOML."""
+
+    name: str
+    text: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The contents.
+
+        Raises:
+            UsageError: the text is not TOML; the message names the line.
+        """
+        return self._data
+
+    @cached_property
+    def _data(self) -> dict[str, Any]:
+        return toml(self.text, self.name)
+
+    @cached_property
+    def found(self) -> dict[KeyPath, Place]:
+        """The place of every value."""
+        return places(self.text)
+
+    def refuse(self, complaint: str, *path: str | int) -> UsageError:
+        """The error, with the line."""
+        return UsageError(
+            "{where}, line {line}: {complaint}", where=self.name, line=self.line(path), complaint=complaint
+        )
+
+    def line(self, path: KeyPath) -> int:
+        """The line of a value, or of the deepest part of its path that the text contains; 1 if it contains none."""
+        for depth in range(len(path), 0, -1):
+            lines = [self.found[path[:depth]].line] if path[:depth] in self.found else []
+            lines += [place.line for key, place in self.found.items() if key[:depth] == path[:depth]]  # a dotted key
+            if lines:
+                return lines[0]
+        return 1
+
+    def typed(self, path: KeyPath) -> str | None:
+        """The literal without its quotes."""
+        place = self.found.get(path)
+        return None if place is None else _unquoted(self.text[place.start : place.end])
+
+    def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
+        """The text with other literals."""
+        text = self.text
+        for path, value in sorted(changes.items(), key=lambda change: self.found[change[0]].start, reverse=True):
+            place = self.found[path]
+            text = text[: place.start] + _literal(value, text[place.start : place.end]) + text[place.end :]
+        return text.encode()
+
+
+def _unquoted(literal: str) -> str:
+    return literal[1:-1] if literal[:1] in ("'", '"') and literal[-1:] == literal[0] else literal
+
+
+def _literal(value: str, before: str) -> str:
+    """The value as TOML: in quotes if it is no number, or replaces a number in quotes."""
+    try:
+        is_number = math.isfinite(float(value))
+    except ValueError:
+        is_number = False
+    was_quoted = before[:1] in ("'", '"') and _unquoted(before) not in {"?", *SPECIAL}
+    if is_number and not was_quoted:
+        return value
+    return json.dumps(value, ensure_ascii=False)

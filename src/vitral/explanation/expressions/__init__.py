@@ -1,0 +1,20 @@
+"""The small language of computations: text to tree, shapes and cost before anything is computed, values."""
+
+from vitral.explanation.expressions.evaluation import evaluate, shape_of
+from vitral.explanation.expressions.parser import MOST_CHARACTERS, MOST_NODES, parse
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree, nodes, references, replaced
+
+__all__ = [
+    "MOST_CHARACTERS",
+    "MOST_NODES",
+    "Call",
+    "Constant",
+    "Reference",
+    "Tree",
+    "evaluate",
+    "nodes",
+    "parse",
+    "references",
+    "replaced",
+    "shape_of",
+]

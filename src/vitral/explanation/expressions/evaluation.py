@@ -1,0 +1,83 @@
+"""The value of a tree, and its shape and cost before anything is computed."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.explanation.expressions.functions import FUNCTIONS
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
+
+MOST_ELEMENTS = 10**6
+"""Largest number of elements of one tensor of an expression."""
+MOST_OPERATIONS = 10**8
+"""Largest number of multiplications of an expression."""
+
+Values = Mapping[str, Tensor]
+
+
+def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of an expression's value, from shapes alone.
+
+    Raises:
+        UsageError: an unknown name, shapes that do not fit, or a computation that is too large.
+    """
+    counter = _Counter({name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes.items()})
+    return tuple(counter.value(tree).shape)
+
+
+def evaluate(tree: Tree, values: Values) -> Tensor:
+    """The value of an expression, float64.
+
+    Raises:
+        UsageError: as `shape_of`.
+    """
+    shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
+    return _Computer(values).value(tree)
+
+
+class _Computer:
+    def __init__(self, values: Values) -> None:
+        self.values = values
+
+    def value(self, tree: Tree) -> Tensor:
+        match tree:
+            case Constant(number):
+                return torch.tensor(number, dtype=torch.float64)
+            case Reference(name):
+                if name not in self.values:
+                    raise UsageError("{name}: is not known here; give it, or compute it in an earlier step", name=name)
+                return self.values[name]
+            case Call(function, arguments, settings):
+                return self.called(function, [self.value(argument) for argument in arguments], settings)
+
+    def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
+        return FUNCTIONS[function].compute(arguments, settings)
+
+
+class _Counter(_Computer):
+    """Computes shapes, and counts elements and multiplications."""
+
+    def __init__(self, values: Values) -> None:
+        super().__init__(values)
+        self.operations = 0
+
+    def value(self, tree: Tree) -> Tensor:
+        return super().value(tree).to("meta")
+
+    def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
+        try:
+            made = super().called(function, arguments, settings)
+        except (RuntimeError, IndexError, ValueError):
+            shapes = ", ".join(str(list(argument.shape)) for argument in arguments)
+            raise UsageError(
+                "{function} of {shapes}: the shapes do not fit", function=function, shapes=shapes
+            ) from None
+        inner = arguments[0].shape[-1] if function == "matmul" and arguments[0].dim() else 1
+        self.operations += made.numel() * inner + sum(argument.numel() for argument in arguments)
+        if made.numel() > MOST_ELEMENTS or self.operations > MOST_OPERATIONS:
+            raise UsageError(
+                "{function}: {n:,} numbers in one step; a worked example is smaller", function=function, n=made.numel()
+            )
+        return made

@@ -1,0 +1,62 @@
+"""A computation as a tree: names of quantities, constants, and calls of functions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A quantity by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of `functions.FUNCTIONS` with its arguments.
+
+    Attributes:
+        function: its name, as "matmul".
+        arguments: trees, whose values are tensors.
+        settings: whole numbers: the axis of a softmax, the indices of a slice; None for an open end.
+    """
+
+    function: str
+    arguments: tuple["Tree", ...]
+    settings: tuple[int | None, ...] = ()
+
+
+Tree = Reference | Constant | Call
+Path = tuple[int, ...]
+"""The place of a node: the index of the argument at each level; empty for the root."""
+
+
+def nodes(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Tree]]:
+    """Every node with its place, the root first."""
+    yield path, tree
+    if isinstance(tree, Call):
+        for place, argument in enumerate(tree.arguments):
+            yield from nodes(argument, (*path, place))
+
+
+def references(tree: Tree) -> tuple[str, ...]:
+    """The names of the quantities in a tree, each once, from left to right."""
+    return tuple(dict.fromkeys(node.name for _, node in nodes(tree) if isinstance(node, Reference)))
+
+
+def replaced(tree: Tree, path: Path, node: Tree) -> Tree:
+    """The tree with another node at a place."""
+    if not path:
+        return node
+    assert isinstance(tree, Call)
+    first, *rest = path
+    arguments = list(tree.arguments)
+    arguments[first] = replaced(arguments[first], tuple(rest), node)
+    return Call(tree.function, tuple(arguments), tree.settings)
