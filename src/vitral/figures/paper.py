@@ -143,7 +143,7 @@ def _task(task: PaperTask) -> str:
     share = "0.48" if columns <= MOST_IN_HALF else "0.98"
     lines = [rf"\begin{{minipage}}[t]{{{share}\linewidth}}\raggedright", rf"\subsubsection*{{{escape(task.heading)}}}"]
     lines += [rf"\fitting{{{formula}}}\par\smallskip" for formula in task.latex]
-    return "\n".join([*lines, *_flow(task.grids), r"\end{minipage}\hspace{0.01\linewidth}"])
+    return "\n".join([*lines, *_flow(task.grids), r"\vspace{0.4cm}\end{minipage}\hspace{0.01\linewidth}"])
 
 
 def _flow(grids: Sequence[PaperGrid]) -> list[str]:

@@ -57,6 +57,15 @@ def load_example(path: Path, find_model: FindModel) -> Example:
     Raises:
         UsageError: the file cannot be read, is not TOML, or contains an error; the message names the line.
     """
+    return read_example(load_document(path), find_model, path)
+
+
+def load_document(path: Path) -> Document:
+    """The document of a file.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
     try:
         if path.is_dir():
             raise UsageError("{path}: is a folder, not a worked example (a .toml file)", path=path)
@@ -66,12 +75,11 @@ def load_example(path: Path, find_model: FindModel) -> Example:
             raise UsageError(
                 "{path}: larger than {most_bytes:,} bytes: not a worked example", path=path, most_bytes=MOST_BYTES
             )
-        text = raw.decode("utf-8-sig")
+        return TomlDocument(str(path), raw.decode("utf-8-sig"))
     except OSError as error:
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
     except UnicodeDecodeError as error:
         raise UsageError("{path}: not UTF-8 at byte {start}; save it as UTF-8", path=path, start=error.start) from None
-    return parse_example(text, find_model, path)
 
 
 @checked(first=True)

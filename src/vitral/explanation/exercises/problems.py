@@ -154,11 +154,10 @@ def _partitions() -> list[tuple[int, ...]]:
 def _between(shares: tuple[int, ...], random_: random.Random) -> tuple[float, float]:
     """A p of top-p and one of min-p, each of which keeps two or three words and lies clearly between two words."""
     kept = random_.choice((2, 3))
-    below, above = sum(shares[: kept - 1]), sum(shares[:kept])
-    top = (below + above) / 2 / SHARES
+    top = sum(shares[: kept - 1]) + shares[kept - 1] // 2
     kept = random_.choice((2, 3))
     least = (shares[kept - 1] + shares[kept]) / 2 / shares[0]
-    return round(top, 3), round(least, 2)
+    return round(top / SHARES, 2), round(least, 2)
 
 
 DRAW: dict[str, Callable[[Exercise, random.Random], Problem]] = {

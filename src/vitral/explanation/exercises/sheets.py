@@ -7,10 +7,10 @@ from functools import cached_property
 
 from vitral.core.language import _, language, number
 from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.effort import softmax_rows
 from vitral.explanation.exercises.exercise import Exercise
 from vitral.explanation.exercises.text import exercise_text, key_text, no_preset
-from vitral.explanation.examples.file import parse_example
 from vitral.explanation.formulas import latex, mathml, text
 from vitral.explanation.operations import Normalise, Scale, Sinusoid
 from vitral.explanation.phrasebook import phrases
@@ -25,12 +25,11 @@ from vitral.figures.text import minus
 LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 MOST_MULTIPLES = 8
 """If a softmax has larger multiples of its unit, the sheet has no table of exponentials."""
-SIGNIFICANT = 4
-"""Digits of the numbers in tables that help."""
+DIGITS = ((1, 4), (10, 3), (100, 2), (math.inf, 1))
+"""Digits after the point of the numbers in tables that help, for numbers below a limit."""
 MOST_COLUMNS = 9
 """Columns of such a table; a longer one goes on below."""
 ALIKE = 1e-6
-TINY = 1e-9
 MOST_DIGITS = 4
 """Digits of given numbers."""
 
@@ -151,7 +150,9 @@ def _scale_in_words(operation: object) -> str:
     kind = operation.kind if isinstance(operation, Scale) else "none"
     if kind == "sqrt":
         return _(
-            "The scores are divided by √d_k = √{width} = {root}.", width=width, root=_exactly(math.sqrt(width or 1)),
+            "The scores are divided by √d_k = √{width} = {root}.",
+            width=width,
+            root=_exactly(math.sqrt(width or 1)),
         )
     if kind == "linear":
         return _("The scores are divided by d_k = {width}.", width=width)
@@ -167,9 +168,7 @@ def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> Paper
     """The task of the last of these steps; the others are not asked."""
     say, step = phrases(), steps[-1]
     written = [one.formula for one in steps if text(one.formula, key.decimals, say)]
-    formulas = [
-        Formula(mathml(formula, key.decimals, say), text(formula, key.decimals, say)) for formula in written
-    ]
+    formulas = [Formula(mathml(formula, key.decimals, say), text(formula, key.decimals, say)) for formula in written]
     in_latex = tuple(latex(formula, key.decimals, say) for formula in written)
     grids = tuple(_asked(panel, step, key, filled=filled) for panel in step.panels)
     return PaperTask(f"{place}. {step.title}", tuple(formulas), in_latex, grids)
@@ -231,6 +230,5 @@ def _table(
 
 
 def _significant(value: float) -> str:
-    """A number with four digits; below 0.1, zeros after the point do not count."""
-    before = math.floor(math.log10(abs(value))) + 1 if abs(value) > TINY else 1
-    return _rounded(value, max(0, SIGNIFICANT - max(before, 0) if before > -1 else SIGNIFICANT - before - 1))
+    """A number with four digits; below 1, with four after the point."""
+    return _rounded(value, next(digits for most, digits in DIGITS if abs(value) < most))

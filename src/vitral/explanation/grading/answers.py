@@ -1,0 +1,193 @@
+"""A student's sheet: the student's numbers on the given numbers of the key, and the given numbers that were changed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.explanation.examples.document import Document
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.file import read_example
+from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.grading.key import NOT_GIVEN, AnswerKey
+
+
+@dataclass(frozen=True)
+class AnsweredDocument(Document):
+    """The student's claims with the settings and the given numbers of the key.
+
+    Attributes:
+        student: the student's document; places and typed numbers are its.
+        key: the key's document.
+        claimed: the student's claims that are kept.
+    """
+
+    student: Document
+    key: Document
+    claimed: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the student's file."""
+        return self.student.name
+
+    @property
+    def text(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the student's file."""
+        return self.student.text
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The key's data with the student's claims."""
+        return {**self.key.data, "claimed": dict(self.claimed)}
+
+    def refuse(self, complaint: str, *path: str | int) -> UsageError:
+        """The error, with its place in the student's file."""
+        return self.student.refuse(complaint, *path)
+
+    def typed(self, path: KeyPath) -> str | None:
+        """The characters in the student's file, and in the key for what is given."""
+        return (self.student if path[:1] == ("claimed",) else self.key).typed(path)
+
+    def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
+        """The student's file with other values."""
+        return self.student.rewritten(changes)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A student's sheet, read with the key.
+
+    Attributes:
+        example: the student's claims on the key's computation.
+        unreadable: for claims that cannot be read, the complaint by the claim's name in the file.
+        edited: the given numbers and settings that differ from the key's, one sentence each.
+    """
+
+    example: Example
+    unreadable: Mapping[str, str]
+    edited: tuple[str, ...]
+
+
+def read_answers(student: Document, key: AnswerKey) -> Answers:
+    """Read a student's sheet with the given numbers of the key.
+
+    Raises:
+        UsageError: the file is not a sheet of this kind at all.
+    """
+    claimed = student.data.get("claimed", {})
+    if not isinstance(claimed, dict):
+        raise student.refuse(_("claimed: expected a table of the numbers, [claimed]"), "claimed")
+    edited = tuple(_edited(student, key))
+    try:
+        return Answers(_example(student, key, claimed), {}, edited)
+    except UsageError:
+        unreadable = dict(_unreadable(student, key, claimed))
+    readable = {name: value for name, value in claimed.items() if name not in unreadable}
+    return Answers(_example(student, key, readable), unreadable, edited)
+
+
+def _example(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -> Example:
+    document = AnsweredDocument(student, key.example.document, claimed)
+    read = read_example(document, key.find_model)
+    return replace(read, title=key.title)
+
+
+def _unreadable(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each claim that cannot be read although all others are left out, and the second of two for one quantity."""
+    seen: set[str] = set()
+    for name, value in claimed.items():
+        try:
+            claims = _example(student, key, {name: value}).claims
+        except UsageError as error:
+            yield name, str(error)
+            continue
+        twice = seen & {claim.name for claim in claims}
+        if twice:
+            complaint = _("{name}: is claimed twice, by two names", name=next(iter(twice)))
+            yield name, str(student.refuse(complaint, "claimed", name))
+        seen |= {claim.name for claim in claims}
+
+
+def _edited(student: Document, key: AnswerKey) -> Iterator[str]:
+    """The settings and given numbers that are not the key's."""
+    data = student.data
+    for name in dict.fromkeys((*key.settings, *data)):
+        if name in NOT_GIVEN or name not in key.example.document.data:
+            continue
+        if data.get(name) != key.settings.get(name):
+            yield _("{name} is {found}, in the key {expected}", name=name, **_shown(data, key.settings, name))
+    given = data.get("given", {})
+    if given == key.given:
+        return
+    if not isinstance(given, dict):
+        yield _("[given] is no table of numbers")
+        return
+    differing = [name for name in key.given if given.get(name) != key.given[name]]
+    values = _values_of(student, key) if differing else {}
+    for name in differing:
+        if name in values and torch.equal(values[name], key.example.sheet.values[name]):
+            continue
+        yield _first_difference(name, given.get(name), key.given[name])
+
+
+def _values_of(student: Document, key: AnswerKey) -> Mapping[str, Any]:
+    """The student's given numbers by the names of quantities; empty if they cannot be read."""
+    try:
+        document = AnsweredDocument(key.example.document, student, {})
+        return read_example(document, key.find_model).sheet.values
+    except UsageError:
+        return {}
+
+
+def _shown(data: Mapping[str, Any], settings: Mapping[str, Any], name: str) -> dict[str, str]:
+    def told(table: Mapping[str, Any]) -> str:
+        return _brief(table[name]) if name in table else _("missing")
+
+    return {"found": told(data), "expected": told(settings)}
+
+
+def _first_difference(name: str, found: Any, expected: Any) -> str:
+    """The first cell that differs, or the whole where the shapes do."""
+    place: list[int] = []
+    while isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        index = next((i for i, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1]), None)
+        if index is None:
+            break
+        place.append(index + 1)
+        found, expected = found[index], expected[index]
+    cell = f"{name}[{','.join(map(str, place))}]" if place else name
+    if found is None:
+        return _("{name} is missing, in the key {expected}", name=cell, expected=_brief(expected))
+    return _("{name} is {found}, in the key {expected}", name=cell, found=_brief(found), expected=_brief(expected))
+
+
+def _brief(value: Any, most: int = 40) -> str:
+    told = str(value)
+    return told if len(told) <= most else told[: most - 1] + "…"
+
+
+def agreement(student: Document, keys: Sequence[AnswerKey]) -> AnswerKey | None:
+    """The key of a student's sheet: that with its title, else the one with most of its given numbers; None if none has.
+
+    A single key is that of every sheet.
+    """
+    if len(keys) == 1:
+        return keys[0]
+    data = student.data
+    titled = [key for key in keys if key.example.document.data.get("title") == data.get("title")]
+    if len(titled) == 1:
+        return titled[0]
+    given = data.get("given")
+    if not isinstance(given, dict):
+        return None
+    alike = [sum(given.get(name) == value for name, value in key.given.items()) / len(key.given) for key in keys]
+    best = max(alike)
+    return keys[alike.index(best)] if best >= LEAST_ALIKE and alike.count(best) == 1 else None
+
+
+LEAST_ALIKE = 0.5
+"""Share of the given quantities that a sheet has in common with its key, where no key has its title."""
