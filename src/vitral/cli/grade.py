@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from vitral.cli.completion import complete_example
 from vitral.cli.complaints import complain
+from vitral.cli.completion import complete_example
 from vitral.core.errors import UsageError
 from vitral.core.language import _, retold
 

@@ -86,7 +86,10 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
         return Answers(_example(student, key, claimed), {}, edited)
     except UsageError:
         unreadable = dict(_unreadable(student, key, claimed))
-    readable = {name: value for name, value in claimed.items() if name not in unreadable}
+    readable: dict[str, Any] = {}
+    for name, value in claimed.items():
+        kept = value if name not in unreadable else _without_faults(student, key, name, value)
+        readable |= {} if kept is None else {name: kept}
     return Answers(_example(student, key, readable), unreadable, edited)
 
 
@@ -110,6 +113,34 @@ def _unreadable(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -
             complaint = _("{name}: is claimed twice, by two names", name=next(iter(twice)))
             yield name, str(student.refuse(complaint, "claimed", name))
         seen |= {claim.name for claim in claims}
+
+
+def _without_faults(student: Document, key: AnswerKey, name: str, value: Any) -> Any:
+    """A claim with "?" for each cell that is no number; None if it cannot be read even so."""
+
+    def reads(claim: Any) -> bool:
+        try:
+            return bool(_example(student, key, {name: claim}).claims)
+        except UsageError:
+            return False
+
+    def kept(part: Any, place: KeyPath = ()) -> Any:
+        if isinstance(part, list):
+            return [kept(inner, (*place, index)) for index, inner in enumerate(part)]
+        is_number = isinstance(part, int | float) and not isinstance(part, bool)
+        return part if is_number or reads(_alone(value, place)) else "?"
+
+    if not isinstance(value, list) or not reads(_alone(value, None)):
+        return None
+    mended = kept(value)
+    return mended if reads(mended) else None
+
+
+def _alone(value: Any, place: KeyPath | None) -> Any:
+    """The claim with "?" in all cells but the one at a place."""
+    if not isinstance(value, list):
+        return value if place == () else "?"
+    return [_alone(part, place[1:] if place and place[0] == index else None) for index, part in enumerate(value)]
 
 
 def _edited(student: Document, key: AnswerKey) -> Iterator[str]:

@@ -1,0 +1,76 @@
+"""A worked example as a spreadsheet: settings, then each matrix to the right of its name."""
+
+import io
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+COLUMN_WIDTH = 9
+NAME_WIDTH = 20
+
+
+def workbook(text: str) -> bytes | None:
+    """The text of a worked example as .xlsx; None if openpyxl is not installed.
+
+    The numbers under [claimed] have boxes, whether they are filled in or are question marks. The layout is one that
+    `vitral check` reads.
+    """
+    try:
+        import openpyxl
+        from openpyxl.styles import Alignment, Border, Font, Side
+    except ImportError:
+        return None
+    data = tomllib.loads(text)
+    book = openpyxl.Workbook()
+    page = book.worksheets[0]
+    page.title = "exercise"
+    thin = Side(style="thin")
+    line = 1
+    for name, value in data.items():
+        if name not in ("given", "claimed"):
+            _put(page, line, [name, *(value if isinstance(value, list) else [value])])
+            line += 1
+    for section in ("given", "claimed"):
+        line += 1
+        _put(page, line, [section])
+        page.cell(line, 1).font = Font(bold=True)
+        line += 1
+        for name, rows in _matrices(data.get(section, {})):
+            _put(page, line, [name])
+            for row in rows:
+                _put(page, line, ["", *row])
+                for column in range(2, len(row) + 2):
+                    page.cell(line, column).alignment = Alignment(horizontal="center")
+                    if section == "claimed":
+                        page.cell(line, column).border = Border(left=thin, right=thin, top=thin, bottom=thin)
+                line += 1
+            line += 1
+    page.column_dimensions["A"].width = NAME_WIDTH
+    for column in "BCDEFGHIJKLM":
+        page.column_dimensions[column].width = COLUMN_WIDTH
+    page.page_setup.fitToHeight = 0
+    page.sheet_properties.pageSetUpPr.fitToPage = True
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def _put(page: Any, line: int, values: list[Any]) -> None:
+    for column, value in enumerate(values, start=1):
+        if value != "":
+            page.cell(line, column).value = value
+
+
+def _matrices(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, list[list[Any]]]]:
+    """Each matrix with its name; of several heads, one each."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _matrices(value, f"{prefix}{name}.")
+        elif not isinstance(value, list):
+            yield f"{prefix}{name}", [[value]]
+        elif not isinstance(value[0], list):
+            yield f"{prefix}{name}", [value]
+        elif not isinstance(value[0][0], list):
+            yield f"{prefix}{name}", value
+        else:
+            yield from ((f"{prefix}{name} head {head}", rows) for head, rows in enumerate(value, start=1))
