@@ -12,8 +12,9 @@ from vitral.figures.palette import INK
 from vitral.figures.style import COLOURS, FONT_SIZE, styled
 from vitral.figures.text import drawable
 
-ROW_INCHES, PLOT_WIDTH = 0.34, 6.0
-TOP, BOTTOM, RIGHT = 0.55, 0.65, 0.5
+WIDTH, ROW_INCHES = 10.0, 0.34
+TOP, BOTTOM, RIGHT = 0.15, 0.65, 0.3
+TITLE_INCHES = 0.4
 
 
 @checked
@@ -33,9 +34,10 @@ def count_bars(counts: Sequence[tuple[str, int]], *, title: str = "", x_label: s
         raise UsageError("bars need at least one name, each with a count of at least 0")
     names = [drawable(name) for name, _count in counts]
     left = max(text_width(name, size=FONT_SIZE) for name in names) + 0.35
-    width, height = left + PLOT_WIDTH + RIGHT, TOP + BOTTOM + ROW_INCHES * len(counts)
-    figure = Figure(figsize=(width, height))
-    plot = (left / width, BOTTOM / height, PLOT_WIDTH / width, ROW_INCHES * len(counts) / height)
+    rows = ROW_INCHES * len(counts)
+    height = TOP + TITLE_INCHES * bool(title) + BOTTOM + rows
+    figure = Figure(figsize=(WIDTH, height))
+    plot = (left / WIDTH, BOTTOM / height, (WIDTH - left - RIGHT) / WIDTH, rows / height)
     axes = figure.add_axes(plot)
     values = [count for _name, count in counts]
     axes.barh(range(len(counts)), values, color=COLOURS[0], height=0.66)
@@ -48,5 +50,5 @@ def count_bars(counts: Sequence[tuple[str, int]], *, title: str = "", x_label: s
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(x_label)
-    figure.text(left / width, 1 - 0.12 / height, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)
+    figure.text(left / WIDTH, 1 - 0.12 / height, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)
     return figure

@@ -31,7 +31,7 @@ from vitral.figures.sections import (
     Table,
 )
 from vitral.figures.tables import Column, DataTable
-from vitral.figures.text import NONE
+from vitral.figures.text import NONE, unbroken
 from vitral.reports.checked_example import check_sections
 
 SCHEMA = 1
@@ -283,6 +283,11 @@ def points_text(points: float) -> str:
     return written[:-3] if written.endswith("00") else written
 
 
+def shared_text(points: float, most: float) -> str:
+    """Points of the most possible, on one line."""
+    return unbroken(f"{points_text(points)} / {points_text(most)}")
+
+
 CREDITS = ("right", "rounding", "doubtful", "unclear", "follows", "wrong", "blank")
 COUNTED = ("right", "rounding", "doubtful", "unclear", "follows", "wrong", "blank")
 """Columns of data with the numbers of each verdict."""
@@ -341,7 +346,7 @@ def _shown(sheet: GradedSheet) -> dict[str, Any]:
     if sheet.grade is None:
         return {"sheet": sheet.name, "points": NONE, "remark": _("cannot be read")}
     grade = sheet.grade
-    points = f"{points_text(grade.points)} / {points_text(grade.most)}"
+    points = shared_text(grade.points, grade.most)
     told = {"sheet": sheet.name, "exercise": grade.key.title, "points": points, "sort_points": grade.points}
     return {**told, "first_wrong": grade.first_wrong, "slip": sheet.slip, "remark": "; ".join(_remarks(grade))}
 
@@ -361,7 +366,7 @@ def _remarks(grade: SheetGrade) -> Iterator[str]:
 
 def _shown_step(step: StepOfClass) -> dict[str, Any]:
     told: dict[str, Any] = {name: str(getattr(step, name)) for name in ("full", "wrong", "first", "blank")}
-    points = f"{number(step.points, '.2f')} / {points_text(step.most)}"
+    points = unbroken(f"{number(step.points, '.2f')} / {points_text(step.most)}")
     return {"step": step.name, "exercise": step.exercise, "points": points, **told}
 
 
@@ -417,7 +422,7 @@ def _slip_table(graded: GradedClass) -> list[Section]:
 def _sheet(sheet: GradedSheet) -> Details:
     grade = sheet.grade
     assert grade is not None
-    line = f"{sheet.name}: {points_text(grade.points)} / {points_text(grade.most)}"
+    line = f"{sheet.name}: {shared_text(grade.points, grade.most)}"
     line = f"{line}, {_('first wrong step: {step}', step=grade.first_wrong)}" if grade.first_wrong else line
     return Details(line, tuple(sheet_sections(grade)))
 
@@ -430,7 +435,7 @@ def sheet_sections(grade: SheetGrade) -> list[Section]:
     rows = tuple(
         (
             step.name,
-            f"{points_text(step.points)} / {points_text(step.most)}",
+            shared_text(step.points, step.most),
             str(sum(step.counts[verdict] for verdict in FINE)),
             *(str(step.counts[verdict] or NONE) for verdict in (Verdict.follows, Verdict.wrong, Verdict.unknown)),
         )

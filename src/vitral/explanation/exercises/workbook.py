@@ -18,6 +18,7 @@ def workbook(text: str) -> bytes | None:
     try:
         import openpyxl
         from openpyxl.styles import Alignment, Border, Font, Side
+        from openpyxl.worksheet.properties import PageSetupProperties
     except ImportError:
         return None
     data = tomllib.loads(text)
@@ -49,7 +50,7 @@ def workbook(text: str) -> bytes | None:
     for column in "BCDEFGHIJKLM":
         page.column_dimensions[column].width = COLUMN_WIDTH
     page.page_setup.fitToHeight = 0
-    page.sheet_properties.pageSetUpPr.fitToPage = True
+    page.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
     buffer = io.BytesIO()
     book.save(buffer)
     return buffer.getvalue()
