@@ -9,15 +9,15 @@ from pathlib import Path
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import create_durably, storage
-from vitral.core.language import N_, _
+from vitral.core.language import _, language
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.workbook import workbook
 
 PDFLATEX_SECONDS = 60
 FORMS = ("toml", "tex", "html", "pdf", "xlsx")
 """Endings of the forms of a sheet."""
-KEY = N_("key")
-"""The suffix of keys and the folder of keys."""
+KEY = {"en": "key", "pt": "gabarito"}
+"""The suffix of keys; with an s, the folder of keys."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def write_exercises(sheets: Sequence[ExerciseSheet], folder: Path) -> WrittenExe
         UsageError: a file exists; then none is written.
         StorageError: writing to disk failed.
     """
-    suffix = _(KEY)
+    suffix = KEY[language()]
     keys = folder / f"{suffix}s"
     targets: dict[Path, Callable[[], bytes | None]] = {}
     for sheet in sheets:
@@ -75,7 +75,7 @@ def write_exercise(sheet: ExerciseSheet, file: Path) -> WrittenExercise:
         StorageError: writing to disk failed.
     """
     form = file.suffix.removeprefix(".")
-    key = file.with_name(f"{file.stem}-{_(KEY)}{file.suffix}")
+    key = file.with_name(f"{file.stem}-{KEY[language()]}{file.suffix}")
     targets = {file: _forms(sheet)[form], key: _forms(sheet, key=True)[form]}
     _refuse_existing(targets)
     written = _write(targets)
