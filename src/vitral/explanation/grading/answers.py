@@ -86,10 +86,13 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
         return Answers(_example(student, key, claimed), {}, edited)
     except UsageError:
         unreadable = dict(_unreadable(student, key, claimed))
+    twice = dict(_twice(student, key, {name: claimed[name] for name in claimed if name not in unreadable}))
     readable: dict[str, Any] = {}
-    for name, value in claimed.items():
+    for name in [name for name in claimed if name not in twice]:
+        value = claimed[name]
         kept = value if name not in unreadable else _without_faults(student, key, name, value)
         readable |= {} if kept is None else {name: kept}
+    unreadable |= twice
     return Answers(_example(student, key, readable), unreadable, edited)
 
 
@@ -100,19 +103,23 @@ def _example(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -> E
 
 
 def _unreadable(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each claim that cannot be read although all others are left out, and the second of two for one quantity."""
-    seen: set[str] = set()
+    """Each claim that cannot be read although all others are left out."""
     for name, value in claimed.items():
         try:
-            claims = _example(student, key, {name: value}).claims
+            _example(student, key, {name: value})
         except UsageError as error:
             yield name, str(error)
-            continue
-        twice = seen & {claim.name for claim in claims}
-        if twice:
-            complaint = _("{name}: is claimed twice, by two names", name=next(iter(twice)))
+
+
+def _twice(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The second of two claims on one quantity."""
+    seen: set[str] = set()
+    for name, value in claimed.items():
+        names = {claim.name for claim in _example(student, key, {name: value}).claims}
+        if names & seen:
+            complaint = _("{name}: is claimed twice, by two names", name=name)
             yield name, str(student.refuse(complaint, "claimed", name))
-        seen |= {claim.name for claim in claims}
+        seen |= names
 
 
 def _without_faults(student: Document, key: AnswerKey, name: str, value: Any) -> Any:
