@@ -100,8 +100,8 @@ def check(example: str | Path, *, fix: bool = False, out: str | Path | None = No
     """Check the numbers of a worked example: which is wrong first, and why.
 
     Args:
-        example: a `.toml` file, or a name of the gallery (`vitral.list_examples`).
-        fix: write the corrected example as NAME.fixed.toml, if there is anything to correct.
+        example: a file in any format of docs/examples.md, or a name of the gallery (`vitral.list_examples`).
+        fix: write the corrected example as NAME.fixed.SUFFIX, in its format, if there is anything to correct.
         out: with `fix`, the folder to write to; beside the example if None.
 
     Raises:

@@ -13,6 +13,7 @@ from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
+from vitral.explanation.documents import document_of
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
@@ -51,11 +52,11 @@ def load_example(path: Path, find_model: FindModel) -> Example:
     """Read a worked example from a file.
 
     Args:
-        path: a TOML file.
+        path: a file in any format of `vitral.explanation.documents`.
         find_model: returns the configuration of a preset, for parameter tables.
 
     Raises:
-        UsageError: the file cannot be read, is not TOML, or contains an error; the message names the line.
+        UsageError: the file cannot be read, or contains an error; the message names the line or the cell.
     """
     return read_example(load_document(path), find_model, path)
 
@@ -68,18 +69,16 @@ def load_document(path: Path) -> Document:
     """
     try:
         if path.is_dir():
-            raise UsageError("{path}: is a folder, not a worked example (a .toml file)", path=path)
+            raise UsageError("{path}: is a folder, not a worked example", path=path)
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)  # a device has no size and no end
         if len(raw) > MOST_BYTES:
             raise UsageError(
                 "{path}: larger than {most_bytes:,} bytes: not a worked example", path=path, most_bytes=MOST_BYTES
             )
-        return TomlDocument(str(path), raw.decode("utf-8-sig"))
     except OSError as error:
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
-    except UnicodeDecodeError as error:
-        raise UsageError("{path}: not UTF-8 at byte {start}; save it as UTF-8", path=path, start=error.start) from None
+    return document_of(raw, str(path))
 
 
 @checked(first=True)
