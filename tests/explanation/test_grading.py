@@ -7,6 +7,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.explanation import Verdict, parse_example
+from vitral.explanation.documents import document_of
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.grading.answers import agreement, read_answers
 from vitral.explanation.grading.grading import SheetGrade, check_rule, grade_document
@@ -94,6 +95,14 @@ def test_changed_givens_are_said_and_the_sheet_is_graded_with_the_keys() -> None
     assert points(broken) == [1, 1, 1, 1]
     assert len(broken.edited) == 1
     assert not graded(GIVEN.replace("[[4, 0], [0, 4]]", "[[4.0, 0], [0, 4]]").replace("Two", "My two") + RIGHT).edited
+
+
+def test_notes_in_another_format_are_graded_though_they_repeat_no_givens() -> None:
+    notes = "Two words\n\nweights =\n| 0.73 | 0.27 |\n|---|---|\n| 0.27 | 0.8 |\n\noutput =\n\n| 2.92 | 1.08 |\n|---|---|\n| 1.08 | 3.2 |\n"
+    grade = grade_document(document_of(notes.encode(), "ana.md"), key_of(), GradingRule())
+    assert points(grade) == [0, 0, 0.75, 1]
+    assert (grade.first_wrong, grade.edited) == ("weights", ())
+    assert grade.report.example.document.typed(("claimed", "weights", 1, 1)) == "0.8"
 
 
 def test_decimals_of_the_key_hold() -> None:

@@ -1,7 +1,7 @@
 """The grading of a class: the files of a folder checked against keys."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass, replace
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,9 @@ def _graded(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule)
 
 def _named(document: Document, name: str) -> Document:
     """The document with the name under which its sheet is shown, which may be a pseudonym."""
-    return replace(document, name=name) if is_dataclass(document) else document
+    named = copy(document)
+    object.__setattr__(named, "name", name)  # some documents are frozen
+    return named
 
 
 def _without_name(complaint: str, names: Sequence[str]) -> str:

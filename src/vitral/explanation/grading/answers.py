@@ -12,7 +12,7 @@ from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import read_example
 from vitral.explanation.examples.places import KeyPath
-from vitral.explanation.grading.key import NOT_GIVEN, AnswerKey
+from vitral.explanation.grading.key import AnswerKey
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,13 @@ class AnsweredDocument(Document):
         student: the student's document; places and typed numbers are its.
         key: the key's document.
         claimed: the student's claims that are kept.
+        moved: those that the student's file has under [given].
     """
 
     student: Document
     key: Document
     claimed: Mapping[str, Any]
+    moved: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -46,15 +48,18 @@ class AnsweredDocument(Document):
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with its place in the student's file."""
-        return self.student.refuse(complaint, *path)
+        return self.student.refuse(complaint, *self._in_file(path))
 
     def typed(self, path: KeyPath) -> str | None:
         """The characters in the student's file, and in the key for what is given."""
-        return (self.student if path[:1] == ("claimed",) else self.key).typed(path)
+        return self.student.typed(self._in_file(path)) if path[:1] == ("claimed",) else self.key.typed(path)
 
     def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
         """The student's file with other values."""
-        return self.student.rewritten(changes)
+        return self.student.rewritten({self._in_file(path): value for path, value in changes.items()})
+
+    def _in_file(self, path: KeyPath) -> KeyPath:
+        return ("given", *path[1:]) if len(path) > 1 and path[1] in self.moved else path
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,7 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
     Raises:
         UsageError: the file is not a sheet of this kind at all.
     """
-    claimed = student.data.get("claimed", {})
-    if not isinstance(claimed, dict):
-        raise student.refuse(_("claimed: expected a table of the numbers, [claimed]"), "claimed")
+    claimed = _claimed(student, key)
     edited = tuple(_edited(student, key))
     try:
         return Answers(_example(student, key, claimed), {}, edited)
@@ -96,8 +99,24 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
     return Answers(_example(student, key, readable), unreadable, edited)
 
 
+def _claimed(student: Document, key: AnswerKey) -> dict[str, Any]:
+    """The student's claims: what stands under [claimed], and what is asked wherever it stands.
+
+    In notes without headings the first matrix seems given, although the key asks for it.
+
+    Raises:
+        UsageError: [claimed] is no table.
+    """
+    claimed, given = student.data.get("claimed", {}), student.data.get("given", {})
+    if not isinstance(claimed, dict):
+        raise student.refuse(_("claimed: expected a table of the numbers, [claimed]"), "claimed")
+    asked = [name for name in key.labels.values() if isinstance(given, dict) and name in given and name not in claimed]
+    return {**{name: given[name] for name in asked if name not in key.given}, **claimed}
+
+
 def _example(student: Document, key: AnswerKey, claimed: Mapping[str, Any]) -> Example:
-    document = AnsweredDocument(student, key.example.document, claimed)
+    in_file = student.data.get("claimed", {})
+    document = AnsweredDocument(student, key.example.document, claimed, frozenset(set(claimed) - set(in_file)))
     read = read_example(document, key.find_model)
     return replace(read, title=key.title)
 
@@ -151,25 +170,24 @@ def _alone(value: Any, place: KeyPath | None) -> Any:
 
 
 def _edited(student: Document, key: AnswerKey) -> Iterator[str]:
-    """The settings and given numbers that are not the key's."""
+    """The settings and given numbers that are not the key's; those that are missing change nothing."""
     data = student.data
-    for name in dict.fromkeys((*key.settings, *data)):
-        if name in NOT_GIVEN or name not in key.example.document.data:
-            continue
-        if data.get(name) != key.settings.get(name):
-            yield _("{name} is {found}, in the key {expected}", name=name, **_shown(data, key.settings, name))
+    for name in key.settings:
+        if name in key.settings and name in data and data[name] != key.settings[name]:
+            found, expected = _brief(data[name]), _brief(key.settings[name])
+            yield _("{name} is {found}, in the key {expected}", name=name, found=found, expected=expected)
     given = data.get("given", {})
     if given == key.given:
         return
     if not isinstance(given, dict):
         yield _("[given] is no table of numbers")
         return
-    differing = [name for name in key.given if given.get(name) != key.given[name]]
+    differing = [name for name in key.given if name in given and given[name] != key.given[name]]
     values = _values_of(student, key) if differing else {}
     for name in differing:
         if name in values and torch.equal(values[name], key.example.sheet.values[name]):
             continue
-        yield _first_difference(name, given.get(name), key.given[name])
+        yield _first_difference(name, given[name], key.given[name])
 
 
 def _values_of(student: Document, key: AnswerKey) -> Mapping[str, Any]:
@@ -179,13 +197,6 @@ def _values_of(student: Document, key: AnswerKey) -> Mapping[str, Any]:
         return read_example(document, key.find_model).sheet.values
     except UsageError:
         return {}
-
-
-def _shown(data: Mapping[str, Any], settings: Mapping[str, Any], name: str) -> dict[str, str]:
-    def told(table: Mapping[str, Any]) -> str:
-        return _brief(table[name]) if name in table else _("missing")
-
-    return {"found": told(data), "expected": told(settings)}
 
 
 def _first_difference(name: str, found: Any, expected: Any) -> str:
@@ -198,8 +209,6 @@ def _first_difference(name: str, found: Any, expected: Any) -> str:
         place.append(index + 1)
         found, expected = found[index], expected[index]
     cell = f"{name}[{','.join(map(str, place))}]" if place else name
-    if found is None:
-        return _("{name} is missing, in the key {expected}", name=cell, expected=_brief(expected))
     return _("{name} is {found}, in the key {expected}", name=cell, found=_brief(found), expected=_brief(expected))
 
 
