@@ -14,6 +14,7 @@ from vitral.explanation.formulas import number
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, Words
 from vitral.explanation.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
 from vitral.explanation.operations.decoding import Beam, Filtered
+from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step, Working
@@ -26,7 +27,7 @@ STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
-GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
+GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
 @checked(first=True)
@@ -136,6 +137,8 @@ class Narrator:
 
     def _title(self, quantity: SheetQuantity) -> str:
         name, operation = quantity.name, quantity.operation
+        if isinstance(operation, Compute | Differentiate):
+            return self.say("titles.step", name=name)
         if isinstance(operation, Filtered):
             return self.say(f"titles.{operation.rule}", value=self.say.number(f"{operation.value:g}"))
         if name in ("resid_mid", "resid_post") and self.post_norm:
@@ -148,6 +151,8 @@ class Narrator:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
+        if isinstance(quantity.operation, Differentiate):
+            inputs = [quantity.operation.of]
         before = " · ".join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
         after = _shape(self.sheet.values[quantity.name], quantity.axes)
         return f"{before} → {after}" if before else after
@@ -216,6 +221,10 @@ class Narrator:
 
     def _words(self, quantity: SheetQuantity) -> str:
         name, say = quantity.name, self.say
+        if isinstance(quantity.operation, Differentiate):
+            return say("sentences.derivative", of=quantity.operation.of, by=quantity.operation.by)
+        if isinstance(quantity.operation, Compute):
+            return say("sentences.step")
         row, column = self._position(self.query), self._position(self.key)
         narrators = {
             "scores": self._scoring,

@@ -241,7 +241,8 @@ def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellF
         labels = [
             sheet.vocabulary[finding.index[0]] for finding in findings if len(sheet.vocabulary) > finding.index[0]
         ]
-        return ", ".join(labels) if name not in ("total", "greedy", "beam", "beam_probability") else ""
+        of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
+        return ", ".join(labels) if of_words or name == "logits" else ""
     first = sheet.namer.first
     token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
     row = f"{place[-1] + first}{token}"

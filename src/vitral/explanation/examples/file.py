@@ -10,18 +10,17 @@ from torch import Tensor
 
 from vitral.attention.masks import Mask
 from vitral.core.checked import checked
-from vitral.core.config import nearest
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.free_steps import StepSolver, read_steps
+from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
 from vitral.explanation.examples.schema import (
-    ALIASES,
     AXES,
     OF_BLOCKS,
-    STREAM_KEYS,
     Head,
     NotNumbers,
     mask_of,
@@ -104,6 +103,15 @@ def _entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
             yield (key,), value
 
 
+def typed_axes(typed: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes of a shape that a typed list has, where it may leave out axes of size 1; None if they do not fit."""
+    every = tuple(range(len(shape)))
+    leading = next((place for place, size in enumerate(shape) if size != 1), len(shape))
+    several = tuple(axis for axis in every if shape[axis] != 1)
+    choices = [every, *(every[first:] for first in range(1, leading + 1)), several]
+    return next((axes for axes in choices if typed == tuple(shape[axis] for axis in axes)), None)
+
+
 class _Reader:
     """Reads one file; an error names the place."""
 
@@ -121,6 +129,8 @@ class _Reader:
             unknown = next((key for key in data if key not in Head.model_fields), None)
             raise self.refuse(complaint, complaint.partition(":")[0] if unknown is None else unknown) from None
         self.stream = "x" if self.head.block is None else "resid_pre"
+        self.steps = read_steps(dict(_entries(self.head.steps)), self.refuse)
+        self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
         self.sizes: dict[str, tuple[int, str]] = {}
         if self.head.vocabulary:
             self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
@@ -131,7 +141,12 @@ class _Reader:
 
     def missing(self, what: str, name: str, *path: str) -> UsageError:
         """The error for a claim that the given numbers do not determine."""
+        settings = {
+            "scale": _('scale: is needed after the scores; add scale = "none", "sqrt", "linear" or a number'),
+            "mask": _('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"'),
+        }
         complaint = _("{what}: cannot be computed, {name} is missing under [given]", what=what, name=name)
+        complaint = settings.get(name, complaint)
         return self.refuse(complaint, *path)
 
     def read(self, path: Path | None) -> Example:
@@ -154,13 +169,6 @@ class _Reader:
             path, self.document, title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
         )
 
-    def name(self, keys: Keys) -> str:
-        """The quantity that a key stands for."""
-        key = ".".join(keys)
-        if key == "output":
-            return "out" if self.head.block is None else "resid_post"
-        return self.stream if key in STREAM_KEYS else ALIASES.get(key, key)
-
     def computation(self) -> tuple[Architecture, Sheet, dict[str, RecipeLine]]:
         """Everything but a parameter table: the parts, the sheet and the recipe's lines by name."""
         head = self.head
@@ -169,11 +177,7 @@ class _Reader:
         if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
             complaint = _("position_embedding: give token_embedding too; it determines the size")
             raise self.refuse(complaint, "given", "position_embedding")
-        try:
-            quantities = follow(recipe(architecture, values), values)
-        except UsageError as error:
-            key = str(error).partition(":")[0]
-            raise self.refuse(str(error), *((key,) if key in head.model_fields_set else ("given", key))) from None
+        quantities = self.followed(architecture, values)
         lines = {line.name: line for line in recipe(architecture, values)}
         for key in head.claimed:
             quantities += self.choice(key, values, lines)
@@ -184,6 +188,24 @@ class _Reader:
             raise self.refuse(complaint, "tokens")
         sheet = Sheet(quantities, values, tokens, tuple(head.vocabulary), num_heads=architecture.num_heads)
         return architecture, sheet, lines
+
+    def followed(self, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
+        """Everything that the recipe and the steps compute."""
+        solver = StepSolver(self.steps, self.name, values, architecture.num_heads, self.refuse)
+
+        def recipe_again() -> tuple[SheetQuantity, ...]:
+            lines = (line for line in recipe(architecture, values) if line.name not in solver.names)
+            try:
+                return follow(lines, values)
+            except UsageError as error:
+                key = str(error).partition(":")[0]
+                raise self.refuse(str(error), *self.place_of(key)) from None
+
+        return solver.quantities(recipe_again)
+
+    def place_of(self, key: str) -> tuple[str, ...]:
+        """The path of a setting or of a given number."""
+        return (key,) if key in self.head.model_fields_set else ("given", key)
 
     def architecture(self, given: Values) -> Architecture:
         head = self.head
@@ -235,19 +257,35 @@ class _Reader:
         values: Values = {}
         keys_of: dict[str, Keys] = {}
         for keys, value in _entries(self.head.given):
-            name = self.name(keys)
+            name = self.name(".".join(keys))
             if keys[0] in ("d_k", *BEAM) or (name == "position_embedding" and value == "sinusoidal"):
                 continue
             if name in keys_of:
                 raise self.refuse(_("{name}: is given twice, by two names", name=name), "given", *keys)
+            if name in self.name.own:
+                values[name] = self.own_number(".".join(keys), value, "given", *keys)
+                continue
             if name not in AXES:
-                hint = nearest(".".join(keys), [*AXES, *BEAM, "d_k"])
-                complaint = _("unknown name {name!r} under [given], {hint}", name=".".join(keys), hint=hint)
+                label = ".".join(keys)
+                near = hint(label, [*AXES, *BEAM, "d_k"])
+                complaint = _("unknown name {name!r} under [given], {hint}", name=label, hint=near)
                 raise self.refuse(complaint, "given", *keys)
             keys_of[name] = keys
             if value != "identity":
                 values[name] = self.given(name, keys, value)
-        return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
+        return values | {name: self.identity(name, keys) for name, keys in keys_of.items() if name not in values}
+
+    def own_number(self, label: str, value: Any, *path: str) -> Tensor:
+        """A number, a list, a matrix or a list of matrices that only steps use; words stand for their indices."""
+        words = [value] if isinstance(value, str) else value
+        if isinstance(words, list) and words and all(isinstance(word, str) for word in words) and self.head.vocabulary:
+            return torch.tensor([self.word(word, self.head.vocabulary, *path) for word in words], dtype=torch.float64)
+        tensor = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
+        if tensor.numel() == 0 or tensor.dim() > 3:
+            raise self.refuse(_("{label}: expected a number, a list, a matrix or a list of these", label=label), *path)
+        if not bool((tensor < math.inf).all()):
+            raise self.refuse(_("{label}: every number must be finite", label=label), *path)
+        return tensor.reshape(1) if tensor.dim() == 0 else tensor
 
     def given(self, name: str, keys: Keys, value: Any) -> Tensor:
         label = ".".join(keys)
@@ -393,11 +431,11 @@ class _Reader:
         label, path = ".".join(keys), ("claimed", *keys)
         if label in ("rows", "total") and "rows" in sheet.values:
             return self.count(label, value)
-        name = self.name(keys)
+        name = self.name(".".join(keys))
         if name not in sheet.values:
             if name not in AXES:
-                hint = nearest(label, [*AXES, "output", "greedy", "beam"])
-                raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=hint), *path)
+                near = hint(label, [*AXES, *sheet.values, "output", "greedy", "beam"])
+                raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=near), *path)
             if self.head.block is None and name in OF_BLOCKS:
                 complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
                 raise self.refuse(complaint, *path)
@@ -408,8 +446,11 @@ class _Reader:
             values, left_out = self.tensor(name, label, value, *path)
         else:
             values = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
-            left_out = int(values.dim() == 0)
-            values = values[None] if left_out else values
+            shape = tuple(sheet.values[name].shape)
+            order = typed_axes(tuple(values.shape), shape)
+            if order is not None:
+                return AuthorClaim(name, path, values.reshape(shape), order=order)
+            left_out = 0
         if values.shape != sheet.values[name].shape:
             expected, got = (tuple(tensor.shape)[left_out:] for tensor in (sheet.values[name], values))
             shapes = {"claimed": shape_text(got), "expected": shape_text(expected)}

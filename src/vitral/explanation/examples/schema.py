@@ -22,6 +22,7 @@ AXES = {
     "token_embedding": ("time", "d_model"),
     "position_embedding": ("time", "d_model"),
     "x": ("time", "d_model"),
+    "memory": ("source", "d_memory"),
     "resid_pre": ("time", "d_model"),
     "attn_norm_gain": ("d_model",),
     "attn_norm_bias": ("d_model",),
@@ -100,6 +101,13 @@ OF_BLOCKS = (
 )
 """Quantities that exist only in a block."""
 
+ONLY_IN_BLOCKS = (
+    *OF_BLOCKS,
+    *(name for name in AXES if name.endswith(("_gain", "_bias"))),
+    *("w_gate", "b_gate", "w_up", "b_up", "w_down", "b_down"),
+)
+"""These and their parameters."""
+
 MOST_DECIMALS = 12
 
 
@@ -126,6 +134,7 @@ class Head(Config):
     final_norm: bool = False
     tied: bool = False
     given: dict[str, Any] = Field(default_factory=dict)
+    steps: dict[str, Any] = Field(default_factory=dict)
     claimed: dict[str, Any] = Field(default_factory=dict)
 
 
