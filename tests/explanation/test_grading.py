@@ -98,7 +98,8 @@ def test_changed_givens_are_said_and_the_sheet_is_graded_with_the_keys() -> None
 
 
 def test_notes_in_another_format_are_graded_though_they_repeat_no_givens() -> None:
-    notes = "Two words\n\nweights =\n| 0.73 | 0.27 |\n|---|---|\n| 0.27 | 0.8 |\n\noutput =\n\n| 2.92 | 1.08 |\n|---|---|\n| 1.08 | 3.2 |\n"
+    weights = "weights =\n| 0.73 | 0.27 |\n|---|---|\n| 0.27 | 0.8 |\n"
+    notes = f"Two words\n\n{weights}\noutput =\n\n| 2.92 | 1.08 |\n|---|---|\n| 1.08 | 3.2 |\n"
     grade = grade_document(document_of(notes.encode(), "ana.md"), key_of(), GradingRule())
     assert points(grade) == [0, 0, 0.75, 1]
     assert (grade.first_wrong, grade.edited) == ("weights", ())

@@ -31,11 +31,14 @@ def exercise(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="attention, multi-head, block, positions, choice; left out: attention, with any numbers.",
+            help="attention, multi-head, block, positions, choice, loss, cross-attention; left out: attention, any "
+            "numbers.",
             autocompletion=complete_kind,
         ),
     ] = None,
-    positions: Annotated[int | None, typer.Option(help="Number of tokens, 1 to 8.  [default: 3; block: 2]")] = None,
+    positions: Annotated[
+        int | None, typer.Option(help="Number of tokens, 1 to 8.  [default: 3; block, cross-attention: 2]")
+    ] = None,
     d_model: Annotated[int | None, typer.Option(help="Width of the model, 1 to 8.  [default: 4]")] = None,
     num_heads: Annotated[
         int | None, typer.Option(help="Number of heads; must divide the width.  [default: 1; multi-head: 2]")

@@ -46,6 +46,7 @@ _SPECIAL = {
     "ᵀ": r"\ensuremath{^{\top}}",
     "Σ": r"\ensuremath{\Sigma}",
     "σ": r"\ensuremath{\sigma}",
+    "∂": r"\ensuremath{\partial}",
     "ε": r"\ensuremath{\varepsilon}",
     "μ": r"\ensuremath{\mu}",
     "Φ": r"\ensuremath{\Phi}",

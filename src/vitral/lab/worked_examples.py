@@ -125,7 +125,7 @@ def exercise(
 
     Args:
         file: write it to this file, with question marks to fill in; not written if None.
-        kind: "attention", "multi-head", "block", "positions" or "choice", with numbers that a hand can compute with;
+        kind: a name of `vitral.explanation.KINDS`, as "attention" or "loss", with numbers that a hand can compute with;
             None for attention with any numbers.
         out: write the sheet in every form and its key into this folder; with the ending of one form, only this form,
             and the key beside it.

@@ -109,7 +109,9 @@ class StepOfClass:
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        return {**vars(self), "slips": [{"slip": slip, "sheets": count} for slip, count in self.slips]}
+        told = {"step": self.name, **vars(self)}
+        del told["name"]
+        return {**told, "slips": [{"slip": slip, "sheets": count} for slip, count in self.slips]}
 
 
 @checked(first=True)

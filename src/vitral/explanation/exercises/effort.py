@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.examples.example import Example
+from vitral.explanation.expressions import Call
 from vitral.explanation.operations import Linear, Normalise, Output, Project, Score, Softmax, Weigh
+from vitral.explanation.operations.expression import Compute
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
 PRODUCTS = (Project, Score, Weigh, Linear, Output)
@@ -60,7 +62,10 @@ def effort(example: Example) -> Effort:
 def _products(quantity: SheetQuantity, sheet: Sheet) -> int:
     """The operation itself, on ones where a factor is not 0, counts the products of each number."""
     operation = quantity.operation
-    if not isinstance(operation, PRODUCTS) or (isinstance(operation, Output) and not operation.projects):
+    is_product = isinstance(operation, PRODUCTS) and not (isinstance(operation, Output) and not operation.projects)
+    if isinstance(operation, Compute):
+        is_product = isinstance(operation.expression, Call) and operation.expression.function == "matmul"
+    if not is_product:
         return 0
     factors = [sheet.values[name] for name in quantity.inputs[:2]]  # a third input is a bias
     return int(operation(*((factor != 0).to(factor.dtype) for factor in factors)).sum())

@@ -35,6 +35,8 @@ KINDS = {
     "block": Kind(N_("A pre-norm block"), ("positions", "d_model", "mask", "scale"), {"positions": 2}),
     "positions": Kind(N_("Positions as sines and cosines"), ("positions", "d_model")),
     "choice": Kind(N_("The choice of the next token"), ()),
+    "loss": Kind(N_("Loss and backward pass"), ()),
+    "cross-attention": Kind(N_("Cross-attention"), ("positions", "d_model", "scale"), {"positions": 2}),
 }
 """The kinds of exercises by name."""
 

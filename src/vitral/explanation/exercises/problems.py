@@ -9,13 +9,14 @@ from typing import Any
 
 from vitral.core.language import N_, _
 from vitral.explanation.exercises.effort import Effort
-from vitral.explanation.exercises.exercise import Exercise
+from vitral.explanation.exercises.exercise import LARGEST_SIDE, Exercise
 
 ENTRIES = (-1, 0, 0, 0, 1, 1)
 """Matrix entries are drawn from these; small, so that products can be computed mentally."""
 WORDS = (N_("sun"), N_("moon"), N_("sea"), N_("sky"), N_("rain"))
 LOGARITHM_DIGITS = 4
 """Digits of logits that are logarithms of whole numbers."""
+MOST_TRIES = 20
 SHARES = 20
 """The probabilities of a choice are whole numbers of 1/20, which two decimals write exactly."""
 
@@ -31,11 +32,13 @@ class Problem:
         settings: at the top of the file, after the title.
         given: the given numbers.
         asked: the quantities to compute and their shapes, in the order of the computation.
+        steps: expressions of quantities that are computed in another way than usual.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Shape] = field(default_factory=dict)
+    steps: dict[str, str] = field(default_factory=dict)
 
 
 LIMITS = {
@@ -44,6 +47,8 @@ LIMITS = {
     "block": Effort(largest=9, products=110, exponentials=3, exponent=3, flat_rows=0, roots=1),
     "positions": Effort(largest=4),
     "choice": Effort(largest=4, exponentials=5, exponent=3),
+    "loss": Effort(largest=5, products=12, exponentials=6, exponent=3),
+    "cross-attention": Effort(largest=9, products=130, exponentials=6, exponent=3, flat_rows=0),
 }
 """The most that an exercise of the usual sizes asks of a hand."""
 
@@ -61,6 +66,12 @@ def _matrix(random_: random.Random, rows: int, columns: int) -> list[list[int]]:
     """Whole numbers; no row is all zeros."""
     drawn = [[random_.choice(ENTRIES) for _ in range(columns)] for _ in range(rows)]
     return [row if any(row) else [1, *row[1:]] for row in drawn]
+
+
+def _distinct(random_: random.Random, rows: int, columns: int) -> list[list[int]]:
+    """A matrix whose rows differ, if it is wide enough."""
+    drawn = [_matrix(random_, rows, columns) for _ in range(MOST_TRIES)]
+    return next((table for table in drawn if len(set(map(tuple, table))) == rows), drawn[0])
 
 
 def _attention(exercise: Exercise, random_: random.Random) -> Problem:
@@ -160,11 +171,53 @@ def _between(shares: tuple[int, ...], random_: random.Random) -> tuple[float, fl
     return round(top / SHARES, 2), round(least, 2)
 
 
+def _loss(exercise: Exercise, random_: random.Random) -> Problem:
+    """Two positions before the head, whose logits are logarithms of whole numbers; loss and derivatives."""
+    first, second = random_.choice(_multiples())
+    rows = [[round(math.log(share), LOGARITHM_DIGITS) for share in shares] for shares in (first, second)]
+    vocabulary = [_(word) for word in WORDS[: len(first)]]
+    targets = random_.sample(vocabulary, 2)
+    given = {"x": random_.choice(([[1, 0], [1, 1]], [[1, 1], [1, 0]])), "w_u": rows, "targets": targets}
+    steps = {"loss": "cross_entropy(logits, targets)"}
+    steps |= {f"d_{name}": f"grad(loss, {name})" for name in ("logits", "w_u", "x")}
+    shape = (2, len(vocabulary))
+    asked: dict[str, Shape] = {"logits": shape, "probabilities": shape, "loss": ()}
+    asked |= {"d_logits": shape, "d_w_u": shape, "d_x": (2, 2)}
+    settings = {"vocabulary": vocabulary, "decimals": exercise.decimals}
+    return Problem(settings, given, asked, steps)
+
+
+def _multiples() -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Three shares of 10, and the factors that make them shares of 20."""
+    found = []
+    for shares in itertools.product(range(1, 9), repeat=3):
+        for factors in itertools.product(range(1, 10), repeat=3):
+            several = len(set(shares)) == 3 and len(set(factors)) > 1
+            if several and sum(shares) == 10 and sum(map(math.prod, zip(shares, factors, strict=True))) == SHARES:
+                found.append((shares, factors))
+    return found
+
+
+def _cross_attention(exercise: Exercise, random_: random.Random) -> Problem:
+    """Queries of a decoder, keys and values of an encoder's states, one position more."""
+    positions, width = exercise.positions, exercise.d_model
+    source = min(LARGEST_SIDE, positions + 1)
+    given = {"x": _distinct(random_, positions, width), "memory": _distinct(random_, source, width)}
+    given |= {name: _matrix(random_, width, width) for name in ("w_q", "w_k", "w_v")}
+    steps = {"k": "memory @ w_k", "v": "memory @ w_v"}
+    asked: dict[str, Shape] = {"q": (positions, width), "k": (source, width), "v": (source, width)}
+    asked |= dict.fromkeys(("scores", "scaled", "weights"), (positions, source))
+    settings = {"mask": "bidirectional", "scale": exercise.scale, "decimals": exercise.decimals}
+    return Problem(settings, given, {**asked, "output": (positions, width)}, steps)
+
+
 DRAW: dict[str, Callable[[Exercise, random.Random], Problem]] = {
     "attention": _attention,
     "multi-head": _attention,
     "block": _block,
     "positions": _positions,
     "choice": _choice,
+    "loss": _loss,
+    "cross-attention": _cross_attention,
 }
 """For each kind, the drawing of a problem."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from vitral.core.language import _, language, number
+from vitral.core.language import N_, _, language, number
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.effort import softmax_rows
@@ -22,6 +22,15 @@ from vitral.figures.paper import Paper, PaperGrid, PaperTask, paper_latex, paper
 from vitral.figures.sections import Formula, Heading
 from vitral.figures.text import minus
 
+TITLES = {
+    "k": N_("Projection: keys"),
+    "v": N_("Projection: values"),
+    "loss": N_("Loss"),
+    "d_logits": N_("Derivative of the loss by each logit"),
+    "d_w_u": N_("Derivative of the loss by each number of w_u"),
+    "d_x": N_("Derivative of the loss by each number of x"),
+}
+"""Headings of quantities that steps of the exercise compute."""
 LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 MOST_MULTIPLES = 8
 """If a softmax has larger multiples of its unit, the sheet has no table of exponentials."""
@@ -100,7 +109,7 @@ class ExerciseSheet:
             fields=() if filled else (_("Name"), _("Date"), _("Points")),
             intro=() if filled else tuple(_intro(key)),
             given_heading=say("titles.given"),
-            given=tuple(map(_given, given.panels)),
+            given=tuple(_given(panel, key) for panel in given.panels),
             helps_heading=_("Tables that help"),
             helps=() if filled else tuple(_helps(key)),
             tasks=tuple(tasks),
@@ -137,6 +146,17 @@ def _intro(key: Example) -> Iterable[str]:
             "p / 10000^(0/d), column 2 its cosine, column 3 the sine of p / 10000^(2/d), and so on; d is the number "
             "of columns, and angles are in radians."
         )
+    if "memory" in sheet.values:
+        yield _(
+            "The rows of x are positions of the decoder, those of memory are states of the encoder: queries come from "
+            "x, keys and values from memory."
+        )
+    if "loss" in operations:
+        yield _(
+            "The loss is the mean of −ln p over the positions; p is the probability of the position's target. The "
+            "derivative by a logit is its probability, minus 1 for the target, divided by the number of positions. "
+            "By the chain rule d_w_u = xᵀ d_logits and d_x = d_logits w_uᵀ."
+        )
     if "greedy" in operations:
         yield _(
             "Temperature T: each logit is divided by T before the softmax. Top-k keeps the k most probable words, "
@@ -159,8 +179,9 @@ def _scale_in_words(operation: object) -> str:
     return _("The scores are not scaled.")
 
 
-def _given(panel: Panel) -> PaperGrid:
-    cells = tuple(tuple(_exactly(cell) for cell in row) for row in panel.matrix)
+def _given(panel: Panel, key: Example) -> PaperGrid:
+    words = key.sheet.vocabulary if panel.label.startswith("targets") else ()
+    cells = tuple(tuple(words[int(cell)] if words else _exactly(cell) for cell in row) for row in panel.matrix)
     return PaperGrid(panel.label, panel.row_labels, panel.column_labels, cells)
 
 
@@ -171,7 +192,8 @@ def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> Paper
     formulas = [Formula(mathml(formula, key.decimals, say), text(formula, key.decimals, say)) for formula in written]
     in_latex = tuple(latex(formula, key.decimals, say) for formula in written)
     grids = tuple(_asked(panel, step, key, filled=filled) for panel in step.panels)
-    return PaperTask(f"{place}. {step.title}", tuple(formulas), in_latex, grids)
+    title = _(TITLES[step.name]) if step.name in TITLES else step.title
+    return PaperTask(f"{place}. {title}", tuple(formulas), in_latex, grids)
 
 
 def _asked(panel: Panel, step: Step, key: Example, *, filled: bool) -> PaperGrid:

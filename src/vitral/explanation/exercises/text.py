@@ -38,7 +38,7 @@ def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
 def key_text(exercise: Exercise) -> str:
     """The exercise as the text of a worked example, with all numbers computed."""
     problem = problem_of(exercise)
-    return _text(exercise, problem, _answers(_solved(exercise, problem)))
+    return _text(exercise, problem, _answers(_solved(exercise, problem), problem))
 
 
 def problem_of(exercise: Exercise) -> Problem:
@@ -91,12 +91,12 @@ def _is_clear(example: Example) -> bool:
     return True
 
 
-def _answers(example: Example) -> dict[str, Any]:
+def _answers(example: Example, problem: Problem) -> dict[str, Any]:
     """The numbers to compute, rounded, by the keys of the file."""
     answers: dict[str, Any] = {}
     for claim in example.claims:
         value = example.sheet.values[claim.name]
-        if claim.axes_left_out:
+        if claim.axes_left_out or problem.asked[claim.label] == ():
             value = value[0]
         words = example.sheet.vocabulary if claim.name == "greedy" else ()
         answers[claim.label] = words[int(value)] if words else _rounded(value, example.decimals)
@@ -128,6 +128,8 @@ def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any] | Non
     lines = [f"title = {_literal(title)}"]
     lines += [f"{name} = {_literal(value)}" for name, value in problem.settings.items()]
     lines += ["", "[given]", *(f"{name:<3} = {_literal(value)}" for name, value in problem.given.items())]
+    if problem.steps:
+        lines += ["", "[steps]", *(f"{name:<3} = {_literal(step)}" for name, step in problem.steps.items())]
     if answers is not None:
         hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
         lines += ["", *([] if answers else [f"# {hint}"]), "[claimed]"]
