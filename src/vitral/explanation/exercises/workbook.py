@@ -28,10 +28,12 @@ def workbook(text: str) -> bytes | None:
     thin = Side(style="thin")
     line = 1
     for name, value in data.items():
-        if name not in ("given", "claimed"):
+        if name not in ("given", "steps", "claimed"):
             _put(page, line, [name, *(value if isinstance(value, list) else [value])])
             line += 1
-    for section in ("given", "claimed"):
+    for section in ("given", "steps", "claimed"):
+        if section not in data:
+            continue
         line += 1
         _put(page, line, [section])
         page.cell(line, 1).font = Font(bold=True)
