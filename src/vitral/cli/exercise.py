@@ -1,5 +1,6 @@
 """vitral exercise: small computations to solve by hand, as sheets with their keys."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from vitral.explanation import Exercise
 
 MOST_EXERCISES = 1000
+MOST_LISTED = 10
+"""Files that are named one by one."""
 
 
 def exercise(
@@ -150,7 +153,11 @@ def _write(exercises: "list[Exercise]", out: Path) -> None:
     from vitral.lab.exercises import write_sheets
 
     written = write_sheets([ExerciseSheet(each) for each in exercises], out)
-    for path in written.paths:
-        say(_("written: {path}", path=path))
+    if len(written.paths) <= MOST_LISTED:
+        for path in written.paths:
+            say(_("written: {path}", path=path))
+    else:
+        for folder, n in Counter(path.parent for path in written.paths).items():
+            say(_("written: {n:,} files in {folder}", n=n, folder=folder))
     for why in written.missing:
         say(why)

@@ -86,7 +86,7 @@ def grade(
         for path in filter(None, (out, marked, pseudonyms)):
             say(_("written: {path}", path=path))
     for sheet in graded.unreadable:
-        complain(f"{sheet.name}: {retold(sheet.error)}")
+        complain(retold(sheet.error))
     if graded.unreadable:
         raise typer.Exit(2)
 

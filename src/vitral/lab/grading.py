@@ -26,7 +26,7 @@ from vitral.reports.marked_sheet import marked_page
 MOST_SHEETS = 5000
 """More files in a folder are not a class."""
 MOST_RULE_BYTES = 2**16
-NEITHER = N_("belongs to none of the keys: neither its title nor its given numbers are theirs")
+NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its given numbers are theirs")
 
 KeyArgument = str | Path | Sequence[str | Path]
 
@@ -179,14 +179,14 @@ def _inside(folder: Path) -> list[Path]:
 def _graded(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule) -> GradedSheet:
     try:
         if not path.is_file():
-            return GradedSheet(name, None, N_("not a regular file"))
+            return GradedSheet(name, None, N_("{path}: is not a regular file").format(path=name))
         document = _named(load_document(path), name)
         key = agreement(document, keys)
         if key is None:
-            return GradedSheet(name, None, NEITHER)
+            return GradedSheet(name, None, NEITHER.format(sheet=name))
         return GradedSheet(name, grade_document(document, key, rule))
     except VitralError as error:
-        return GradedSheet(name, None, _without_name(str(error), (str(path), name)))
+        return GradedSheet(name, None, str(error).replace(str(path), name, 1))
 
 
 def _named(document: Document, name: str) -> Document:
@@ -194,13 +194,6 @@ def _named(document: Document, name: str) -> Document:
     named = copy(document)
     object.__setattr__(named, "name", name)  # some documents are frozen
     return named
-
-
-def _without_name(complaint: str, names: Sequence[str]) -> str:
-    """A complaint without the name of the file, which stands before it."""
-    for name in names:
-        complaint = complaint.removeprefix(name)
-    return complaint.lstrip(":, ")
 
 
 def _notes(keys: Sequence[AnswerKey]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from vitral.core.checked import checked
@@ -49,7 +50,7 @@ class GradedSheet:
     Attributes:
         name: the file, or the pseudonym.
         grade: None if the file cannot be read.
-        error: why it cannot be read, in English, or empty.
+        error: why it cannot be read, with its name, in English, or empty.
     """
 
     name: str
@@ -81,10 +82,10 @@ class GradedSheet:
 
 @dataclass(frozen=True)
 class StepOfClass:
-    """A step of an exercise over the class.
+    """A step over the class, of one exercise or of all with the same steps.
 
     Attributes:
-        exercise: its title.
+        exercise: its title, or the beginning of their titles.
         name: of the step.
         sheets: graded ones of this exercise.
         points: mean.
@@ -142,8 +143,16 @@ class GradedClass(Shown, Tabular):
         return tuple(sheet for sheet in self.sheets if sheet.grade is None)
 
     def steps(self) -> tuple[StepOfClass, ...]:
-        """Every step of every exercise that a sheet belongs to."""
-        return tuple(step for key in self.keys for step in _steps(key, self.graded))
+        """The steps of each exercise, of exercises with the same steps once."""
+        return tuple(step for keys in self.groups for step in _steps(keys, self.graded))
+
+    @cached_property
+    def groups(self) -> tuple[tuple[AnswerKey, ...], ...]:
+        """The keys with the same steps together, as where each student has another exercise of one kind."""
+        found: dict[tuple[str, ...], list[AnswerKey]] = {}
+        for key in self.keys:
+            found.setdefault(tuple(key.labels.values()), []).append(key)
+        return tuple(map(tuple, found.values()))
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data, in English."""
@@ -185,7 +194,7 @@ class GradedClass(Shown, Tabular):
 
     def steps_table(self) -> DataTable:
         """The table of the steps, for people."""
-        columns = OF_STEPS if len(self.keys) > 1 else tuple(column for column in OF_STEPS if column.key != "exercise")
+        columns = OF_STEPS if len(self.groups) > 1 else tuple(column for column in OF_STEPS if column.key != "exercise")
         return DataTable(_("Steps"), columns, [_shown_step(step) for step in self.steps() if step.sheets])
 
     @property
@@ -220,7 +229,7 @@ class GradedClass(Shown, Tabular):
     def advice(self) -> tuple[str, ...]:
         """What is to be said of the keys and of the files that cannot be read."""
         told = [retold(note) for note in self.notes]
-        return (*told, *(f"{sheet.name}: {retold(sheet.error)}" for sheet in self.unreadable))
+        return (*told, *(retold(sheet.error) for sheet in self.unreadable))
 
     def __str__(self) -> str:
         """The tables in aligned lines."""
@@ -251,7 +260,7 @@ class GradedClass(Shown, Tabular):
         told += [Heading(_("Points")), SortableTable(table.section(), tuple(map(tuple, _sort_keys(table))))]
         told += [Heading(_("Each sheet")), *(_sheet(sheet) for sheet in self.graded)]
         if self.unreadable:
-            items = tuple(f"{sheet.name}: {retold(sheet.error)}" for sheet in self.unreadable)
+            items = tuple(retold(sheet.error) for sheet in self.unreadable)
             told += [Heading(_("Files that could not be read")), Listing(items)]
         return told
 
@@ -312,14 +321,14 @@ OF_STEPS = (
 )
 
 
-def _steps(key: AnswerKey, graded: Sequence[GradedSheet]) -> Iterator[StepOfClass]:
-    of_key = [sheet for sheet in graded if sheet.grade is not None and sheet.grade.key is key]
-    for place, name in enumerate(key.labels.values()):
-        steps = [sheet.grade.steps[place] for sheet in of_key if sheet.grade]
-        first = [sheet for sheet in of_key if sheet.grade and sheet.grade.first_wrong == name]
+def _steps(keys: Sequence[AnswerKey], graded: Sequence[GradedSheet]) -> Iterator[StepOfClass]:
+    of_keys = [sheet for sheet in graded if sheet.grade is not None and sheet.grade.key in keys]
+    for place, name in enumerate(keys[0].labels.values()):
+        steps = [sheet.grade.steps[place] for sheet in of_keys if sheet.grade]
+        first = [sheet for sheet in of_keys if sheet.grade and sheet.grade.first_wrong == name]
         slips = Counter(sheet.slip for sheet in first if sheet.slip)
         yield StepOfClass(
-            exercise=key.title,
+            exercise=_common_title([key.title for key in keys]),
             name=name,
             sheets=len(steps),
             points=sum(step.points for step in steps) / len(steps) if steps else 0.0,
@@ -330,6 +339,17 @@ def _steps(key: AnswerKey, graded: Sequence[GradedSheet]) -> Iterator[StepOfClas
             blank=sum(step.counts[Verdict.unknown] > 0 for step in steps),
             slips=tuple(slips.most_common()),
         )
+
+
+def _common_title(titles: Sequence[str]) -> str:
+    """A title, or the beginning that several have in common.
+
+    >>> _common_title(["Attention: exercise 1", "Attention: exercise 2"])
+    'Attention: exercise'
+    """
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*titles, strict=False))
+    common = "".join(letters[0] for letters in alike)
+    return titles[0] if len(titles) == 1 else common.rstrip(" :,0123456789") or "…"
 
 
 def _record(sheet: GradedSheet) -> dict[str, Any]:
@@ -385,16 +405,17 @@ def _figures(graded: GradedClass) -> list[Section]:
     from vitral.figures.counts import count_bars
     from vitral.figures.style import svg_bytes
 
-    several = len(graded.keys) > 1
-    steps = [step for step in graded.steps() if step.sheets]
     drawn: list[Section] = []
-    if any(step.first for step in steps):
-        counts = [(f"{step.name} ({step.exercise})" if several else step.name, step.first) for step in steps]
-        clean = sum(sheet.grade.first_wrong == "" for sheet in graded.graded if sheet.grade)
-        counts.append((_("no wrong number"), clean))
-        first = count_bars(counts, x_label=_("sheets"))
+    for keys in graded.groups:
+        steps = [step for step in _steps(keys, graded.graded) if step.sheets]
+        if not any(step.first for step in steps):
+            continue
+        counts = [(step.name, step.first) for step in steps]
+        counts.append((_("no wrong number"), steps[0].sheets - sum(step.first for step in steps)))
         alt = "; ".join(f"{name}: {count}" for name, count in counts)
-        drawn.append(Figure(svg_bytes(first).decode(), _("Sheets by their first wrong step."), alt))
+        caption = _("Sheets by their first wrong step.")
+        caption = f"{steps[0].exercise}. {caption}" if len(graded.groups) > 1 else caption
+        drawn.append(Figure(svg_bytes(count_bars(counts, x_label=_("sheets"))).decode(), caption, alt))
     grades = [sheet.grade for sheet in graded.graded if sheet.grade]
     if len(grades) > 1:
         bins = Counter(min(BINS - 1, int(BINS * grade.points / grade.most)) if grade.most else 0 for grade in grades)
@@ -407,7 +428,7 @@ def _figures(graded: GradedClass) -> list[Section]:
 
 def _slip_table(graded: GradedClass) -> list[Section]:
     """The guessed slips of the first wrong steps, most frequent first."""
-    several = len(graded.keys) > 1
+    several = len(graded.groups) > 1
     lines = [
         (slip, f"{step.name} ({step.exercise})" if several else step.name, count)
         for step in graded.steps()

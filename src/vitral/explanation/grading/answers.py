@@ -218,22 +218,29 @@ def _brief(value: Any, most: int = 40) -> str:
 
 
 def agreement(student: Document, keys: Sequence[AnswerKey]) -> AnswerKey | None:
-    """The key of a student's sheet: that with its title, else the one with most of its given numbers; None if none has.
+    """The key of a student's sheet; None if it belongs to none.
 
-    A single key is that of every sheet.
+    A single key is that of every sheet. Otherwise it is the key with the sheet's title, the one whose title stands in
+    the sheet, the one with most of its given numbers, or the only one that asks for most of its quantities.
     """
     if len(keys) == 1:
         return keys[0]
     data = student.data
     titled = [key for key in keys if key.example.document.data.get("title") == data.get("title")]
+    titled = titled or [key for key in keys if key.title in student.text]
     if len(titled) == 1:
         return titled[0]
     given = data.get("given")
-    if not isinstance(given, dict):
-        return None
-    alike = [sum(given.get(name) == value for name, value in key.given.items()) / len(key.given) for key in keys]
-    best = max(alike)
-    return keys[alike.index(best)] if best >= LEAST_ALIKE and alike.count(best) == 1 else None
+    given = given if isinstance(given, dict) else {}
+    alike: list[float] = [
+        sum(given.get(name) == value for name, value in key.given.items()) / len(key.given) for key in keys
+    ]
+    written: list[float] = [len(set(key.labels.values()) & set(_claimed(student, key))) for key in keys]
+    for counts, least in ((alike, LEAST_ALIKE), (written, 1)):
+        best = max(counts)
+        if best >= least and counts.count(best) == 1:
+            return keys[counts.index(best)]
+    return None
 
 
 LEAST_ALIKE = 0.5
