@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+SECTIONS = ("given", "steps", "claimed")
 COLUMN_WIDTH = 9
 NAME_WIDTH = 20
 
@@ -17,7 +18,6 @@ def workbook(text: str) -> bytes | None:
     """
     try:
         import openpyxl
-        from openpyxl.styles import Alignment, Border, Font, Side
         from openpyxl.worksheet.properties import PageSetupProperties
     except ImportError:
         return None
@@ -25,29 +25,14 @@ def workbook(text: str) -> bytes | None:
     book = openpyxl.Workbook()
     page = book.worksheets[0]
     page.title = "exercise"
-    thin = Side(style="thin")
     line = 1
     for name, value in data.items():
-        if name not in ("given", "steps", "claimed"):
+        if name not in SECTIONS:
             _put(page, line, [name, *(value if isinstance(value, list) else [value])])
             line += 1
-    for section in ("given", "steps", "claimed"):
-        if section not in data:
-            continue
-        line += 1
-        _put(page, line, [section])
-        page.cell(line, 1).font = Font(bold=True)
-        line += 1
-        for name, rows in _matrices(data.get(section, {})):
-            _put(page, line, [name])
-            for row in rows:
-                _put(page, line, ["", *row])
-                for column in range(2, len(row) + 2):
-                    page.cell(line, column).alignment = Alignment(horizontal="center")
-                    if section == "claimed":
-                        page.cell(line, column).border = Border(left=thin, right=thin, top=thin, bottom=thin)
-                line += 1
-            line += 1
+    for section in SECTIONS:
+        if section in data:
+            line = _section(page, line + 1, section, data[section])
     page.column_dimensions["A"].width = NAME_WIDTH
     for column in "BCDEFGHIJKLM":
         page.column_dimensions[column].width = COLUMN_WIDTH
@@ -56,6 +41,27 @@ def workbook(text: str) -> bytes | None:
     buffer = io.BytesIO()
     book.save(buffer)
     return buffer.getvalue()
+
+
+def _section(page: Any, line: int, section: str, table: dict[str, Any]) -> int:
+    """Write a table of the file from a line on, and return the line after it."""
+    from openpyxl.styles import Alignment, Border, Font, Side
+
+    thin = Side(style="thin")
+    _put(page, line, [section])
+    page.cell(line, 1).font = Font(bold=True)
+    line += 1
+    for name, rows in _matrices(table):
+        _put(page, line, [name])
+        for row in rows:
+            _put(page, line, ["", *row])
+            for column in range(2, len(row) + 2):
+                page.cell(line, column).alignment = Alignment(horizontal="left" if section == "steps" else "center")
+                if section == "claimed":
+                    page.cell(line, column).border = Border(left=thin, right=thin, top=thin, bottom=thin)
+            line += 1
+        line += 1
+    return line
 
 
 def _put(page: Any, line: int, values: list[Any]) -> None:
