@@ -8,6 +8,7 @@ import typer
 
 from vitral.cli.completion import complete_kind
 from vitral.cli.options import (
+    AllOption,
     ColumnOption,
     DigitsOption,
     FileOption,
@@ -58,6 +59,7 @@ def exercise(
     query: QueryOption = None,
     key: KeyOption = None,
     column: ColumnOption = None,
+    all: AllOption = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -99,7 +101,7 @@ def exercise(
         say(_("written: {path}", path=file))
         say(_("fill in the question marks, then run: vitral check {path}", path=file))
     if file is None or out is not None:
-        write_walkthrough(walk_example(made, choice), format, digits, out)
+        write_walkthrough(walk_example(made, choice), format, digits, out, whole=all)
 
 
 def _kind_and_file(kind: str | None, file: Path | None) -> tuple[str | None, Path | None]:

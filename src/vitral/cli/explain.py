@@ -9,6 +9,7 @@ from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_explained
 from vitral.cli.exercise import exercise as make_exercise
 from vitral.cli.options import (
+    AllOption,
     ColumnOption,
     DeviceName,
     DeviceOption,
@@ -57,6 +58,20 @@ def explain(
     ending: Annotated[
         bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
     ] = False,
+    backward: Annotated[
+        bool,
+        typer.Option(
+            "--backward", help="Show the backward pass: the gradient of one number, or of a run's next-token loss."
+        ),
+    ] = False,
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[ROW,COLUMN]",
+            help="With --backward, example only: the number, as in output[2,1].  [default: the last quantity's]",
+        ),
+    ] = None,
+    all: AllOption = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -93,6 +108,8 @@ def explain(
         make_exercise(file, *sizes, **shown, format=format, out=None if exercise else out)
         return
     is_run = Path(what).is_dir()
+    if cell is not None and (is_run or not backward):
+        raise UsageError("explain: --cell goes with --backward and a worked example")
     first = 0 if is_run else 1
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
@@ -100,16 +117,17 @@ def explain(
         from vitral.explanation import RunView
         from vitral.lab import Run
 
-        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending)
+        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, backward=backward)
         loaded = Run(what, checkpoint.value, device=device.value, dtype=dtype.value)
         walkthrough = loaded.explain("To be" if text is None else text, view, replace=replace)
     else:
         _refuse_run_options(what, text=text, replace=replace, layer=layer, block=block, ending=ending)
-        from vitral.explanation import walk_example
+        from vitral.explanation import walk_backward, walk_example
         from vitral.lab.examples import find_example
 
-        walkthrough = walk_example(find_example(what), choice)
-    write_walkthrough(walkthrough, format, digits, out)
+        example = find_example(what)
+        walkthrough = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
+    write_walkthrough(walkthrough, format, digits, out, whole=all)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

@@ -11,12 +11,12 @@ from torch import Tensor
 from vitral.core.checked import checked
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import number
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, Words
-from vitral.explanation.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
+from vitral.explanation.formulas.notation import Words
+from vitral.explanation.operations import Activate, Add, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
 from vitral.explanation.operations.decoding import Beam, Filtered
 from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.sheet import Sheet, SheetQuantity, Values
+from vitral.explanation.sheet import Sheet, SheetQuantity
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step, Working
 
 DIGITS = 3
@@ -25,6 +25,8 @@ SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
+SHAPE_SIGNS: Mapping[type, str] = {Add: " + ", Activate: " ⊙ "}
+"""Signs between the shapes of an operation's inputs: a sum, for numbers one by one; others are products of matrices."""
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
 GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
@@ -37,7 +39,7 @@ class Choice:
 
     Attributes:
         heads: query heads; None for all.
-        query: position of the query; None for the last.
+        query: position of the query; None for the middle one, or the last where the next token is chosen.
         key: position of the key; None for the one with the largest weight.
         column: of matrices with features as columns.
         with_given: whether the given numbers are shown as the first step.
@@ -63,7 +65,33 @@ class _CellWorking:
 
 
 def _given_cell(sheet: Sheet, name: str, index: Index) -> Arithmetic:
-    return Arithmetic(sheet.namer.cell(name, *index[-2:]), (), float(sheet.values[name][index]))
+    return Arithmetic(sheet.cell(name, index), (), float(sheet.values[name][index]))
+
+
+@dataclass(frozen=True)
+class _TurnedWorking:
+    """The arithmetic of the cells of a transposed panel."""
+
+    working: Working
+
+    def __call__(self, row: int, column: int) -> Arithmetic:
+        return self.working(column, row)
+
+
+def _turned(panel: Panel) -> Panel:
+    """The panel with rows and columns exchanged."""
+    return replace(
+        panel,
+        matrix=tuple(zip(*panel.matrix, strict=True)),
+        row_labels=panel.column_labels,
+        column_labels=panel.row_labels,
+        columns_are_positions=True,
+        cell=panel.cell[::-1],
+        working=_TurnedWorking(panel.working),
+        also=tuple(cell[::-1] for cell in panel.also),
+        asked=panel.asked[::-1],
+        words=tuple(zip(*panel.words, strict=True)),
+    )
 
 
 class Narrator:
@@ -89,10 +117,26 @@ class Narrator:
             tall = next(
                 (values[made.name] for made in self.sheet.quantities if made.axes[0] == "time"), torch.zeros(1, 1)
             )
-            return (len(tall) - 1 if self.choice.query is None else self.choice.query), 0
-        query = square.shape[1] - 1 if self.choice.query is None else self.choice.query
+            return self._query(len(tall)), 0
+        query = self._query(square.shape[1])
         key = int(square[self.heads[0], query].argmax()) if self.choice.key is None else self.choice.key
         return query, key
+
+    def _query(self, count: int) -> int:
+        if self.choice.query is not None:
+            return self.choice.query
+        return count - 1 if "logits" in self.sheet or "probabilities" in self.sheet.values else middle(count)
+
+    def _hidden(self, head: int) -> Cell | None:
+        """A cell that the mask hides: in the chosen row, else in the middle one, else in the first that has one."""
+        if "masked" not in self.sheet.values:
+            return None
+        table = self.sheet.values["masked"][head]
+        for row in (self.query, middle(len(table)), *range(len(table))):
+            is_hidden = table[row] == -math.inf
+            if bool(is_hidden.any()) and not bool(is_hidden.all()):
+                return row, int(is_hidden.int().argmax())
+        return None
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those with the given names."""
@@ -117,10 +161,12 @@ class Narrator:
             axes = AXES.get(name, ())
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
-            shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
-            for panel in self._panels(value, seen, name, partial(_given_cell, self.sheet, name)):
+            layout = self.sheet.conventions
+            plain = layout.seen(name, value[0] if value.dim() == 3 else value)
+            shape = _shape(plain, layout.index(name, seen[-2:]))
+            for panel in self.panels(value, seen, name, partial(_given_cell, self.sheet, name)):
                 label = f"{name}, {panel.label}" if panel.label else name
-                panels.append(replace(panel, label=f"{label} {shape}"))
+                panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
     def _step(self, quantity: SheetQuantity) -> Step:
@@ -128,10 +174,10 @@ class Narrator:
         return Step(
             name=name,
             title=self._title(quantity),
-            formula=Equation((Name(name), _formula(quantity, self.sheet.values))),
+            formula=self.sheet.formula(name),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=self._panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
+            panels=self.panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
             is_share=name in SHARES or isinstance(quantity.operation, Filtered),
         )
 
@@ -153,9 +199,28 @@ class Narrator:
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
         if isinstance(quantity.operation, Differentiate):
             inputs = [quantity.operation.of]
-        before = " · ".join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
-        after = _shape(self.sheet.values[quantity.name], quantity.axes)
+        sign = SHAPE_SIGNS.get(type(quantity.operation), " · ")
+        before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
+        after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
+
+    def _shape(self, name: str, axes: tuple[str, ...]) -> str:
+        layout = self.sheet.conventions
+        return _shape(layout.seen(name, self.sheet.values[name]), layout.index(name, axes))
+
+    def panels(
+        self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
+    ) -> tuple[Panel, ...]:
+        """The matrices of a quantity: one for each chosen head, or one.
+
+        Args:
+            value: the numbers.
+            axes: their names; the first of quantities of heads is "heads".
+            name: of the quantity.
+            arithmetic: of a cell, by its whole index.
+        """
+        panels = self._panels(value, axes, name, arithmetic)
+        return tuple(map(_turned, panels)) if self.sheet.conventions.turned(name) else panels
 
     def _panels(
         self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
@@ -163,14 +228,16 @@ class Narrator:
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)
-        made = []
+        made: list[Panel] = []
         for place, head in self._places(value):
             label = (
                 self.say("explain.head", number=head + self.sheet.namer.first)
                 if len(value) > 1 or self.sheet.num_heads > 1
                 else ""
             )
-            made.append(self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,))))
+            panel = self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,)))
+            hidden = self._hidden(head) if name in ("masked", "weights") and not made else None
+            made.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
         return tuple(made)
 
     def _places(self, value: Tensor) -> list[tuple[int, int]]:
@@ -191,11 +258,26 @@ class Narrator:
             axes[-1] == "source",
             self._cell(name, axes, table),
             working,
+            name,
+            asked=() if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else self._asked(name, axes),
+            first=self.sheet.namer.first,
+            words=self._chosen_words(name, table),
         )
+
+    def _asked(self, name: str, axes: tuple[str, ...]) -> tuple[str, str]:
+        return "key" if name in ("k", "v", "k_pre") else "query", "key" if axes[-1] == "source" else "column"
+
+    def _chosen_words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
+        """The words that the numbers stand for, if they are choices."""
+        if name not in self.sheet or not getattr(self.sheet[name].operation, "chooses", False):
+            return ()
+        return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in table.tolist())
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first = self.sheet.namer.first
         if axis in ("time", "source"):
+            if axis == "source" and self.sheet.sources:
+                return tuple(f"{place + first} {name}" for place, name in enumerate(self.sheet.sources))
             names = self.sheet.tokens[:count] if len(self.sheet.tokens) >= count else ("",) * count
             return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
         if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
@@ -225,7 +307,7 @@ class Narrator:
             return say("sentences.derivative", of=quantity.operation.of, by=quantity.operation.by)
         if isinstance(quantity.operation, Compute):
             return say("sentences.step")
-        row, column = self._position(self.query), self._position(self.key)
+        row, column = self._position(self.query), self._source(self.key)
         narrators = {
             "scores": self._scoring,
             "scaled": self._scaling,
@@ -263,6 +345,18 @@ class Narrator:
             return self.say("explain.position", number=number_, label=tokens[place])
         return self.say("explain.position_plain", number=number_)
 
+    def _source(self, place: int) -> str:
+        """A key's position, with its label."""
+        sources = self.sheet.sources
+        if not sources:
+            return self._position(place)
+        return self.say("explain.position", number=place + self.sheet.namer.first, label=sources[place])
+
+    def _laid_out(self, key: str) -> str:
+        """The key of a sentence about rows, or of the same about columns."""
+        other = f"{key}_columns"
+        return other if self.sheet.conventions.columns and self.say.has(other) else key
+
     def _short(self, value: float) -> str:
         return self.say.number(short(value))
 
@@ -273,7 +367,8 @@ class Narrator:
     def _projecting(self, quantity: SheetQuantity) -> str:
         name = quantity.name
         place = self.query if name == "q" else self.key
-        words = [self.say(f"sentences.{name}", number=place + self.sheet.namer.first, row=self._position(place))]
+        position = self._position(place) if name == "q" else self._source(place)
+        words = [self.say(self._laid_out(f"sentences.{name}"), number=place + self.sheet.namer.first, row=position)]
         groups = self.sheet.num_heads // len(self.sheet.values[name])
         if groups > 1:
             begin = self.heads[0] // groups * groups + self.sheet.namer.first
@@ -288,7 +383,7 @@ class Narrator:
         return self.say(
             f"sentences.scores_{kind}",
             row=self._position(self.query),
-            column=self._position(self.key),
+            column=self._source(self.key),
             value=self._short(value),
         )
 
@@ -323,9 +418,9 @@ class Narrator:
         if self.key == self.query and not is_empty:
             kind = f"{kind}_itself"
         return self.say(
-            f"sentences.weights_{kind}",
+            self._laid_out(f"sentences.weights_{kind}"),
             row=self._position(self.query),
-            column=self._position(self.key),
+            column=self._source(self.key),
             share=self.say.number(f"{share:.1%}"),
         )
 
@@ -373,24 +468,18 @@ class Narrator:
         return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
 
 
-def _formula(quantity: SheetQuantity, values: Values) -> Expression:
-    """The right-hand side of the quantity's formula, with its gain and bias if there are any."""
-    formula = quantity.operation.formula()
-    biases: list[Name] = []
-    for name in quantity.inputs:
-        if name.endswith("_gain") and bool((values[name] != 1).any()):
-            formula = Product((Name("g"), formula))
-        elif name.endswith("_bias") and bool((values[name] != 0).any()):
-            biases.append(Name("b"))
-        elif name.startswith("b_"):
-            mark = name.removeprefix("b_")
-            biases.append(Name("b", above=mark.upper() if len(mark) == 1 else mark))
-    return Sum((formula, *biases)) if biases else formula
-
-
 def _shape(value: Tensor, axes: Sequence[str]) -> str:
     sizes: Mapping[str, int] = dict(zip(axes, value.shape, strict=True))
     return "[" + ", ".join(f"{axis} {size}" for axis, size in sizes.items()) + "]"
+
+
+def middle(count: int) -> int:
+    """The middle one of so many positions: under a causal mask it sees some keys, and some are hidden from it.
+
+    >>> middle(1), middle(2), middle(3), middle(4)
+    (0, 1, 1, 2)
+    """
+    return count // 2
 
 
 def short(value: float) -> str:

@@ -12,7 +12,7 @@ from vitral.core.tables import Tabular
 from vitral.explanation.checks.diagnosis import WORDS, Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
+from vitral.explanation.formulas.notation import Expression, Name
 from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
@@ -244,11 +244,13 @@ def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellF
         of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
         return ", ".join(labels) if of_words or name == "logits" else ""
     first = sheet.namer.first
-    token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
+    names = sheet.sources if name in sheet and sheet[name].axes[-2:-1] == ("source",) else sheet.tokens
+    token = f" ({names[place[-1]]})" if len(names) > place[-1] else ""
     row = f"{place[-1] + first}{token}"
+    line = "column" if sheet.conventions.turned(name) else "row"
     if len(place) == 2 and sheet.num_heads > 1:
-        return say("check.head_row", head=place[0] + first, row=row)
-    return say("check.row", row=row)
+        return say(f"check.head_{line}", head=place[0] + first, row=row)
+    return say(f"check.{line}", row=row)
 
 
 def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
@@ -269,14 +271,15 @@ def _places(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases)
         places["term"] = int(str(places["term"])) + first
     row = places.get("row")
     if isinstance(row, tuple):
-        places["row"] = f"{row[0]}[{row[1] + first}]"
+        turned = report.example.sheet.conventions.turned(str(row[0]))
+        places["row"] = f"{row[0]}[{':,' if turned else ''}{row[1] + first}]"
     return places
 
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
     """A cell's arithmetic in one line."""
-    sides = (_named(report, finding), *finding.arithmetic.stages, Number(finding.arithmetic.value))
-    return text(Equation(sides), report.example.decimals, say)
+    arithmetic = replace(finding.arithmetic, target=_named(report, finding))
+    return text(arithmetic.equation(), report.example.decimals, say)
 
 
 def _named(report: CheckReport, finding: CellFinding) -> Expression:
@@ -288,8 +291,6 @@ def _named(report: CheckReport, finding: CellFinding) -> Expression:
 def _against(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     """A cell's arithmetic and the printed number."""
     line = working(report, finding, say)
-    if finding.name in WORDS:
-        line = line.rpartition(" = ")[0]  # the value is the index of a word
     return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed, say))
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from vitral.attention.masks import Mask
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
+from vitral.explanation.conventions import Conventions
 from vitral.explanation.documents import document_of
+from vitral.explanation.examples.claims import Part, cells_of, part_of
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.free_steps import StepSolver, read_steps
@@ -27,7 +30,10 @@ from vitral.explanation.examples.schema import (
     nesting,
     numbers,
     shape_text,
+    turned_tables,
+    with_comma_hint,
 )
+from vitral.explanation.examples.settings import settled
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy, word_index
 from vitral.explanation.recipe import Architecture, RecipeLine, follow, missing_for, recipe
 from vitral.explanation.sheet import Sheet, SheetQuantity
@@ -122,21 +128,36 @@ class _Reader:
             raise UsageError(
                 "{where}: no [given] table; a worked example has the tables [given] and [claimed]", where=where
             )
+        self.moved: dict[tuple[str, ...], tuple[str, ...]] = {}
+        data, self.moved = settled(data, self.refuse)
         try:
             self.head = Head.parse(data, where)
         except UsageError as error:
             complaint = str(error).removeprefix(f"{where}: ")
-            unknown = next((key for key in data if key not in Head.model_fields), None)
-            raise self.refuse(complaint, complaint.partition(":")[0] if unknown is None else unknown) from None
+            raise self.refuse(complaint, complaint.partition(":")[0]) from None
         self.stream = "x" if self.head.block is None else "resid_pre"
         self.steps = read_steps(dict(_entries(self.head.steps)), self.refuse)
         self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
+        columns = self.head.layout == "columns"
+        self.conventions = Conventions(
+            columns, columns if self.head.weight_layout is None else self.head.weight_layout == "out-in"
+        )
+        names = {self.name(".".join(keys)) for keys, _ in _entries(self.head.given)}
+        self.has_memory = "memory" in names
+        if self.has_memory and self.stream != "x":
+            complaint = _("memory: in a block, cross-attention is written as steps; give the states another name")
+            raise self.refuse(complaint, "given", "memory")
         self.sizes: dict[str, tuple[int, str]] = {}
         if self.head.vocabulary:
             self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with the place of the deepest part of `path` that the file contains."""
+        for depth in range(len(path), 0, -1):
+            begin = tuple(map(str, path[:depth]))
+            if begin in self.moved:
+                path = (*self.moved[begin], *path[depth:])
+                break
         return self.document.refuse(complaint, *path)
 
     def missing(self, what: str, name: str, *path: str) -> UsageError:
@@ -157,7 +178,7 @@ class _Reader:
             sheet = parameter_sheet(given, head.claimed, self.find_model, self.refuse)
         else:
             architecture, sheet, lines = self.computation()
-        claims = [self.claim(keys, value, sheet, lines) for keys, value in _entries(head.claimed)]
+        claims = self.claims(sheet, lines)
         names = [claim.name for claim in claims]
         for claim in claims:
             if names.count(claim.name) > 1:
@@ -186,12 +207,28 @@ class _Reader:
             size, name = self.sizes["time"]
             complaint = _("tokens: {count} names, but {name} has {size} rows", count=len(tokens), name=name, size=size)
             raise self.refuse(complaint, "tokens")
-        sheet = Sheet(quantities, values, tokens, tuple(head.vocabulary), num_heads=architecture.num_heads)
+        sources = tuple(head.memory_tokens)
+        if sources and len(sources) != self.sizes.get("source", (0, ""))[0]:
+            complaint = _(
+                "memory_tokens: {count} names, but there are {size} keys",
+                count=len(sources),
+                size=self.sizes.get("source", (0, ""))[0],
+            )
+            raise self.refuse(complaint, "memory_tokens")
+        sheet = Sheet(
+            quantities,
+            values,
+            tokens,
+            tuple(head.vocabulary),
+            num_heads=architecture.num_heads,
+            sources=sources,
+            conventions=self.conventions,
+        )
         return architecture, sheet, lines
 
     def followed(self, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
         """Everything that the recipe and the steps compute."""
-        solver = StepSolver(self.steps, self.name, values, architecture.num_heads, self.refuse)
+        solver = StepSolver(self.steps, self.name, values, architecture.num_heads, self.refuse, self.conventions)
 
         def recipe_again() -> tuple[SheetQuantity, ...]:
             lines = (line for line in recipe(architecture, values) if line.name not in solver.names)
@@ -232,7 +269,14 @@ class _Reader:
             final_norm=head.final_norm or "final_norm_gain" in given,
             tied=head.tied,
             rows=rows,
-            sinusoidal=head.given.get("position_embedding") == "sinusoidal",
+            sinusoidal=any(
+                value == "sinusoidal" and self.name(key) == "position_embedding" for key, value in head.given.items()
+            ),
+            position_base=head.position_base,
+            position_halves=head.positions == "halves",
+            first_position=head.first_position,
+            softmax_base=math.e if head.softmax_base == "e" else head.softmax_base,
+            memory=self.has_memory,
         )
 
     def word(self, word: Any, vocabulary: list[str], *path: str | int) -> int:
@@ -246,9 +290,14 @@ class _Reader:
 
     def mask(self, value: Any) -> Mask:
         try:
-            return mask_of(value)
+            return mask_of(turned_tables(value) if self.conventions.columns else value)
         except UsageError as error:
             raise self.refuse(str(error), "mask") from None
+
+    def axes(self, name: str) -> Keys:
+        """The axes of a quantity of this computation."""
+        of_memory = self.has_memory and name in ("w_k", "w_v")
+        return ("kv_heads", "d_memory", AXES[name][2]) if of_memory else AXES[name]
 
     # What is given.
 
@@ -263,6 +312,7 @@ class _Reader:
             if name in keys_of:
                 raise self.refuse(_("{name}: is given twice, by two names", name=name), "given", *keys)
             if name in self.name.own:
+                keys_of[name] = keys
                 values[name] = self.own_number(".".join(keys), value, "given", *keys)
                 continue
             if name not in AXES:
@@ -273,7 +323,7 @@ class _Reader:
             keys_of[name] = keys
             if value != "identity":
                 values[name] = self.given(name, keys, value)
-        return values | {name: self.identity(name, keys) for name, keys in keys_of.items() if name not in values}
+        return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
 
     def own_number(self, label: str, value: Any, *path: str) -> Tensor:
         """A number, a list, a matrix or a list of matrices that only steps use; words stand for their indices."""
@@ -295,7 +345,7 @@ class _Reader:
             raise self.refuse(_("{label}: every number must be finite", label=label), "given", *keys)
         if name in ("probabilities", "next", "weights"):
             self.check_shares(name, tensor)
-        self.bind(label, AXES[name], tensor.shape, "given", *keys)
+        self.bind(label, self.axes(name), tensor.shape, "given", *keys)
         return tensor
 
     def check_shares(self, name: str, tensor: Tensor) -> None:
@@ -314,14 +364,15 @@ class _Reader:
         if tensor.numel() == 0:
             raise self.refuse(_("{label}: is empty", label=label), *path)
         if tensor.dim() == rank - 1 and (leading or name == "factor"):
-            return tensor[None], 1
+            one = name in ("logits", "probabilities")  # a vector for one position
+            return tensor[None] if one or name == "factor" else self.conventions.seen(name, tensor)[None], 1
         if tensor.dim() != rank:
             expected, got = nesting(rank), nesting(tensor.dim())
             if leading:
                 expected = _("{one} or {other}", one=nesting(rank - 1), other=expected)
             complaint = _("{label}: expected {expected}, not {got}", label=label, expected=expected, got=got)
             raise self.refuse(complaint, *path)
-        return tensor, 0
+        return self.conventions.seen(name, tensor), 0
 
     def numbers(self, value: Any, path: tuple[str, ...], label: str) -> Any:
         try:
@@ -350,11 +401,18 @@ class _Reader:
                     expected=known[0],
                     other=known[1],
                 )
-                raise self.refuse(complaint, *path)
+                raise self.refuse(with_comma_hint(complaint, self.raw(path), known[0]), *path)
+
+    def raw(self, path: Keys) -> Any:
+        """The value at a path of the file."""
+        value: Any = self.document.data
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
     def identity(self, name: str, keys: Keys) -> Tensor:
         """A unit matrix, of the size that the other quantities require."""
-        width = self.sizes.get("d_model", (0, ""))[0]
+        width = self.sizes.get(self.axes(name)[-2] if name != "w_o" else "d_model", (0, ""))[0]
         if name == "w_o":
             width = self.sizes.get("heads", (1, ""))[0] * self.sizes.get("d_value", (width, ""))[0]
         if not width:
@@ -367,7 +425,7 @@ class _Reader:
         eye = torch.eye(width, dtype=torch.float64)
         if len(AXES[name]) < 3:
             return eye
-        self.bind(".".join(keys), AXES[name], (1, width, width), "given", *keys)
+        self.bind(".".join(keys), self.axes(name), (1, width, width), "given", *keys)
         return eye[None]
 
     # Claims about the next token.
@@ -431,31 +489,81 @@ class _Reader:
         label, path = ".".join(keys), ("claimed", *keys)
         if label in ("rows", "total") and "rows" in sheet.values:
             return self.count(label, value)
-        name = self.name(".".join(keys))
-        if name not in sheet.values:
-            if name not in AXES:
-                near = hint(label, [*AXES, *sheet.values, "output", "greedy", "beam"])
-                raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=near), *path)
-            if self.head.block is None and name in OF_BLOCKS:
-                complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
-                raise self.refuse(complaint, *path)
-            raise self.missing(label, missing_for(name, lines, sheet.values) or name, *path)
+        name = self.claimed_name(label, sheet, lines, path)
+        shape = tuple(sheet.values[name].shape)
         if name in ("greedy", "beam"):
             values, left_out = self.words(name, label, value)
         elif name in AXES:
             values, left_out = self.tensor(name, label, value, *path)
         else:
-            values = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
-            shape = tuple(sheet.values[name].shape)
+            values, left_out = torch.tensor(self.numbers(value, path, label), dtype=torch.float64), 0
             order = typed_axes(tuple(values.shape), shape)
             if order is not None:
                 return AuthorClaim(name, path, values.reshape(shape), order=order)
-            left_out = 0
-        if values.shape != sheet.values[name].shape:
-            expected, got = (tuple(tensor.shape)[left_out:] for tensor in (sheet.values[name], values))
-            shapes = {"claimed": shape_text(got), "expected": shape_text(expected)}
-            raise self.refuse(_("{label}: claimed as {claimed}, but it is {expected}", label=label, **shapes), *path)
+        if tuple(values.shape) != shape:
+            turned = [self.conventions.index(name, tuple(each)) for each in (shape, values.shape)]
+            expected, got = (each[left_out:] for each in turned)
+            complaint = _(
+                "{label}: claimed as {claimed}, but it is {expected}",
+                label=label,
+                claimed=shape_text(got),
+                expected=shape_text(expected),
+            )
+            raise self.refuse(with_comma_hint(complaint, value, expected[-1] if expected else None), *path)
+        if self.conventions.turned(name) and values.dim() > 1:
+            return AuthorClaim(
+                name, path, values, order=self.conventions.index(name, tuple(range(values.dim())))[left_out:]
+            )
         return AuthorClaim(name, path, values, left_out)
+
+    def claimed_name(self, label: str, sheet: Sheet, lines: Mapping[str, RecipeLine], path: Keys) -> str:
+        """The quantity that a key under [claimed] stands for."""
+        name = self.name(label)
+        if name in sheet.values:
+            return name
+        if name not in AXES:
+            near = hint(label, [*AXES, *sheet.values, "output", "greedy", "beam"])
+            raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=near), *path)
+        if self.head.block is None and name in OF_BLOCKS:
+            complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
+            raise self.refuse(complaint, *path)
+        raise self.missing(label, missing_for(name, lines, sheet.values) or name, *path)
+
+    def part(self, part: Part, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> AuthorClaim:
+        """A claim about a part of a quantity: NaN everywhere else."""
+        path = ("claimed", *part.keys)
+        name = self.claimed_name(part.name, sheet, lines, path)
+        value = sheet.values[name]
+        grid = self.conventions.seen(name, torch.arange(value.numel()).reshape(value.shape))
+        grid = grid[0] if grid.dim() == 3 and len(grid) == 1 else grid
+        typed = torch.tensor(self.numbers(part.value, path, part.name), dtype=torch.float64)
+        cells = cells_of(part, typed, grid)
+        if isinstance(cells, str):
+            raise self.refuse(with_comma_hint(cells, part.value, grid.shape[-1]), *path)
+        values, paths = torch.full(value.shape, math.nan, dtype=torch.float64), {}
+        for place, (number, keys) in cells.items():
+            index = tuple(int(each) for each in torch.unravel_index(torch.tensor(place), value.shape))
+            values[index], paths[index] = number, ("claimed", *keys)
+        return AuthorClaim(name, ("claimed", part.name), values, paths=paths)
+
+    def claims(self, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> list[AuthorClaim]:
+        """All claims; those about parts of the same quantity together."""
+        whole: list[AuthorClaim] = []
+        parts: dict[str, AuthorClaim] = {}
+        for keys, value in _entries(self.head.claimed):
+            part = None if "rows" in sheet.values else part_of(keys, value)
+            if part is None:
+                whole.append(self.claim(keys, value, sheet, lines))
+                continue
+            claim = self.part(part, sheet, lines)
+            before = parts.get(claim.name)
+            if before is not None:
+                if bool((~before.values.isnan() & ~claim.values.isnan()).any()):
+                    raise self.refuse(_("{name}: a cell is claimed twice", name=claim.name), "claimed", *part.keys)
+                values = torch.where(claim.values.isnan(), before.values, claim.values)
+                claim = replace(before, values=values, paths={**before.paths, **claim.paths})
+            parts[claim.name] = claim
+        return [*whole, *parts.values()]
 
     def words(self, name: str, key: str, value: Any) -> tuple[Tensor, int]:
         """The indices of claimed words, NaN for "?"."""

@@ -99,6 +99,11 @@ class Names:
         return self.stream if name in STREAM_KEYS else ALIASES.get(name, name)
 
 
+def is_quantity(name: str) -> bool:
+    """Whether it is a name, in any spelling, of a quantity of some computation."""
+    return spelled(name) in _SPELLINGS or spelled(name) in _NICKNAMES
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """The question whether the nearest of the known names is meant, or the place where they are listed."""
     known = list(known)

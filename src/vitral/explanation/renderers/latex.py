@@ -1,11 +1,13 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
+from dataclasses import replace
+
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import escape, latex
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.truncation import truncate
-from vitral.explanation.walkthrough import Walkthrough, opening
+from vitral.explanation.walkthrough import Walkthrough, opening, worked_out
 
 PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 \usepackage[T1]{fontenc}
@@ -27,14 +29,15 @@ PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
 
 
 @checked(first=True)
-def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3) -> str:
+def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
     """A complete document.
 
     Args:
         walkthrough: the steps.
         digits: after the point.
+        whole: whether all rows, columns and terms are written.
     """
-    say = phrases(walkthrough.language)
+    say = replace(phrases(walkthrough.language), whole=whole)
     lines = [
         PREAMBLE,
         rf"\title{{{escape(walkthrough.title)}}}",
@@ -59,8 +62,8 @@ def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
         rf"\[\fitting{{{formula}}}\]" if formula != r"\text{}" else "",
     ]
     lines += [escape(step.sentence), ""]
-    worked = [(panel, panel.working(*panel.cell)) for panel in step.panels]
-    if not any(arithmetic.stages for _, arithmetic in worked):
+    worked = [(panel, worked_out(panel)) for panel in step.panels]
+    if not any(arithmetics for _, arithmetics in worked):
         tables = [_table(panel, digits, say, boxed=False) for panel, _ in worked]
         return [
             *lines,
@@ -68,20 +71,20 @@ def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
             "\\qquad\n".join(rf"\fitting{{{table}}}" for table in tables),
             r"\end{center}",
         ]
-    for panel, arithmetic in worked:
+    for panel, arithmetics in worked:
         lines += [r"\begin{center}", rf"\fitting{{{_table(panel, digits, say, boxed=True)}}}", r"\end{center}"]
-        lines.append(rf"\[\fitting{{{latex(arithmetic.equation(), digits, say)}}}\]")
+        lines += [rf"\[\fitting{{{latex(arithmetic.equation(), digits, say)}}}\]" for arithmetic in arithmetics]
     return lines
 
 
 def _table(panel: Panel, digits: int, say: Phrases, *, boxed: bool) -> str:
     """A matrix as an array with its row and column labels, its own label below; the chosen number in a box."""
     shown = truncate(panel, digits, say)
-    row, column = shown.chosen(panel)
+    worked = shown.worked(panel) if boxed else []
     lines = [" & ".join(["", *map(_small, shown.headings)]) + r" \\ \hline"]
     for place, (label, *cells) in enumerate(shown.lines):
-        written = [_number(cell) for cell in cells]
-        if place == row and boxed:
+        written = [rf"\text{{{escape(cell)}}}" if panel.words else _number(cell) for cell in cells]
+        for column in (column for row, column in worked if row == place):
             written[column] = rf"\boxed{{{written[column]}}}"
         lines.append(" & ".join([_small(label), *written]) + r" \\")
     array = rf"\begin{{array}}{{l|{'r' * len(shown.columns)}}}" + "\n".join(lines) + r"\end{array}"
