@@ -1,9 +1,12 @@
 """The backward pass: every written equation is true, and the gradients are those of the loss."""
 
+import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
+from equations import Names, check_equation, equations
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.core.errors import UsageError
@@ -20,7 +23,9 @@ from vitral.explanation import (
     walk_run,
 )
 from vitral.explanation.backward import Backward, log_loss, loss_of, named_cell
-from vitral.explanation.formulas import value_of
+from vitral.explanation.formulas import text, value_of
+from vitral.explanation.formulas.notation import Equation, Number
+from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.explanation.sheet import Sheet, computed
 from vitral.explanation.trace import trace_text
 from vitral.lab.examples import find_example, gallery, preset_model
@@ -196,3 +201,42 @@ def test_an_operation_without_a_rule_still_has_its_gradient() -> None:
     assert backward.arithmetic("scores", (0, 0, 0)).stages == ()
     assert math.isfinite(float(backward.gradients["scores"][0, 0, 0]))
     assert "dscores" in to_text(walk_backward(example, "weights[1,2]"))
+
+
+def printed_true(backward: Backward, language: str, digits: int) -> int:
+    """How many equations, as printed, agree within their digits: sides in numbers, and of products those in names."""
+    say, sheet = phrases(language), backward.sheet
+    arrays: dict[str, Any] = {}
+    for name, value in backward.values.items():
+        whole = value[0] if value.dim() == 3 else value
+        gradient = backward.gradients.get(name)
+        for letters, each in ((name, whole), (f"d{name}", gradient)):
+            if each is not None:
+                arrays[letters] = (each[0] if each.dim() == 3 else each).numpy()
+        if name.startswith("w_"):
+            arrays[f"W^{name[2:].upper() if len(name) == 3 else name[2:]}"] = whole.numpy()
+    longest = max(value.shape[-1] for value in backward.values.values())
+    names = Names(arrays, sheet.namer.first, {letter: range(longest) for letter in "ijl"})
+    count = 0
+    for name in backward.names:
+        for index in itertools.product(*(range(size) for size in backward.gradients[name].shape)):
+            arithmetic = backward.arithmetic(name, index)
+            if not arithmetic.stages:
+                continue
+            written = text(Equation((*arithmetic.stages, Number(arithmetic.value))), digits, say)
+            [sides] = equations(written)
+            kinds = {each.kind for each in backward.contributions(name) or ()}
+            in_names = kinds <= {"product", "copy"} and "Σ" not in sides[0]
+            checked = sides if in_names else sides[1:]
+            if len(checked) > 1:
+                check_equation(checked, names, digits, comma=language == "pt")
+                count += 1
+    return count
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", ["the-cat-sat", "o-gato-preto", "pre-norm-to-the-word", "two-ask-three", "sol-e-lua"])
+def test_the_equations_as_printed_are_true(name: str, language: str) -> None:
+    backward = some_loss(find_example(name).sheet)
+    for digits in (2, 4):
+        assert printed_true(backward, language, digits) > 5

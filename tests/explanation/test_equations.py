@@ -3,18 +3,22 @@
 With VITRAL_FULL=1 there are more than 20,000 of them.
 """
 
+import itertools
 import os
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from equations import Names, Unreadable, Untrue, check_equation, equations
-from meaning import names_of, of_cell
-from printed import EXACT, check_cells, check_formulas
+from equations import Names, Unreadable, check_equation, equations, value_of
+from intervals import Untrue
+from meaning import names_of, of_cell, of_picture
+from printed import EXACT, SCRIPTS, check_cells, check_formulas, check_numbers
 from tiny import tiny_sheet
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.explanation import Walkthrough, check, to_latex, to_page, to_plain, to_text, walk_example
+from vitral.explanation.backward import Backward, loss_of
 from vitral.explanation.checks.report import working
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation, Expression
@@ -71,6 +75,24 @@ def test_the_equations_of_a_traced_model_are_true(variant: str) -> None:
         check_formulas(sheet, language, ("text", "latex"))
 
 
+DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights")
+
+
+@pytest.mark.parametrize("name", gallery() if FULL else list(gallery())[::4])
+def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
+    sheet, count = find_example(name).sheet, 0
+    of = next((quantity.name for quantity in reversed(sheet.quantities) if quantity.name in DIFFERENTIABLE), None)
+    if of is None:
+        return
+    back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
+    for each in back.names:
+        for index in itertools.product(*map(range, back.gradients[each].shape)):
+            arithmetic = back.arithmetic(each, index)
+            for language in LANGUAGES if arithmetic.stages else ():
+                count += check_numbers(arithmetic.equation(), 1 + count % 4, phrases(language))
+    assert count
+
+
 class Printed:
     """All equations that a walkthrough may print in one language, in each script: those of its formulas and cells."""
 
@@ -110,12 +132,27 @@ def test_documents_print_no_other_equations(name: str, language: str) -> None:
     found = re.findall(r"<math>.*?</math>", to_page(replace(told, picture=None)), re.DOTALL)
     assert found
     assert set(found) <= printed.math
-    found = re.findall(r"\\\[\\fitting\{(.*?)\}\\\]$", to_latex(told), re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\\\[\\fitting\{(.*?)\}\\\]$", to_latex(replace(told, picture=None)), re.MULTILINE | re.DOTALL)
     assert found
     assert set(found) <= printed.latex
     for step in (step for chapter in to_plain(told)["chapters"] for step in chapter["steps"]):
         for panel in step["panels"]:
             assert {panel["arithmetic"], panel["arithmetic_latex"]} <= printed.data | printed.given
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_formula_of_the_picture_is_true(name: str) -> None:
+    example = find_example(name)
+    picture, sheet = walk_example(example).picture, example.sheet
+    if picture is None or picture.formula is None:
+        return
+    for head in range(sheet.num_heads):
+        names = of_picture(sheet, head)
+        for language, script in itertools.product(LANGUAGES, ("text", "latex", "mathml")):
+            [(left, right)] = equations(SCRIPTS[script](picture.formula, EXACT, phrases(language)))
+            assert left.startswith("Attention")
+            made = value_of(right, names, EXACT, comma=language == "pt")
+            np.testing.assert_allclose(made, sheet.values["z"][head].numpy(), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", gallery())

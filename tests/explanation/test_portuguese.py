@@ -45,6 +45,8 @@ ENGLISH = frozenset(
 """Words that English sentences have and Portuguese ones have not."""
 NAME = re.compile(r"\b[a-z]+(?:[._][\w.]+)+|\brows\b(?=\s+i\b|[\s}\d]*[=\[_])")
 """Names of quantities: mlp.hidden, resid_mid, temperature_0.5, and `rows` before an equals sign."""
+OPTION = re.compile(r"-(?:\{\})?-[a-z]+")
+"""The name of an option."""
 SHAPE = re.compile(r"\[[a-z_]+ \d+(?:, [a-z_]+ \d+)*\]")
 """The axes of a quantity with their sizes: [time 4, d_model 8]."""
 
@@ -87,7 +89,9 @@ def latex_text(told: Walkthrough) -> str:
 
 
 def markdown_text(told: Walkthrough) -> str:
-    return to_markdown(told).replace("\\", "")
+    joined = to_markdown(told).replace(r"}\_\text{", "_")
+    mathematics = re.sub(r"\$\$.*?\$\$", lambda found: re.sub(r"\\[a-zA-Z]+", " ", found[0]), joined, flags=re.DOTALL)
+    return mathematics.replace("{,}", ",").replace("\\", "")
 
 
 FORMS: dict[str, Callable[[Walkthrough], str]] = {
@@ -100,7 +104,7 @@ FORMS: dict[str, Callable[[Walkthrough], str]] = {
 
 def english(written: str) -> set[str]:
     """English words, names of quantities and axes left aside."""
-    return set(ENGLISH) & set(re.findall(r"[^\W\d_]+", NAME.sub(" ", SHAPE.sub(" ", written)).lower()))
+    return set(ENGLISH) & set(re.findall(r"[^\W\d_]+", NAME.sub(" ", SHAPE.sub(" ", OPTION.sub(" ", written))).lower()))
 
 
 def points(written: str) -> list[str]:

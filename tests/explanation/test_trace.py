@@ -12,7 +12,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
-from vitral.explanation import Choice, RunView, Step, parse_example, phrases, to_text, walk_example, walk_run
+from vitral.explanation import Choice, RunView, Step, parse_example, phrases, to_latex, to_text, walk_example, walk_run
 from vitral.explanation.formulas import text as as_text
 from vitral.explanation.phrasebook import catalogue
 from vitral.explanation.trace import trace_text
@@ -204,10 +204,22 @@ def test_a_norms_formula_has_its_gain_and_bias() -> None:
     assert as_text(without_bias.formula, 3, SAY) == f"attn_norm = g·((resid_pre − μ) / √(σ^2 + ε)); {letters}"
 
 
-def test_without_a_cell_the_last_position_meets_the_key_it_weighs_most() -> None:
-    panel = steps_of(model())["weights"].panels[0]
-    assert panel.cell[0] == 4
-    assert panel.matrix[4][panel.cell[1]] == max(panel.matrix[4])
+def test_without_a_cell_the_middle_position_meets_the_key_it_weighs_most_and_one_hidden_from_it() -> None:
+    steps = steps_of(model())
+    panel = steps["weights"].panels[0]
+    assert panel.cell[0] == 2
+    assert panel.matrix[2][panel.cell[1]] == max(panel.matrix[2])
+    assert panel.also == steps["masked"].panels[0].also == ((2, 3),)
+    assert steps["masked"].panels[0].matrix[2][3] == -math.inf
+    hidden = as_text(panel.working(2, 3).equation(), 3, SAY)
+    assert "exp(−∞)" in hidden
+    assert hidden.endswith("= 0")
+    last = steps_of(model(), ending=True, block=True)
+    assert last["weights"].panels[0].cell[0] == 4
+    assert (
+        last["masked"].panels[0].matrix[last["masked"].panels[0].also[0][0]][last["masked"].panels[0].also[0][1]]
+        == -math.inf
+    )
 
 
 def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
@@ -220,6 +232,45 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
     ending = [step.name for step in walk.chapters[-1].steps]
     distributions = ["temperature_0.5", "top_k_3", "top_p_0.9"]
     assert ending == ["final_norm", "logits", "probabilities", "greedy", *distributions, "beam", "beam_probability"]
+
+
+@pytest.mark.parametrize("layers", [None, (0,), (1,)])
+@pytest.mark.parametrize("block", [False, True])
+def test_no_name_has_two_values(layers: tuple[int, ...] | None, block: bool) -> None:
+    walk = walk_run(model(), tokenizer(), TEXT, RunView(layers, Choice(), block=block, ending=True))
+    known: dict[tuple[str, str], float] = {}
+    for panel in [panel for step in walk.steps for panel in step.panels]:
+        for row, values in enumerate(panel.matrix):
+            for column, value in enumerate(values):
+                name = as_text(panel.working(row, column).target, 3, SAY), panel.label
+                assert known.setdefault(name, value) == value, name
+    last = next(step for step in walk.steps if step.name == "final_norm")
+    assert "resid_post^(1)" in as_text(last.formula, 3, SAY)
+
+
+def test_blocks_that_are_not_shown_are_named() -> None:
+    made = model(num_layers=4)
+    for layers, unshown in ((None, None), ((1,), "0, 2, 3"), ((0, 1, 3), "2")):
+        walk = walk_run(made, tokenizer(), TEXT, RunView(layers, Choice(), block=True, ending=True))
+        intro = " ".join(walk.intro)
+        told = [SAY(f"explain.{key}", blocks=unshown or "") in intro for key in ("unshown", "unshown_one")]
+        assert told == [unshown == "0, 2, 3", unshown == "2"]
+    plain = walk_run(made, tokenizer(), TEXT, RunView((1,), Choice()))
+    assert "^(" not in to_text(plain)  # one block alone: its names need no number
+
+
+@pytest.mark.parametrize("form", ["text", "latex"])
+def test_a_choice_is_a_word(form: str) -> None:
+    walk = walk_run(model(), tokenizer(), TEXT, RunView((0,), Choice(), ending=True))
+    steps = {step.name: step for step in walk.steps}
+    greedy, beam = (steps[name].panels[0] for name in ("greedy", "beam"))
+    word = tokenizer().label(int(greedy.matrix[0][0]))
+    assert greedy.words == ((word,),)
+    assert as_text(greedy.working(0, 0).equation(), 3, SAY).endswith(f"= {word}" if word.isalpha() else f"= “{word}”")
+    assert len(beam.words[0]) == len(beam.matrix[0])
+    factors = as_text(steps["beam_probability"].panels[0].working(0, 0).stages[-1], 3, SAY).split("·")
+    assert len(factors) == len(beam.words[0])
+    assert word in (to_text(walk) if form == "text" else to_latex(walk))
 
 
 @pytest.mark.parametrize("column", [0, 1, 2, 17])

@@ -2,8 +2,8 @@
 
 It parses an equation as printed (plain text, LaTeX or MathML, with decimal point or comma), computes each side with
 intervals, and says whether every pair of sides agrees. A printed number stands for all numbers that are rounded to it:
-half a unit of its last digit to each side, if it has all the digits asked for; with fewer it is exact. Names of cells are
-looked up in the values of the computation. A side that cannot be read is an error.
+half a unit of its last digit to each side, if it has all the digits asked for; with fewer it is exact. Names of cells
+are looked up in the values of the computation. A side that cannot be read is an error.
 """
 
 import math
@@ -13,123 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-SLACK = 1e-9
-"""Relative: double precision itself."""
+from intervals import FUNCTIONS, PLAIN, SLACK, Interval, Untrue, add, divide, exact, multiply, power, subtract
 
 
 class Unreadable(AssertionError):
     """An equation, or a side of it, that cannot be read."""
 
 
-class Untrue(AssertionError):
-    """An equation with sides that do not agree."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The numbers that a printed number may stand for."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        """Refuse what no number can be."""
-        if math.isnan(self.low) or math.isnan(self.high):
-            raise Untrue("a side is not a number")
-
-
-def exact(value: float) -> Interval:
-    return Interval(float(value), float(value))
-
-
-def _both(one: Interval, other: Interval, how: Callable[[float, float], float]) -> Interval:
-    ends = [how(a, b) for a in (one.low, one.high) for b in (other.low, other.high)]
-    return Interval(min(ends), max(ends))
-
-
-def _times(a: float, b: float) -> float:
-    return 0.0 if 0.0 in (a, b) else a * b
-
-
-def add(one: Interval, other: Interval) -> Interval:
-    return Interval(one.low + other.low, one.high + other.high)
-
-
-def subtract(one: Interval, other: Interval) -> Interval:
-    return Interval(one.low - other.high, one.high - other.low)
-
-
-def multiply(one: Interval, other: Interval) -> Interval:
-    return _both(one, other, _times)
-
-
-def divide(one: Interval, other: Interval) -> Interval:
-    if other.low <= 0 <= other.high:
-        raise Untrue(f"division by what may be 0: {other}")
-    return _both(one, other, lambda a, b: a / b)
-
-
-def _safe(function: Callable[[float], float]) -> Callable[[float], float]:
-    def safe(value: float) -> float:
-        try:
-            return function(value)
-        except OverflowError:
-            return math.inf
-
-    return safe
-
-
-def rising(function: Callable[[float], float]) -> Callable[[Interval], Interval]:
-    return lambda of: Interval(_safe(function)(of.low), _safe(function)(of.high))
-
-
-def power(base: Interval, exponent: Interval) -> Interval:
-    if exponent.low == exponent.high and exponent.low == int(exponent.low):
-        ends = [base.low**exponent.low, base.high**exponent.low]
-        low = 0.0 if base.low <= 0 <= base.high and exponent.low % 2 == 0 else min(ends)
-        return Interval(low, max(ends))
-    if base.high < 0:
-        raise Untrue("a power of a negative number")
-    positive = Interval(max(base.low, 0.0), base.high)
-    return _both(positive, exponent, lambda a, b: 0.0 if a == 0 else a**b)
-
-
-def wave(function: Callable[[float], float], peak: float) -> Callable[[Interval], Interval]:
-    """Sine or cosine; `peak` is the place of a maximum."""
-
-    def of(angle: Interval) -> Interval:
-        def holds(place: float) -> bool:
-            return math.ceil((angle.low - place) / (2 * math.pi)) * 2 * math.pi + place <= angle.high
-
-        ends = function(angle.low), function(angle.high)
-        return Interval(-1.0 if holds(peak + math.pi) else min(ends), 1.0 if holds(peak) else max(ends))
-
-    return of
-
-
-def _gelu(x: float) -> float:
-    return x * _normal(x)
-
-
-def _normal(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2))
-
-
-def _silu(x: float) -> float:
-    return x / (1 + math.exp(-x)) if x > -700 else 0.0
-
-
-FUNCTIONS: dict[str, Callable[[Interval], Interval]] = {
-    "exp": rising(math.exp),
-    "Φ": rising(_normal),
-    "sin": wave(math.sin, math.pi / 2),
-    "cos": wave(math.cos, 0.0),
-    "ReLU": rising(lambda x: max(0.0, x)),
-    "ReLU²": rising(lambda x: max(0.0, x) ** 2),
-}
-PLAIN: dict[str, Callable[[float], float]] = {"GELU": _gelu, "SiLU": _silu}
-"""Functions that are evaluated at exact numbers alone."""
 SAME = {"sen": "sin", "média": "mean", "mantidas": "kept", "linha": "row", "outras": "others"}
 """Portuguese words of formulas."""
 
@@ -159,7 +49,8 @@ class Reader:
     names: "Names"
     place: int = 0
     whole_are_exact: bool = False
-    """With 0 digits, whether whole numbers are exact, as in a denominator."""
+    """With 0 digits, whether whole numbers in a denominator are exact."""
+    below: int = 0
     shift: float = 0.0
     """Subtracted from every exponent of e."""
 
@@ -202,7 +93,9 @@ class Reader:
         while True:
             left = total
             if sign := self.take("·", "/", "⊙"):
+                self.below += sign == "/"
                 right = self.power()
+                self.below -= sign == "/"
                 how = {"·": dot, "/": over, "⊙": dot}[sign]
             else:
                 found = self.peek()
@@ -259,7 +152,7 @@ class Reader:
             raise Unreadable(f"{self.written!r}: {letters} has the other language's decimal sign")
         decimals = len(re.split(r"[.,]", plain)[1]) if re.search(r"[.,]", plain) else 0
         middle = sign * float(plain.replace(",", "."))
-        is_exact = decimals < self.digits or (self.whole_are_exact and not decimals)
+        is_exact = decimals < self.digits or (self.whole_are_exact and self.below > 0 and not decimals)
         half = 0.0 if is_exact else 0.5 * 10.0**-decimals
         value = Interval(middle - half * (1 + SLACK), middle + half * (1 + SLACK))
         return lambda _: value
@@ -341,7 +234,7 @@ def scalar(value: Any) -> Interval:
 
 def array(value: Any) -> np.ndarray:
     if isinstance(value, Interval):
-        if not value.low == value.high and not math.isinf(value.low):
+        if value.low != value.high and not math.isinf(value.low):
             # A definition's number beside arrays: its middle.
             return np.asarray((value.low + value.high) / 2)
         return np.asarray(value.low)
@@ -404,6 +297,10 @@ def called(function: str, arguments: Sequence[Any]) -> Any:
     if function == "mean":
         entries = array(argument)
         return exact(float(entries.mean())) if entries.ndim == 1 else entries.mean(axis=-1, keepdims=True)
+    if function == "softmax":
+        largest = argument.max(axis=-1, keepdims=True)
+        powers = np.exp(argument - np.where(np.isinf(largest), 0, largest))
+        return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 1e-300)  # a row that sees nothing: zeros
     if function in PLAIN:
         return _each(PLAIN[function], argument)
     if function not in FUNCTIONS:

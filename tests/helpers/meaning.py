@@ -9,7 +9,19 @@ import torch
 from equations import Names
 from torch import Tensor
 
-from vitral.explanation.operations import Activate, ApplyMask, Index, Normalise, Output, Rotate, Scale, Softmax, Weigh
+from vitral.explanation.examples.parameters import Total
+from vitral.explanation.operations import (
+    Activate,
+    ApplyMask,
+    Index,
+    Lookup,
+    Normalise,
+    Output,
+    Rotate,
+    Scale,
+    Sinusoid,
+    Softmax,
+)
 from vitral.explanation.operations.decoding import Beam, Filtered, FoundBeam, Greedy
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
@@ -32,87 +44,103 @@ def of_head(value: Tensor, head: int, num_heads: int) -> np.ndarray:
 
 def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
     """Names that mean the same in every cell of a quantity, for one head."""
-    heads = max(sheet.num_heads, 1)
-    values: dict[str, Any] = {name: of_head(value, head, heads) for name, value in sheet.values.items()}
-    own = quantity.name
-    if sheet.values[own].dim() == 3:
-        values[own] = sheet.values[own][head].numpy()
-    for letter in ("q", "k", "v"):
-        if own.startswith(letter) and f"w_{letter}" in sheet.values:
-            values[f"w_{letter}"] = sheet.values[f"w_{letter}"][head].numpy()
-            for each in (f"b_{letter}", f"{letter}_pre"):
-                if each in sheet.values:
-                    values[each] = sheet.values[each][head].numpy()
-    for name in list(values):
-        if name.startswith(("w_", "b_")):
-            mark = name[2:]
-            values[f"{name[0].upper() if name[0] == 'w' else 'b'}^{mark.upper() if len(mark) == 1 else mark}"] = values[
-                name
-            ]
-    if "embedding" in values:
-        values["E"] = values["embedding"]
-    if "z" in sheet.values:
-        z = sheet.values["z"]
-        values["Concat(z)"] = z.transpose(0, 1).reshape(z.shape[1], -1).numpy()
-        if isinstance(quantity.operation, Output) and not quantity.operation.projects and len(z) > 1:
-            values["z"] = z.numpy()
-    vocabulary = sheet.vocabulary
-    made = Names(values, sheet.namer.first, {}, vocabulary)
+    values = _values_of(sheet, quantity, head)
+    made = Names(values, sheet.namer.first, {}, sheet.vocabulary)
     if "weights" in sheet.values:
         made.ranges["j"] = range(sheet.values["weights"].shape[-1])
-    _of_operation(made, sheet, quantity, head)
+    inputs = [sheet.values[name] for name in quantity.inputs]
+    for kind, define in DEFINE.items():
+        if isinstance(quantity.operation, kind):
+            define(made, sheet, quantity, inputs, head)
     for name, other in sheet.names.items():
         if other.letters != name:
             values[other.letters] = values[name]
     return made
 
 
-def _of_operation(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -> None:
-    """What the letters of the operation's own formula mean."""
-    values, operation = names.values, quantity.operation
-    inputs = [sheet.values[name] for name in quantity.inputs]
-    shape = sheet.values[quantity.name].shape
-    if hasattr(operation, "rows"):
-        values["E[token]"] = values["E"][list(operation.rows)] if "E" in values else None
-    if isinstance(operation, Scale):
-        values["d[k]"] = values["d_k"] = operation.d_head
-        if operation.kind != "adaptive":
-            factor = operation.factor.flatten()
-            values["s"] = float(factor[min(head, len(factor) - 1)])
-    if isinstance(operation, ApplyMask):
-        allowed = operation.allowed.expand(shape)[head]
-        values["M"] = torch.zeros(allowed.shape).double().masked_fill(~allowed, -math.inf).numpy()
-        if operation.bias is not None:
-            values["bias"] = operation.bias.expand(shape)[head].numpy()
-    if isinstance(operation, Softmax | Weigh):
-        names.ranges["l"] = names.ranges["j"] = range(inputs[0].shape[-1])
-    if isinstance(operation, Normalise):
-        values["ε"] = operation.epsilon
-        for name in quantity.inputs[1:]:
-            values[{"gain": "g", "bias": "b"}[name.rpartition("_")[2]]] = values[name]
-    if isinstance(operation, Activate):
-        values["x"] = np.linspace(-3, 3, 13)[:, None]
-    if isinstance(operation, Rotate):
-        values["h"] = len(operation.frequencies)
-    if quantity.name == "position_embedding":
-        values["d_model"] = values["d[model]"] = shape[-1]
-    if quantity.name == "total":
-        values["others"] = operation.rest
-        names.ranges["i"] = range(len(inputs[0]))
-    if isinstance(operation, Filtered):
-        values["p"], values["T"] = inputs[0][-1].numpy(), operation.value
-        names.ranges["l"] = range(shape[-1])
-        names.ranges["kept"] = [place for place in range(shape[-1]) if sheet.values[quantity.name][place] > 0]
-    if isinstance(operation, Greedy):
-        values["p"] = inputs[0][-1].numpy()
-        names.vocabulary = [written(sheet, [place]) for place in range(inputs[0].shape[-1])]
-        values[quantity.name] = written(sheet, sheet.values[quantity.name])
-        names.ranges["w"] = range(inputs[0].shape[-1])
-    if isinstance(operation, Beam):
-        _of_beam(names, sheet, quantity)
+def _values_of(sheet: Sheet, quantity: SheetQuantity, head: int) -> dict[str, Any]:
+    """The arrays of a head by the names of formulas."""
+    values: dict[str, Any] = {name: of_head(value, head, sheet.num_heads) for name, value in sheet.values.items()}
+    letter, own = quantity.name[0], [quantity.name]
+    if f"w_{letter}" in values and quantity.name in (letter, f"{letter}_pre"):
+        own += [f"w_{letter}", f"b_{letter}", f"{letter}_pre"]  # their heads are those of the keys and values
+    for name in own:
+        if name in values and (sheet.values[name].dim() == 3 or name.startswith("b_")):
+            values[name] = sheet.values[name][head].numpy()
+    for name in list(values):
+        kind, _, mark = name.partition("_")
+        if kind in ("w", "b"):
+            values[f"{'W' if kind == 'w' else 'b'}^{mark.upper() if len(mark) == 1 else mark}"] = values[name]
+    values["E"] = values.get("embedding")
+    if "z" in sheet.values:
+        z = sheet.values["z"]
+        values["Concat(z)"] = z.transpose(0, 1).reshape(z.shape[1], -1).numpy()
+        if isinstance(quantity.operation, Output) and not quantity.operation.projects and len(z) > 1:
+            values["z"] = z.numpy()
+    return values
 
 
-def _of_beam(names: Names, sheet: Sheet, quantity: SheetQuantity) -> None:
+def _operation(quantity: SheetQuantity) -> Any:
+    """The operation, as one of a known kind."""
+    return quantity.operation
+
+
+def _lookup(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    names.values["E[token]"] = names.values["E"][list(_operation(quantity).rows)]
+
+
+def _scale(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    operation = _operation(quantity)
+    names.values["d[k]"] = names.values["d_k"] = operation.d_head
+    factor = operation.factor.flatten()
+    names.values["s"] = float(factor[min(head, len(factor) - 1)])
+
+
+def _mask(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    operation, shape = _operation(quantity), inputs[0].shape
+    allowed = operation.allowed.expand(shape)[head]
+    names.values["M"] = torch.zeros(allowed.shape).double().masked_fill(~allowed, -math.inf).numpy()
+    if operation.bias is not None:
+        names.values["bias"] = operation.bias.expand(shape)[head].numpy()
+
+
+def _softmax(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    names.ranges["l"] = range(inputs[0].shape[-1])
+
+
+def _norm(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    names.values["ε"] = _operation(quantity).epsilon
+    for name in quantity.inputs[1:]:
+        names.values[{"gain": "g", "bias": "b"}[name.rpartition("_")[2]]] = names.values[name]
+
+
+def _letters(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    operation = quantity.operation
+    names.values["x"] = np.linspace(-3, 3, 13)[:, None]
+    names.values["h"] = len(getattr(operation, "frequencies", ()))
+    names.values["d_model"] = names.values["d[model]"] = getattr(operation, "width", 0)
+
+
+def _total(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    names.values["others"] = _operation(quantity).rest
+    names.ranges["i"] = range(len(inputs[0]))
+
+
+def _filtered(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    shares = sheet.values[quantity.name]
+    names.values["p"], names.values["T"] = inputs[0][-1].numpy(), _operation(quantity).value
+    names.ranges["l"] = range(len(shares))
+    names.ranges["kept"] = [place for place in range(len(shares)) if shares[place] > 0]
+
+
+def _greedy(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    names.values["p"] = inputs[0][-1].numpy()
+    names.vocabulary = [written(sheet, [place]) for place in range(inputs[0].shape[-1])]
+    names.values[quantity.name] = written(sheet, sheet.values[quantity.name])
+    names.ranges["w"] = range(inputs[0].shape[-1])
+
+
+def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
     operation = quantity.operation
     name = quantity.name.replace("beam_probability", "beam")
     assert isinstance(operation, Beam)
@@ -133,6 +161,23 @@ def _of_beam(names: Names, sheet: Sheet, quantity: SheetQuantity) -> None:
     names.values["p"] = np.array(steps)
     names.values["P(w)"] = max(names.chances, key=lambda words: names.chances[words])
     names.ranges["t"] = range(len(steps))
+
+
+DEFINE = {
+    Lookup: _lookup,
+    Scale: _scale,
+    ApplyMask: _mask,
+    Softmax: _softmax,
+    Normalise: _norm,
+    Activate: _letters,
+    Rotate: _letters,
+    Sinusoid: _letters,
+    Total: _total,
+    Filtered: _filtered,
+    Greedy: _greedy,
+    Beam: _beam,
+}
+"""What the letters of an operation's own formula mean."""
 
 
 def written(sheet: Sheet, places: Any) -> str:
@@ -159,6 +204,16 @@ def of_formula(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -
         usual = math.sqrt(operation.d_head or 1)
         values["σ[row]"] = np.array([[spread if spread > 1e-6 else usual] for spread in spreads])
     return Names(values, names.first, names.ranges, names.vocabulary, names.chances)
+
+
+def of_picture(sheet: Sheet, head: int) -> Names:
+    """The names of the formula of a whole attention, for one head."""
+    scaled, masked = sheet["scaled"], sheet["masked"]
+    names = of_formula(names_of(sheet, scaled, head), sheet, scaled, head)
+    names.values |= names_of(sheet, masked, head).values
+    for letter in "qkv":
+        names.values[letter.upper()] = of_head(sheet.values[letter], head, sheet.num_heads)
+    return names
 
 
 def of_cell(names: Names, sheet: Sheet, quantity: SheetQuantity, index: Index) -> Names:

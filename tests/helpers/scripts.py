@@ -94,6 +94,9 @@ class _LaTeX:
             return f"√({_LaTeX(self.group()).plain()})"
         if name == "text":
             return self.named(_unescaped(self.group()))
+        return self.symbol(name)
+
+    def symbol(self, name: str) -> str:
         if name in ("left", "right"):
             return ""
         if name == "operatorname" and self.written[self.place : self.place + 5] == "{sen}":
@@ -152,35 +155,49 @@ def _line(element: ElementTree.Element) -> str:
     return re.sub(r"  +", " ", "".join(map(_plain, element))).strip()
 
 
+_SIGNS = {
+    "=": " = ",
+    "+": " + ",
+    "−": " − ",
+    "\u2062": " ",
+    "\u2061": "",
+    "⊤": "ᵀ",
+    ";": "; ",
+    ",": ", ",
+    "∑": "Σ",
+    "∏": "Π",
+}
+_BUILT = {
+    "mfrac": "(({}) / ({}))".format,
+    "msqrt": lambda *inside: f"√({''.join(inside)})",
+    "munder": " {}_{} ".format,
+    "msub": lambda base, below: f"{base}[{below.replace(', ', ',')}]",
+    "msubsup": lambda base, below, above: f"{base}{_mark(above)}[{below.replace(', ', ',')}]",
+}
+
+
 def _plain(element: ElementTree.Element) -> str:
     parts = [_plain(child) for child in element]
-    letters = element.text or ""
-    match element.tag:
-        case "mo":
-            spaced = {"=": " = ", "+": " + ", "−": " − ", "\u2062": " ", "\u2061": "", "⊤": "ᵀ", ";": "; ", ",": ", "}
-            return {"∑": "Σ", "∏": "Π"}.get(letters, spaced.get(letters, letters))
-        case "mi" | "mn":
-            return letters
-        case "mtext":
-            return letters.replace("\xa0", " ")
-        case "mrow":
-            return "".join(parts).replace("− ", "−") if [c.tag for c in element][:1] == ["mo"] else "".join(parts)
-        case "mfrac":
-            return f"(({parts[0]}) / ({parts[1]}))"
-        case "msqrt":
-            return f"√({''.join(parts)})"
-        case "munder":
-            return f" {parts[0]}_{parts[1]} "
-        case "msub":
-            return f"{parts[0]}[{parts[1].replace(', ', ',')}]"
-        case "msubsup":
-            return f"{parts[0]}{_mark(parts[2])}[{parts[1].replace(', ', ',')}]"
-        case "msup":
-            base, above = element
-            if above.tag == "mrow" and "⊤" not in "".join(above.itertext()):
-                return f"exp({parts[1]})" if parts[0] == "e" else f"({parts[0]})^{_exponent(parts[1])}"
-            return parts[0] + _mark(parts[1])
-    raise Unreadable(f"no element {element.tag}")
+    letters = (element.text or "").replace("\xa0", " ")
+    if element.tag in ("mi", "mn", "mtext"):
+        return letters
+    if element.tag == "mo":
+        return _SIGNS.get(letters, letters)
+    if element.tag == "mrow":
+        begins = [child.tag for child in element][:1] == ["mo"]
+        return "".join(parts).replace("− ", "−") if begins else "".join(parts)
+    if element.tag == "msup":
+        return _raised(element[1], *parts)
+    if element.tag not in _BUILT:
+        raise Unreadable(f"no element {element.tag}")
+    return _BUILT[element.tag](*parts)
+
+
+def _raised(above: ElementTree.Element, base: str, exponent: str) -> str:
+    """A power, whose exponent is a row, or a name with a mark."""
+    if above.tag != "mrow" or "⊤" in "".join(above.itertext()):
+        return base + _mark(exponent)
+    return f"exp({exponent})" if base == "e" else f"({base})^{_exponent(exponent)}"
 
 
 def _mark(above: str) -> str:

@@ -1,4 +1,7 @@
-"""Tiny computations of every part, by seed: odd sizes, large, small, equal and negative numbers, rows that see nothing."""
+"""Tiny computations of every part, by seed: large, small, equal and negative numbers, rows that see nothing."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,85 +19,96 @@ SCALES = ("none", "sqrt", "linear", "adaptive", "learned", "learned-per-head", 0
 WORDS = ("sun", "#", "(", "=", "mar", "céu é", ";", "1", "d'água", "rows")
 
 
+class _Draw:
+    """Random choices and numbers of one seed, of one size and number of decimals."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.size, self.digits = self.pick(*SIZES), int(self.rng.integers(0, 5))
+
+    def pick(self, *options: Any) -> Any:
+        return options[self.rng.integers(len(options))]
+
+    def often(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def numbers(self, *shape: int, scale: float = 1.0) -> Tensor:
+        made = self.rng.normal(size=shape) * scale
+        return torch.tensor(np.round(made, self.digits) if self.often(0.7) else made, dtype=torch.float64)
+
+
 def tiny_sheet(seed: int) -> Sheet:
     """A whole computation: embedding, one block or attention alone, head, and choices."""
-    rng = np.random.default_rng(seed)
-    pick = lambda *options: options[rng.integers(len(options))]  # noqa: E731
+    draw = _Draw(seed)
+    pick, often = draw.pick, draw.often
     heads, d_head, time = pick(1, 2, 4), pick(1, 2, 4), pick(1, 2, 3, 4, 9)
-    kv = heads // pick(1, 2) if heads > 1 else 1
-    width, d_ff, vocab = heads * d_head, pick(1, 3, 8), len(WORDS)
-    size, digits = pick(*SIZES), int(rng.integers(0, 5))
-
-    def numbers(*shape: int, scale: float = 1.0) -> Tensor:
-        made = rng.normal(size=shape) * scale
-        return torch.tensor(np.round(made, digits) if rng.random() < 0.7 else made, dtype=torch.float64)
-
-    kind = pick("pre", "post", None, "none")
-    gated = pick("relu", "gelu", "squared_relu", "swiglu")
-    tied, rotary, sinusoidal = bool(rng.random() < 0.5), d_head % 2 == 0 and rng.random() < 0.3, rng.random() < 0.3
-    stream = "x" if kind is None else "resid_pre"
-    values = {
-        "embedding": numbers(vocab, width, scale=size),
-        "w_q": numbers(heads, width, d_head),
-        "w_k": numbers(kv, width, d_head),
-        "w_v": numbers(kv, width, d_head),
-        "w_up": numbers(width, d_ff),
-        "w_down": numbers(d_ff, width),
-        "factor": numbers(heads if True else 1).abs() + 0.1,
-    }
-    if rng.random() < 0.2:
-        values["embedding"][:] = values["embedding"][:1]  # equal rows: equal scores
-    if rng.random() < 0.2:
-        values["embedding"][:, :] = values["embedding"][:, :1]  # a norm of equal numbers
-    if not sinusoidal and rng.random() < 0.5:
-        values["position_embedding"] = numbers(time, width)
-    for name in ("q", "k", "v"):
-        if rng.random() < 0.5:
-            values[f"b_{name}"] = numbers(*values[f"w_{name}"][:, 0].shape)
-    for name, shape in {"b_up": d_ff, "b_down": width}.items():
-        if rng.random() < 0.5:
-            values[name] = numbers(shape)
-    if gated == "swiglu":
-        values |= {"w_gate": numbers(width, d_ff), "b_gate": numbers(d_ff)}
-    if rng.random() < 0.6 or kind is not None:
-        values |= {"w_o": numbers(width, width)} | ({"b_o": numbers(width)} if rng.random() < 0.5 else {})
-    if not tied:
-        values["w_u"] = numbers(width, vocab)
-    for norm in ("attn_norm", "mlp_norm", "final_norm"):
-        if rng.random() < 0.5:
-            values |= {f"{norm}_gain": numbers(width), f"{norm}_bias": numbers(width)}
+    kind, activation = pick("pre", "post", None, "none"), pick("relu", "gelu", "squared_relu", "swiglu")
+    tied, rotary, sinusoidal = often(0.5), d_head % 2 == 0 and often(0.3), often(0.3)
     scale = pick(*SCALES)
-    values["factor"] = values["factor"][: heads if scale == "learned-per-head" else 1]
-    allowed = torch.tensor(rng.random((heads, time, time)) < 0.5)
+    values = _given(draw, heads, d_head, always_projects=kind is not None) | _feed_forward(draw, heads * d_head)
+    if not sinusoidal and often(0.5):
+        values["position_embedding"] = draw.numbers(time, heads * d_head)
+    if not tied:
+        values["w_u"] = draw.numbers(heads * d_head, len(WORDS))
+    values["factor"] = draw.numbers(heads if scale == "learned-per-head" else 1).abs() + 0.1
     architecture = Architecture(
-        stream=stream,
+        stream="x" if kind is None else "resid_pre",
         norm=kind,
         sublayers=pick(("attn", "mlp"), ("attn",), ("mlp",)) if kind is not None else ("attn", "mlp"),
-        residual=bool(rng.random() < 0.8),
-        mask=pick(Causal(), Bidirectional(), Explicit(allowed)),
+        residual=often(0.8),
+        mask=pick(Causal(), Bidirectional(), Explicit(torch.tensor(draw.rng.random((heads, time, time)) < 0.5))),
         scale=scale,
         num_heads=heads,
-        bias=numbers(heads, time, time) if rng.random() < 0.3 else None,
+        bias=draw.numbers(heads, time, time) if often(0.3) else None,
         frequencies=frequencies(d_head) if rotary else None,
-        activation=gated,
+        activation=activation,
         norm_type=pick("layernorm", "rmsnorm"),
         epsilon=pick(1e-5, 1e-5, 1e-3, 1e-12),
-        final_norm=bool(rng.random() < 0.5),
+        final_norm=often(0.5),
         tied=tied,
-        rows=tuple(int(row) for row in rng.integers(vocab, size=time)),
+        rows=tuple(int(row) for row in draw.rng.integers(len(WORDS), size=time)),
         sinusoidal=sinusoidal,
     )
 
-    def lines():
+    def lines() -> Iterator[RecipeLine]:
         yield from recipe(architecture, values)
-        yield from _choices(rng, values)
+        yield from _choices(draw.rng, values)
 
-    quantities = follow(lines(), values)
-    namer = CellNamer(first=int(rng.integers(0, 2)))
-    return Sheet(quantities, values, (), WORDS, namer, heads)
+    return Sheet(follow(lines(), values), values, (), WORDS, CellNamer(first=int(draw.rng.integers(0, 2))), heads)
 
 
-def _choices(rng: np.random.Generator, values: dict[str, Tensor]):
+def _given(draw: _Draw, heads: int, d_head: int, *, always_projects: bool) -> dict[str, Tensor]:
+    width, kv = heads * d_head, heads // draw.pick(1, 2) if heads > 1 else 1
+    values = {
+        "embedding": draw.numbers(len(WORDS), width, scale=draw.size),
+        "w_q": draw.numbers(heads, width, d_head),
+        "w_k": draw.numbers(kv, width, d_head),
+        "w_v": draw.numbers(kv, width, d_head),
+    }
+    if draw.often(0.2):
+        values["embedding"][:] = values["embedding"][:1]  # equal rows: equal scores
+    if draw.often(0.2):
+        values["embedding"][:, :] = values["embedding"][:, :1]  # a norm of equal numbers
+    for name in "qkv":
+        if draw.often(0.5):
+            values[f"b_{name}"] = draw.numbers(*values[f"w_{name}"][:, 0].shape)
+    if draw.often(0.6) or always_projects:
+        values |= {"w_o": draw.numbers(width, width)} | ({"b_o": draw.numbers(width)} if draw.often(0.5) else {})
+    for norm in ("attn_norm", "mlp_norm", "final_norm"):
+        if draw.often(0.5):
+            values |= {f"{norm}_gain": draw.numbers(width), f"{norm}_bias": draw.numbers(width)}
+    return values
+
+
+def _feed_forward(draw: _Draw, width: int) -> dict[str, Tensor]:
+    d_ff = draw.pick(1, 3, 8)
+    shapes = {"w_up": (width, d_ff), "w_down": (d_ff, width), "w_gate": (width, d_ff)}
+    biases = {"b_up": (d_ff,), "b_down": (width,), "b_gate": (d_ff,)}
+    kept = shapes | {name: shape for name, shape in biases.items() if draw.often(0.5)}
+    return {name: draw.numbers(*shape) for name, shape in kept.items()}
+
+
+def _choices(rng: np.random.Generator, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
     table = rng.random((len(WORDS), len(WORDS))) ** 3
     values["next"] = torch.tensor(table / table.sum(axis=1, keepdims=True))
     yield RecipeLine("greedy", ("choice",), ("probabilities",), lambda _: Greedy())

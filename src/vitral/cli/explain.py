@@ -1,5 +1,6 @@
 """vitral explain: a computation in numbers, step by step."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from vitral.cli.options import (
     Precision,
     QueryOption,
     ReplaceOption,
+    SortTermsOption,
     Which,
     WhichOption,
     choice_of,
@@ -40,14 +42,29 @@ WhatArgument = Annotated[
     ),
 ]
 
+LayerOption = Annotated[
+    str | None, typer.Option("--layer", help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
+]
+BackwardOption = Annotated[
+    bool,
+    typer.Option(
+        "--backward", help="Show the backward pass: the gradient of one number, or of a run's next-token loss."
+    ),
+]
+CellOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[ROW,COLUMN]",
+        help="With --backward, example only: the number, as in output[2,1].  [default: the last quantity's]",
+    ),
+]
+
 
 def explain(
     what: WhatArgument = None,
     text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,
     replace: ReplaceOption = None,
-    layer: Annotated[
-        str | None, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
-    ] = None,
+    layer: LayerOption = None,
     head: HeadOption = None,
     query: QueryOption = None,
     key: KeyOption = None,
@@ -58,20 +75,10 @@ def explain(
     ending: Annotated[
         bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
     ] = False,
-    backward: Annotated[
-        bool,
-        typer.Option(
-            "--backward", help="Show the backward pass: the gradient of one number, or of a run's next-token loss."
-        ),
-    ] = False,
-    cell: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[ROW,COLUMN]",
-            help="With --backward, example only: the number, as in output[2,1].  [default: the last quantity's]",
-        ),
-    ] = None,
+    backward: BackwardOption = False,
+    cell: CellOption = None,
     all: AllOption = False,
+    sort_terms: SortTermsOption = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -127,7 +134,7 @@ def explain(
 
         example = find_example(what)
         walkthrough = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
-    write_walkthrough(walkthrough, format, digits, out, whole=all)
+    write_walkthrough(dataclasses.replace(walkthrough, sort_terms=sort_terms), format, digits, out, whole=all)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

@@ -153,6 +153,9 @@ DigitsOption = Annotated[int, typer.Option(help="Digits after the decimal point.
 AllOption = Annotated[
     bool, typer.Option("--all", help="Write all rows, columns and terms of sums.  [default: those that matter most]")
 ]
+SortTermsOption = Annotated[
+    bool, typer.Option("--sort-terms", help="Write the terms of a sum in the order of their size.")
+]
 FormOption = Annotated[Form, typer.Option("--format", help="Form of the walkthrough.")]
 FileOption = Annotated[Path | None, typer.Option(help="File to write the walkthrough to.  [default: the screen]")]
 

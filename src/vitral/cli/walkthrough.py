@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich import box
@@ -21,7 +20,6 @@ from vitral.explanation import (
     Panel,
     Step,
     Walkthrough,
-    phrases,
     to_latex,
     to_markdown,
     to_page,
@@ -75,7 +73,7 @@ def print_walkthrough(walkthrough: Walkthrough, digits: int, *, whole: bool = Fa
     if not screen.is_terminal:
         say(to_text(walkthrough, digits=digits, whole=whole))
         return
-    words = replace(phrases(walkthrough.language), whole=whole)
+    words = walkthrough.phrases(whole=whole)
     screen.print(Text(visible(walkthrough.title), style="bold"))
     for paragraph in opening(walkthrough, words, "bright"):
         screen.print(Text(visible(paragraph), style="dim"))

@@ -27,7 +27,7 @@ def picture_lines(picture: Picture, say: Phrases) -> list[str]:
     for part in picture.parts:
         for place in range(len(picture.heads) if part[0].has_heads else 1):
             if part[0].has_heads and are_named(picture):
-                rows.append((say("explain.head", number=picture.heads[place] + picture.first), ""))
+                rows.append((head_name(picture, place, say), ""))
             rows += [(f"↓ {named(strip, say)}", written(strip, place, say)) for strip in part]
     room = max(width_of(visible(left)) for left, right in rows if right or len(rows) == 1)
     shown = [visible(left + " " * (room + 2 - width_of(visible(left))) + right).rstrip() for left, right in rows]
@@ -49,6 +49,11 @@ def compact(value: float, say: Phrases) -> str:
 def are_named(picture: Picture) -> bool:
     """Whether there is more than one head."""
     return len(picture.heads) > 1 or picture.more_heads > 0
+
+
+def head_name(picture: Picture, place: int, say: Phrases) -> str:
+    """The name of the head drawn at this place."""
+    return say("explain.head", number=picture.heads[place] + picture.first)
 
 
 def marked_tokens(picture: Picture) -> list[str]:

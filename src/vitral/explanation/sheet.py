@@ -106,7 +106,8 @@ class Sheet:
         """The general formula of a quantity, complete: with gain, bias, and the definitions of its letters."""
         quantity = self[name]
         operation = quantity.operation
-        after = operation.after(name) if hasattr(operation, "after") else ()
+        further = getattr(operation, "after", None)
+        after = () if further is None else further(name)
         sides = (Name(name, below=getattr(operation, "subscript", "")), self._with_biases(quantity))
         return renamed(self.laid_out(name, Equation(sides, after=after)), self.names)
 

@@ -30,6 +30,7 @@ class Walkthrough(Shown):
         chapters: the computation.
         language: of the texts, "en" or "pt".
         picture: the path of the chosen position; None if there is none.
+        sort_terms: whether the terms of a sum are written in the order of their size.
     """
 
     title: str
@@ -37,6 +38,11 @@ class Walkthrough(Shown):
     chapters: tuple[Chapter, ...]
     language: str = "en"
     picture: Picture | None = None
+    sort_terms: bool = False
+
+    def phrases(self, **how: bool) -> Phrases:
+        """The phrases of its language; `how` they are written, as `whole`."""
+        return replace(phrases(self.language), sort_terms=self.sort_terms, **how)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -69,7 +75,7 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     parts = [walkthrough.title, *(_wrapped(paragraph) for paragraph in opening(walkthrough, say))]
     if walkthrough.picture is not None:
         parts.append(drawn(walkthrough.picture, say))
@@ -93,7 +99,7 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         digits: of the numbers written in formulas and arithmetic; the matrices are exact.
         whole: whether all terms of a sum are written; the matrices are always whole.
     """
-    say = replace(phrases(walkthrough.language), in_data=True, whole=whole)
+    say = walkthrough.phrases(in_data=True, whole=whole)
     chapters = [
         {"title": chapter.title, "steps": [plain_step(step, digits, say) for step in chapter.steps]}
         for chapter in walkthrough.chapters
@@ -102,6 +108,7 @@ def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         "title": walkthrough.title,
         "language": walkthrough.language,
         "intro": list(walkthrough.intro),
+        "picture": [] if walkthrough.picture is None else picture_lines(walkthrough.picture, say),
         "chapters": chapters,
     }
 

@@ -146,9 +146,9 @@ def _workings(table: CellTable) -> _Workings:
     terms = {place: packed(working.whole) for place, working in known.items() if working.whole}
     stored: dict[str, Any] = {"told": told, "terms": terms}
     if table.words is not None:
-        stored["words"] = asdict(table.words)
+        stored["words"] = {name: visible(words) for name, words in asdict(table.words).items()}
     if whole is not None:
-        stored |= {"columns": list(map(visible, whole.columns)), "ask": whole.ask, "first": whole.first}
+        stored |= {"columns": list(map(visible, whole.columns)), "ask": visible(whole.ask), "first": whole.first}
         stored["heat"] = bool(table.heat)
         stored["rows"] = [list(map(visible, line)) for line in whole.rows]
     chosen, *also = ((table.workings[row][column]) for row, column in (table.chosen, *table.also))

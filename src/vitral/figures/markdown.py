@@ -69,7 +69,7 @@ def _(section: pieces.Listing) -> str:
 @_block.register
 def _(section: pieces.Table) -> str:
     table = "\n".join(table_lines(section.columns, section.rows, section.prose))
-    return f"{escape(section.caption)}\n\n{table}"
+    return f"{escape(section.caption)}\n\n{table}" if section.caption else table
 
 
 @_block.register

@@ -1,6 +1,6 @@
 """Formulas in plain text, on one line."""
 
-from vitral.explanation.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Root
+from vitral.explanation.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Power, Root
 from vitral.explanation.formulas.writer import EXP, FormulaWriter
 from vitral.explanation.phrasebook import Phrases
 from vitral.figures.text import columns
@@ -60,7 +60,7 @@ class _Plain(FormulaWriter):
     def fraction(self, above: Expression, below: Expression) -> str:
         top = self.factor(above, later=False)
         bottom = self.write(below)
-        simple = isinstance(below, Number | Name | Root) and not self.is_negative(below)
+        simple = isinstance(below, Number | Name | Root | Power) and not self.is_negative(below)
         return f"{top} / {bottom if simple else self.brackets(bottom)}"
 
     def root(self, inside: Expression) -> str:

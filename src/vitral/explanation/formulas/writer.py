@@ -168,7 +168,7 @@ class FormulaWriter(ABC):
         # Without trailing zeros: 0.5, not 0.500.
         if NOISE < abs(value) < 0.5 * 10.0**-digits:
             return number(value, digits)  # 0.000: rounded, and not 0
-        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 1e-14 * abs(value))
+        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 4e-16 * abs(value))
         shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < slack), digits)
         return number(value, shortest)
 

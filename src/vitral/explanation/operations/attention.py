@@ -309,13 +309,14 @@ class Softmax:
         return Fraction(power, Over("l", Power(self._base, Name(self.of, below="i,l"))))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """The exponents, then the exponentials; masked entries are omitted."""
+        """The exponents, then the exponentials; that of a masked entry is 0."""
         row = inputs[0][index[:-1]]
-        entries = [entry for entry in row.tolist() if entry != -math.inf]
-        if not entries:
+        entries = row.tolist()
+        visible = [entry for entry in entries if entry != -math.inf]
+        if not visible:
             return (Number(0, exact=True),)
-        shifts = max(map(abs, entries)) > MOST_EXPONENT or max(entries) < LEAST_EXPONENT
-        largest = max(entries) if shifts else 0.0
+        shifts = max(map(abs, visible)) > MOST_EXPONENT or max(visible) < LEAST_EXPONENT
+        largest = max(visible) if shifts else 0.0
         place = index[-2:]
         rule = Fraction(
             Power(self._base, namer.cell(self.of, *place)),
@@ -324,8 +325,8 @@ class Softmax:
         entry = float(row[index[-1]])
 
         def raised(value: float) -> Expression:
-            exponent = Number(value) if largest == 0 else Difference(Number(value), Number(largest))
-            return Power(self._base, exponent)
+            is_plain = largest == 0 or value == -math.inf
+            return Power(self._base, Number(value) if is_plain else Difference(Number(value), Number(largest)))
 
         exponents = Fraction(raised(entry), Sum(tuple(raised(value) for value in entries)))
         values = Fraction(

@@ -212,7 +212,7 @@ class Beam:
         names = tuple(namer.cell("p", place) for place in range(len(steps)))
         return (Product(names), Product(tuple(map(Number, steps))))
 
-    def hypotheses(self, table: Tensor) -> list[tuple[tuple[int, ...], list[float]]]:
+    def hypotheses(self, table: Tensor, /) -> list[tuple[tuple[int, ...], list[float]]]:
         """The hypotheses of the last step, the best first: their words, and the probability of each."""
         return [
             (words, [float(table[before, after]) for before, after in pairwise((self.start, *words))])
@@ -236,7 +236,7 @@ class FoundBeam(Beam):
         """Indices of the words, [length], or their probability, [1]."""
         return torch.tensor([math.prod(self.shares)] if self.probability else self.found, dtype=torch.float64)
 
-    def hypotheses(self, *_: Tensor) -> list[tuple[tuple[int, ...], list[float]]]:
+    def hypotheses(self, *_: Any) -> list[tuple[tuple[int, ...], list[float]]]:
         """The words found, with the probability of each."""
         return [(self.found, list(self.shares))]
 

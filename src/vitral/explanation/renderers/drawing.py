@@ -5,11 +5,13 @@ import math
 from dataclasses import dataclass
 
 from vitral.explanation.formulas import mathml, text
+from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.picture import MOST_POSITIONS, Grid, Picture, Places, Strip, fewer
 from vitral.explanation.picture_text import (
     are_named,
     compact,
+    head_name,
     marked_tokens,
     named,
     picture_lines,
@@ -38,7 +40,10 @@ def diagram(picture: Picture, say: Phrases) -> Diagram:
     for part in picture.parts:
         lanes = [_Lane(picture, part, place, say) for place in range(len(picture.heads) if part[0].has_heads else 1)]
         rows.append(tuple(lane.drawing(begins=not rows) for lane in lanes))
-    formula = "" if picture.formula is None else mathml(picture.formula, 2, say)
+    formula = ""
+    if isinstance(picture.formula, Equation):
+        # Two formulas, so that the line can break between them on a narrow screen.
+        formula = " = ".join(mathml(side, 2, say) for side in picture.formula.sides)
     return Diagram(picture_title(picture, say), tuple(rows), "\n".join(picture_lines(picture, say)), formula)
 
 
@@ -68,7 +73,7 @@ class _Lane:
         self.wide = max(rows, min(words, MOST_LETTERS) * LETTER)
         self.name = ""
         if part[0].has_heads and are_named(picture):
-            self.name = say("explain.head", number=picture.heads[head] + picture.first)
+            self.name = head_name(picture, head, say)
 
     def drawing(self, *, begins: bool) -> Drawing:
         """The whole drawing; an arrow leads into it unless it `begins` the picture."""

@@ -1,10 +1,10 @@
 """A walkthrough as a LaTeX document for pdflatex with amsmath."""
 
-from dataclasses import replace
-
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import escape, latex
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.picture import Picture
+from vitral.explanation.picture_text import are_named, head_name, marked_tokens, picture_title, written
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.truncation import truncate
 from vitral.explanation.walkthrough import Walkthrough, opening, worked_out
@@ -37,7 +37,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     lines = [
         PREAMBLE,
         rf"\title{{{escape(walkthrough.title)}}}",
@@ -46,6 +46,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
         r"\maketitle",
     ]
     lines += [escape(paragraph) + "\n" for paragraph in opening(walkthrough, say, "boxed")]
+    lines += [] if walkthrough.picture is None else _picture(walkthrough.picture, digits, say)
     count = 0
     for chapter in walkthrough.chapters:
         lines += [rf"\section*{{{escape(chapter.title)}}}"] if chapter.title else []
@@ -53,6 +54,24 @@ def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
             count += 1
             lines += _step(step, count, digits, say)
     return "\n".join([*lines, r"\end{document}"]) + "\n"
+
+
+def _picture(picture: Picture, digits: int, say: Phrases) -> list[str]:
+    """The path of the chosen position: attention as one formula, and a small table of the quantities on the way."""
+    formula = [] if picture.formula is None else [rf"\[\fitting{{{latex(picture.formula, digits, say)}}}\]"]
+    rows = []
+    for part in picture.parts:
+        for head in range(len(picture.heads) if part[0].has_heads else 1):
+            if part[0].has_heads and are_named(picture):
+                rows.append(rf"\multicolumn{{3}}{{l}}{{\text{{{escape(head_name(picture, head, say))}}}}} \\")
+            for strip in part:
+                how = "" if strip.how is None else f"= {latex(strip.how, digits, say)}"
+                numbers = rf"\text{{{escape(written(strip, head, say))}}}"
+                rows.append(rf"{latex(strip.label, digits, say)} & {how} & \quad {numbers} \\")
+    table = rf"\begin{{array}}{{lll}}{chr(10).join(rows)}\end{{array}}"
+    tokens = [escape("  ".join(marked_tokens(picture))), ""] if picture.tokens else []
+    title = rf"\textbf{{{escape(picture_title(picture, say))}}}"
+    return [title, "", *tokens, *formula, r"\begin{center}", rf"\fitting{{{table}}}", r"\end{center}"]
 
 
 def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:

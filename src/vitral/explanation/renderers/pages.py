@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from vitral.core.checked import Digits, checked
 from vitral.explanation.formulas import markdown_latex, mathml, text
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.renderers.drawing import diagram
 from vitral.explanation.steps import Arithmetic, Panel, Step
 from vitral.explanation.truncation import Gap, Shown, ShownPanel, is_truncated, truncate
@@ -63,7 +63,7 @@ def to_page(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False
         digits: after the point.
         whole: whether everything is open from the first.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     room = _Room()
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room)]
     lead, *intro = opening(walkthrough, say, "choose")
@@ -87,7 +87,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
         digits: after the point.
         whole: whether all rows, columns and terms are written.
     """
-    say = replace(phrases(walkthrough.language), whole=whole)
+    say = walkthrough.phrases(whole=whole)
     lead, *intro = opening(walkthrough, say)
     sections: list[Section] = [*map(Paragraph, intro), *_drawn(walkthrough, say)]
     number = 0
@@ -102,7 +102,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
 @checked(first=True)
 def to_sections(walkthrough: Walkthrough, *, digits: Digits = 3) -> list[Section]:
     """Sections of another page; each step can be folded."""
-    say, room = phrases(walkthrough.language), _Room()
+    say, room = walkthrough.phrases(), _Room()
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room, inside_another=True)]
     return [*map(Paragraph, opening(walkthrough, say, "choose")), *_missing(room, say), *chapters]
 
@@ -138,7 +138,7 @@ def _inside(step: Step, digits: int, say: Phrases, room: _Room | None) -> list[S
         else []
     )
     tables = [_table(step, panel, digits, say, room) for panel in step.panels]
-    shapes = [Paragraph(step.shapes)] if len(tables) > 1 and step.shapes else []
+    shapes = [Paragraph(step.shapes)] if step.shapes else []
     return [*formula, Paragraph(step.sentence), *shapes, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
@@ -166,7 +166,7 @@ def _table(step: Step, panel: Panel, digits: int, say: Phrases, room: _Room | No
         for row in shown.rows
     )
     return CellTable(
-        panel.label or step.shapes,
+        panel.label,
         ("", *shown.headings),
         shown.lines,
         workings,
