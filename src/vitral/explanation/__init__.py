@@ -12,7 +12,16 @@ from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
 from vitral.explanation.exercises.text import exercise_text, key_text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
-from vitral.explanation.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
+from vitral.explanation.renderers import (
+    blanks_of,
+    to_latex,
+    to_live,
+    to_markdown,
+    to_page,
+    to_plain,
+    to_sections,
+    to_text,
+)
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough
@@ -31,6 +40,7 @@ __all__ = [
     "Step",
     "Verdict",
     "Walkthrough",
+    "blanks_of",
     "check",
     "corrected",
     "exercise_of",
@@ -40,6 +50,7 @@ __all__ = [
     "parse_example",
     "phrases",
     "to_latex",
+    "to_live",
     "to_markdown",
     "to_page",
     "to_plain",

@@ -31,6 +31,7 @@ from vitral.figures.sections import (
     Figure,
     Formula,
     Heading,
+    LiveTables,
     Section,
     SortableTable,
 )
@@ -98,7 +99,7 @@ class PageScript(NamedTuple):
     hash: str
 
 
-SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,)}
+SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,), "live.js": (LiveTables,)}
 """The scripts, and the sections that need them."""
 
 
@@ -157,8 +158,13 @@ def _workings(table: CellTable) -> _Workings:
         [Markup(working.mathml) for working in also if working is not None],
         rows,
         columns,
-        Markup(json.dumps(stored, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
+        _stored(stored),
     )
+
+
+def _stored(data: Any) -> Markup:
+    """Plain data inside a script element."""
+    return Markup(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 FRAGMENTS = (
@@ -201,6 +207,8 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):
             extra["workings"] = _workings(section)
+        elif isinstance(section, LiveTables):
+            extra["stored"] = _stored(section.data)
         return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
 
     macros = templates().get_template("sections.html").make_module({"render": render})
