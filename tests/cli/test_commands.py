@@ -86,7 +86,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "explain": "--text --replace --layer --head --query --key --column --block --ending --digits --format "
         "--out --checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
-        "--format --out --count",
+        "--format --out --count --practice",
         "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",

@@ -137,6 +137,8 @@ def test_a_lecturer_makes_exercises_for_a_class_and_grades_them(vitral, tmp_path
 def test_one_form_is_written_with_its_key_beside_it(vitral, tmp_path: Path) -> None:
     assert vitral("exercise", "loss", "--seed", "4", "--out", "mine.html").code == 0
     assert {path.name for path in tmp_path.iterdir()} == {"mine.html", "mine-key.html"}
+    assert vitral("exercise", "choice", "--out", "all", "--practice").code == 0
+    assert [path.name for path in (tmp_path / "all" / "practice").iterdir()] == ["choice-1.html"]
     assert vitral("exercise", "loss", "mine.toml", "--seed", "4").code == 0
     assert '"?"' in (tmp_path / "mine.toml").read_text(encoding="utf-8")
     for wrong in (
@@ -147,6 +149,8 @@ def test_one_form_is_written_with_its_key_beside_it(vitral, tmp_path: Path) -> N
         ("loss", "--seed", "1,2", "--out", "x.html"),
         ("loss", "--seed", "1,2"),
         ("loss", "--count", "0", "--out", "x"),
+        ("loss", "--practice"),
+        ("loss", "--practice", "--out", "x.html"),
         ("loss", "--seed", "1,2", "--count", "2", "--out", "x"),
     ):
         told = vitral("exercise", *wrong)

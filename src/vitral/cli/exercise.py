@@ -73,6 +73,10 @@ def exercise(
     count: Annotated[
         int | None, typer.Option(help="Number of exercises, one for each student; the seeds count up.  [default: 1]")
     ] = None,
+    practice: Annotated[
+        bool,
+        typer.Option("--practice", help="Also write pages that judge each number as it is filled in."),
+    ] = False,
 ) -> None:
     """Make small exercises to solve by hand, with their keys.
 
@@ -92,8 +96,10 @@ def exercise(
     sizes = {"positions": positions, "d_model": d_model, "num_heads": num_heads, "mask": mask, "scale": scale}
     exercises = [exercise_of(kind, **sizes, seed=each) for each in _seeds(str(seed), count)]
     if kind is not None and out is not None and file is None:
-        _write(exercises, out)
+        _write(exercises, out, practice=practice)
         return
+    if practice:
+        raise UsageError("exercise: --practice goes with KIND and --out FOLDER")
     if len(exercises) > 1:
         raise UsageError("exercise: several exercises need KIND and --out FOLDER")
     made = make_exercise(exercises[0], file)
@@ -143,7 +149,7 @@ def _seeds(given: str, count: int | None) -> list[int]:
     return list(range(seeds[0], seeds[0] + count))
 
 
-def _write(exercises: "list[Exercise]", out: Path) -> None:
+def _write(exercises: "list[Exercise]", out: Path, *, practice: bool) -> None:
     """Write sheets and keys, and say where.
 
     Raises:
@@ -154,7 +160,7 @@ def _write(exercises: "list[Exercise]", out: Path) -> None:
     from vitral.explanation.exercises.sheets import ExerciseSheet
     from vitral.lab.exercises import write_sheets
 
-    written = write_sheets([ExerciseSheet(each) for each in exercises], out)
+    written = write_sheets([ExerciseSheet(each) for each in exercises], out, with_practice=practice)
     if len(written.paths) <= MOST_LISTED:
         for path in written.paths:
             say(_("written: {path}", path=path))

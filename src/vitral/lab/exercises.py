@@ -18,6 +18,8 @@ FORMS = ("toml", "tex", "html", "pdf", "xlsx")
 """Endings of the forms of a sheet."""
 KEY = {"en": "key", "pt": "gabarito"}
 """The suffix of keys; with an s, the folder of keys."""
+PRACTICE = {"en": "practice", "pt": "pratica"}
+"""The folder of pages that judge each number as it is filled in, and thus contain the answers."""
 
 
 @dataclass(frozen=True)
@@ -33,37 +35,47 @@ class WrittenExercise:
     missing: tuple[str, ...]
 
 
-def write_sheets(sheets: Sequence[ExerciseSheet], out: Path) -> WrittenExercise:
+def write_sheets(sheets: Sequence[ExerciseSheet], out: Path, *, with_practice: bool = False) -> WrittenExercise:
     """Write exercises into a folder in all forms; a single one into a file with the ending of a form.
+
+    Args:
+        sheets: the exercises.
+        out: the folder or the file.
+        with_practice: whether to write pages for practice too, into the folder.
 
     Raises:
         UsageError: several exercises for one file, or a file exists; then none is written.
         StorageError: writing to disk failed.
     """
     if out.is_dir() or out.suffix.removeprefix(".") not in FORMS:
-        return write_exercises(sheets, out)
+        return write_exercises(sheets, out, with_practice=with_practice)
+    if with_practice:
+        raise UsageError("exercise: pages for practice need a folder, not {out}", out=out)
     if len(sheets) > 1:
         raise UsageError("exercise: several exercises need a folder, not {out}", out=out)
     return write_exercise(sheets[0], out)
 
 
-def write_exercises(sheets: Sequence[ExerciseSheet], folder: Path) -> WrittenExercise:
-    """Write exercises into a folder in all forms, and their keys into a folder inside it.
+def write_exercises(sheets: Sequence[ExerciseSheet], folder: Path, *, with_practice: bool = False) -> WrittenExercise:
+    """Write exercises into a folder in all forms; their keys, and pages for practice, into folders inside it.
 
     Raises:
         UsageError: a file exists; then none is written.
         StorageError: writing to disk failed.
     """
     suffix = KEY[language()]
-    keys = folder / f"{suffix}s"
+    keys, practice = folder / f"{suffix}s", folder / PRACTICE[language()]
     targets: dict[Path, Callable[[], bytes | None]] = {}
     for sheet in sheets:
         name = sheet.exercise.name
         targets |= {folder / f"{name}.{form}": make for form, make in _forms(sheet).items()}
         targets |= {keys / f"{name}-{suffix}.{form}": make for form, make in _forms(sheet, key=True).items()}
+        if with_practice:
+            targets[practice / f"{name}.html"] = lambda sheet=sheet: (sheet.live() or "").encode() or None
     _refuse_existing(targets)
     with storage(folder):
-        keys.mkdir(parents=True, exist_ok=True)
+        for inside in {path.parent for path in targets}:
+            inside.mkdir(parents=True, exist_ok=True)
     return _write(targets)
 
 
@@ -118,6 +130,7 @@ def _write(targets: Mapping[Path, Callable[[], bytes | None]]) -> WrittenExercis
         paths.append(path)
     why = {
         "pdf": _("no PDF: pdflatex is not installed; the .html prints well, and the .tex is its source"),
+        "html": _("no page for practice: derivatives are not computed in the browser"),
         "xlsx": _("no spreadsheet: openpyxl is not installed; pip install 'vitral[xlsx]'"),
     }
     return WrittenExercise(tuple(paths), tuple(why[form] for form in FORMS if form in missing))

@@ -13,8 +13,10 @@ from vitral.explanation.exercises.exercise import Exercise
 from vitral.explanation.exercises.text import exercise_text, key_text, no_preset
 from vitral.explanation.formulas import latex, mathml, text
 from vitral.explanation.operations import Normalise, Scale, Sinusoid
+from vitral.explanation.operations.expression import Differentiate
 from vitral.explanation.phrasebook import phrases
 from vitral.explanation.renderers import to_latex, to_sections
+from vitral.explanation.renderers.live import blanks_of, to_live
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
 from vitral.explanation.walkthrough import Walkthrough
@@ -76,6 +78,13 @@ class ExerciseSheet:
     def html(self) -> str:
         """The sheet as a page for printing."""
         return paper_page(self.paper())
+
+    def live(self) -> str | None:
+        """The sheet as a page for practice: each cell is judged when it is filled in; None for derivatives."""
+        if any(isinstance(quantity.operation, Differentiate) for quantity in self.key.sheet.quantities):
+            return None
+        example = parse_example(self.toml, no_preset)
+        return to_live(example, blanks=blanks_of(example), digits=self.exercise.decimals)
 
     def latex(self) -> str:
         """The sheet as a LaTeX document."""
