@@ -110,9 +110,9 @@ def explain(
         raise UsageError("explain: --exercise goes with --tiny; use vitral exercise FILE.toml")
     if what is None:
         complain(_("explain --tiny is now the command: vitral exercise [FILE.toml]"))
-        sizes = (positions, d_model, num_heads, mask, scale, seed)
+        file, sizes = exercise and str(exercise), (positions, d_model, num_heads, mask, scale, str(seed))
         shown = {"head": head or "all", "query": query, "key": key, "column": column, "digits": digits}
-        make_exercise(exercise, *sizes, **shown, format=format, out=None if exercise else out)
+        make_exercise(file, *sizes, **shown, format=format, out=None if exercise else out)
         return
     is_run = Path(what).is_dir()
     if cell is not None and (is_run or not backward):
