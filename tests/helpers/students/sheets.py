@@ -24,18 +24,19 @@ from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from typing import Any
 
-from students.paper import Paper, is_short
+from students.paper import Paper, clean, is_short
 from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit, every_listed
-from students.problems import PER_HEAD, PROBLEMS
+from students.problems import PER_HEAD, PROBLEMS, typed_given
 from students.slips import SLIPS
 
-KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position")
+KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position", "loss")
 """Kinds of problems in the format of worked examples, as often as they are drawn."""
 MOST_ATTEMPTS, PATIENCE = 4000, 40
 LEAST_UNITS = 2
 FEW_CELLS, NOT_FAR = 9, 20.0
 """On larger sheets, or with a number further off, no other habit explains every number."""
 VECTORS = ("temperature", "top_k", "top_p")
+SCALARS = ("mean_loss", "perplexity")
 
 Place = tuple[str, int, int, int]
 """A cell: step, head, row, column, from 0."""
@@ -246,7 +247,7 @@ class _Maker:
             return hidden
         scattered = rng.random() < 0.5
         for step in self.problem.steps:
-            if step not in self.printed or step in ("k", "v", "greedy") or step.startswith(VECTORS):
+            if step not in self.printed or step in ("k", "v", "greedy", *SCALARS) or step.startswith(VECTORS):
                 continue
             value = paper.shown[step]
             for h, rows in enumerate(value):
@@ -275,7 +276,7 @@ class _Maker:
                 continue
             short = [(place, x) for place, x in _places(step, true.full[step]) if is_short(x, self.pen.places(step, x))]
             for place, value in short:
-                if dict(_places(step, honest.shown[step]))[place] != value:
+                if dict(_places(step, honest.shown[step]))[place] != clean(value):
                     raise Again
                 if step in self.printed and place not in hidden and value.is_finite():
                     yield place
@@ -345,9 +346,11 @@ class _Maker:
         problem = self.problem
         lines = [f'title = "sheet {self.seed}"', *problem.top, "[given]", *problem.settings.get("given", [])]
         for name, value in problem.given.items():
-            texts = [[[format(x, "f") for x in row] for row in rows] for rows in value]
-            vector = name.startswith("b_") or name.endswith(("_gain", "_bias")) or name == "targets"
+            texts = [[[typed_given(x) for x in row] for row in rows] for rows in value]
+            vector = name.startswith("b_") or name.endswith(("_gain", "_bias"))
             lines.append(f"{name} = {self.nested(name, texts, vector)}")
+        if "free" in problem.settings:
+            lines += ["[steps]", *problem.settings["free"]]
         lines.append("[claimed]")
         for step, texts in typed.items():
             if step == "greedy":
@@ -364,6 +367,9 @@ class _Maker:
                 ]
                 for h, rows in enumerate(texts)
             ]
+            if step in SCALARS:
+                lines.append(f"{step} = {cells[0][0][0]}")
+                continue
             key = f'"{step}"' if step.startswith(VECTORS) else step
             lines.append(f"{key} = {self.nested(step, cells, step.startswith(VECTORS))}")
         return "\n".join(lines) + "\n"
