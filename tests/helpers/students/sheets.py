@@ -2,7 +2,8 @@
 
 `student_sheet(seed)` draws a problem, a habit of calculating and rounding, and perhaps a slip, works the problem out
 with paper and calculator, and writes the sheet as the student would type it. Nothing here is shared with the checker
-that it measures. Decimals are not declared; zeros at the end of a number are typed or lost.
+that it measures. Decimals are not declared; zeros at the end of a number are typed or lost. Some
+students write decimal commas, or W_Q for w_q; lecturers give thirds as fractions.
 
 A sheet with a slip is kept only if its truth is certain:
 
@@ -158,6 +159,7 @@ class _Maker:
         digits_of = self.draw_digits()
         self.pen = Pen(self.habit, self.digits, digits_of, str(rng.random()))
         self.zeros = rng.choice(("kept", "kept", "lost", "whole"))
+        self.spelling = rng.choice(("plain",) * 8 + ("comma", "capital"))
         self.salt = str(rng.random())
 
     def draw_digits(self) -> dict[str, int]:
@@ -348,9 +350,10 @@ class _Maker:
         problem = self.problem
         lines = [f'title = "sheet {self.seed}"', *problem.top, "[given]", *problem.settings.get("given", [])]
         for name, value in problem.given.items():
-            texts = [[[typed_given(x) for x in row] for row in rows] for rows in value]
+            texts = [[[self.spelt(typed_given(x)) for x in row] for row in rows] for rows in value]
+            key = name.upper() if self.spelling == "capital" and name[1:2] in ("", "_") else name
             vector = name.startswith("b_") or name.endswith(("_gain", "_bias"))
-            lines.append(f"{name} = {self.nested(name, texts, vector)}")
+            lines.append(f"{key} = {self.nested(name, texts, vector)}")
         if "free" in problem.settings:
             lines += ["[steps]", *problem.settings["free"]]
         lines.append("[claimed]")
@@ -362,7 +365,7 @@ class _Maker:
             cells = [
                 [
                     [
-                        '"?"' if (step, h, i, j) in hidden else '"-inf"' if text == "-inf" else text
+                        '"?"' if (step, h, i, j) in hidden else '"-inf"' if text == "-inf" else self.spelt(text)
                         for j, text in enumerate(row)
                     ]
                     for i, row in enumerate(rows)
@@ -375,6 +378,10 @@ class _Maker:
             key = f'"{step}"' if step.startswith(VECTORS) else step
             lines.append(f"{key} = {self.nested(step, cells, step.startswith(VECTORS))}")
         return "\n".join(lines) + "\n"
+
+    def spelt(self, text: str) -> str:
+        """A number as this student spells it, with a decimal comma or a point."""
+        return f'"{text.replace(".", ",")}"' if self.spelling == "comma" and "." in text else text
 
     @property
     def vocabulary(self) -> list[str]:
