@@ -128,13 +128,14 @@ def student_sheet(
     choose = random.Random(f"{seed}/{kind}/{habit}/{slip}/{extent}")
     names = {"listed": tuple(LISTED), "unlisted": tuple(UNLISTED), None: tuple(LISTED)}.get(habit, (str(habit),))
     with localcontext(PRECISE):
-        chosen, way = slip, choose.choice(names)
+        chosen, way, topic = slip, "", ""
         for attempt in range(MOST_ATTEMPTS):
-            if attempt % PATIENCE == 0:  # another slip and another habit where they cannot be
+            if attempt % PATIENCE == 0:  # another slip, another habit, another kind where they cannot be
                 chosen, way = choose.choice(tuple(SLIPS)) if slip == "any" else slip, choose.choice(names)
+                topic = kind or choose.choice(kinds)
             rng = random.Random(f"{seed}/{kind}/{habit}/{chosen}/{extent}/{attempt}")
             try:
-                maker = _Maker(rng, seed, kind or rng.choice(kinds), way, extent)
+                maker = _Maker(rng, seed, topic if slip is None else kind or rng.choice(kinds), way, extent)
                 return maker.sheet(chosen)
             except (Again, ArithmeticError):  # such as the logarithm of a negative number after a slip
                 continue
