@@ -8,7 +8,8 @@ students write decimal commas, or W_Q for w_q; lecturers give thirds as fraction
 A sheet with a slip is kept only if its truth is certain:
 
 - the first printed step in which a number differs from what the same student would have written without the slip has
-  a cell that differs by at least two units of that step's typed digits (less is rounding);
+  a cell that differs from that, and from the true number, by at least two units of that step's typed digits (less is
+  rounding);
 - that step is the one of the slip, if it is printed;
 - no student with a habit of the list would honestly have written the same numbers (tried where it could be: on sheets
   of few numbers, none of them far off).
@@ -19,6 +20,7 @@ on the sheet: a result of exact numbers that fits its digits.
 Two slips that lead to the same typed numbers are the same slip, whatever it is called: `Sheet.same_as` names them.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from students.paper import Paper, clean, is_short
-from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit, every_listed
+from students.pen import HABITS, LISTED, PRECISE, UNLISTED, ZERO, Again, Habit, Pen, Value, draw_habit, every_listed
 from students.problems import PER_HEAD, PROBLEMS, typed_given
 from students.slips import SLIPS
 
@@ -52,7 +54,8 @@ class Changed:
         index: head, row and column, from 0.
         meant: what the student would have written without the slip.
         typed: what the sheet says.
-        units: how far off it is, in units of the step's typed digits.
+        units: how far off it is, in units of the step's typed digits, from what was meant or from the true number,
+            whichever is nearer.
         exact: whether the true result fits its digits, so that no habit of rounding excuses another number.
     """
 
@@ -187,6 +190,7 @@ class _Maker:
             self.printed.discard(SLIPS[slip].skips)
         honest = Paper(self.problem, self.pen, self.printed)
         self.check(honest)
+        self.true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
         shown = honest
         if slip:
             shown = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
@@ -275,17 +279,17 @@ class _Maker:
 
     def exact_cells(self, honest: Paper, hidden: set[Place]) -> Iterator[Place]:
         """The cells of exact steps whose result is as short as what is written, as is everything before it."""
-        true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
         for step in self.problem.steps:
             if step not in self.problem.exact:
                 continue
-            short = [(place, x) for place, x in _places(step, true.full[step]) if is_short(x, self.pen.places(step, x))]
+            true = list(_places(step, self.true.full[step]))
+            short = [(place, x) for place, x in true if is_short(x, self.pen.places(step, x))]
             for place, value in short:
                 if dict(_places(step, honest.shown[step]))[place] != clean(value):
                     raise Again
                 if step in self.printed and place not in hidden and value.is_finite():
                     yield place
-            if len(short) < len(list(_places(step, true.full[step]))):
+            if len(short) < len(true):
                 return
 
     def changes(
@@ -302,15 +306,13 @@ class _Maker:
                 raise Again
             open_cells = [text for place, text in _places(step, texts) if place not in hidden]
             visible = max((len(text.partition(".")[2]) for text in open_cells), default=0)
-            meant = dict(_places(step, honest.shown[step]))
+            meant, true = (dict(_places(step, value)) for value in (honest.shown[step], self.true.full[step]))
             for place, value in _places(step, shown.shown[step]):
                 if place in hidden or value == meant[place]:
                     continue
                 decimals = min(visible, self.pen.places(step, value)) if value.is_finite() else 0
-                off = abs(value - meant[place])
-                units = float(off.scaleb(decimals)) if off.is_finite() else float("inf")
-                if step == "greedy":
-                    units = float("inf")
+                off = min(abs(value - number) if value != number else ZERO for number in (meant[place], true[place]))
+                units = float(off.scaleb(decimals)) if off.is_finite() and (step != "greedy" or not off) else math.inf
                 yield Changed(step, place[1:], meant[place], value, units, place in exact)
 
     def first(self, changed: tuple[Changed, ...], shown: Paper) -> str:
