@@ -61,7 +61,7 @@ def draw_number(rng: random.Random, style: str) -> Decimal:
 def typed_given(value: Decimal) -> str:
     """A given number as typed: a fraction where it is one."""
     thirds = value * 3
-    if value.as_tuple().exponent < -9:
+    if int(value.as_tuple().exponent) < -9:
         return f'"{thirds.quantize(ONE)}/3"'
     return format(value, "f")
 

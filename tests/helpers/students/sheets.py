@@ -29,8 +29,9 @@ from typing import Any
 
 from students.paper import Paper, clean, is_short
 from students.pen import HABITS, LISTED, PRECISE, UNLISTED, ZERO, Again, Habit, Pen, Value, draw_habit, every_listed
-from students.problems import PER_HEAD, PROBLEMS, typed_given
+from students.problems import PROBLEMS
 from students.slips import SLIPS
+from students.writing import SCALARS, VECTORS, Place, Typed, Writer
 
 KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position", "loss")
 """Kinds of problems in the format of worked examples, as often as they are drawn."""
@@ -38,11 +39,6 @@ MOST_ATTEMPTS, PATIENCE = 4000, 40
 LEAST_UNITS = 2
 FEW_CELLS, NOT_FAR = 9, 20.0
 """On larger sheets, or with a number further off, no other habit explains every number."""
-VECTORS = ("temperature", "top_k", "top_p")
-SCALARS = ("mean_loss", "perplexity")
-
-Place = tuple[str, int, int, int]
-"""A cell: step, head, row, column, from 0."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +158,7 @@ class _Maker:
             raise Again
         digits_of = self.draw_digits()
         self.pen = Pen(self.habit, self.digits, digits_of, str(rng.random()))
-        self.zeros = rng.choice(("kept", "kept", "lost", "whole"))
-        self.spelling = rng.choice(("plain",) * 8 + ("comma", "capital"))
+        self.writer = Writer(rng, problem, f"sheet {seed}")
         self.salt = str(rng.random())
 
     def draw_digits(self) -> dict[str, int]:
@@ -188,6 +183,8 @@ class _Maker:
     def sheet(self, slip: str | None) -> Sheet:
         if slip:
             self.printed.discard(SLIPS[slip].skips)
+            if not SLIPS[slip].places(self.problem.steps, self.printed):
+                raise Again
         honest = Paper(self.problem, self.pen, self.printed)
         self.check(honest)
         self.true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
@@ -195,7 +192,7 @@ class _Maker:
         if slip:
             shown = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
         hidden = self.hidden(shown)
-        typed = self.typed_steps(shown)
+        typed = self.writer.typed_steps(shown)
         exact = frozenset(self.exact_cells(honest, hidden))
         changed = tuple(self.changes(honest, shown, typed, hidden, exact))
         first = self.first(changed, shown) if slip else None
@@ -203,7 +200,7 @@ class _Maker:
             raise Again
         return Sheet(
             self.seed,
-            self.write(typed, hidden),
+            self.writer.write(typed, hidden),
             self.kind,
             self.habit,
             self.digits,
@@ -222,17 +219,9 @@ class _Maker:
         """The sheet with another slip."""
         try:
             paper = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
-            return self.write(self.typed_steps(paper), self.hidden(paper))
+            return self.writer.write(self.writer.typed_steps(paper), self.hidden(paper))
         except (Again, ArithmeticError):
             return None
-
-    def typed_steps(self, paper: Paper) -> dict[str, list[list[list[str]]]]:
-        """The printed steps as typed."""
-        return {
-            step: [[[self.typed(x) for x in row] for row in rows] for rows in paper.shown[step]]
-            for step in self.problem.steps
-            if step in self.printed
-        }
 
     def check(self, honest: Paper) -> None:
         """Refuse what no lecturer sets: huge scores, weights that are all 0 or 1, a blank result."""
@@ -266,17 +255,6 @@ class _Maker:
                             hidden.add((step, h, i, j))
         return hidden
 
-    def typed(self, value: Decimal) -> str:
-        """A number as typed: with its zeros, without them, or without them where it is whole."""
-        if not value.is_finite():
-            return "-inf"
-        text = format(value, "f")
-        if value == 0:
-            text = text.removeprefix("-")
-        if "." in text and (self.zeros == "lost" or (self.zeros == "whole" and value == value.to_integral_value())):
-            text = text.rstrip("0").rstrip(".")
-        return text
-
     def exact_cells(self, honest: Paper, hidden: set[Place]) -> Iterator[Place]:
         """The cells of exact steps whose result is as short as what is written, as is everything before it."""
         for step in self.problem.steps:
@@ -296,7 +274,7 @@ class _Maker:
         self,
         honest: Paper,
         shown: Paper,
-        typed: dict[str, list[list[list[str]]]],
+        typed: Typed,
         hidden: set[Place],
         exact: frozenset[Place],
     ) -> Iterator[Changed]:
@@ -326,19 +304,17 @@ class _Maker:
             raise Again
         return step
 
-    def is_honest_of_another(
-        self, changed: tuple[Changed, ...], typed: dict[str, list[list[list[str]]]], hidden: set[Place]
-    ) -> bool:
+    def is_honest_of_another(self, changed: tuple[Changed, ...], typed: Typed, hidden: set[Place]) -> bool:
         """Whether another habit, without a slip, leads to the same visible numbers."""
         cells = sum(place not in hidden for step, texts in typed.items() for place, _ in _places(step, texts))
         if cells > FEW_CELLS or max(cell.units for cell in changed) > NOT_FAR:
             return False
         return any(self.same_sheet(habit, typed, hidden) for habit in every_listed())
 
-    def same_sheet(self, habit: Habit, typed: dict[str, list[list[list[str]]]], hidden: set[Place]) -> bool:
+    def same_sheet(self, habit: Habit, typed: Typed, hidden: set[Place]) -> bool:
         pen = Pen(habit, self.digits, self.pen.digits_of, "")
         try:
-            other = self.typed_steps(Paper(self.problem, pen, self.printed))
+            other = self.writer.typed_steps(Paper(self.problem, pen, self.printed))
         except (Again, ArithmeticError):
             return False
         return all(
@@ -346,59 +322,6 @@ class _Maker:
             for step, texts in typed.items()
             for place, text in _places(step, texts)
         )
-
-    # The file.
-
-    def write(self, typed: dict[str, list[list[list[str]]]], hidden: set[Place]) -> str:
-        problem = self.problem
-        lines = [f'title = "sheet {self.seed}"', *problem.top, "[given]", *problem.settings.get("given", [])]
-        for name, value in problem.given.items():
-            texts = [[[self.spelt(typed_given(x)) for x in row] for row in rows] for rows in value]
-            key = name.upper() if self.spelling == "capital" and name[1:2] in ("", "_") else name
-            vector = name.startswith("b_") or name.endswith(("_gain", "_bias"))
-            lines.append(f"{key} = {self.nested(name, texts, vector)}")
-        if "free" in problem.settings:
-            lines += ["[steps]", *problem.settings["free"]]
-        lines.append("[claimed]")
-        for step, texts in typed.items():
-            if step == "greedy":
-                index = int(Decimal(texts[0][0][0]))
-                lines.append(f'greedy = "{self.vocabulary[index]}"')
-                continue
-            cells = [
-                [
-                    [
-                        '"?"' if (step, h, i, j) in hidden else '"-inf"' if text == "-inf" else self.spelt(text)
-                        for j, text in enumerate(row)
-                    ]
-                    for i, row in enumerate(rows)
-                ]
-                for h, rows in enumerate(texts)
-            ]
-            if step in SCALARS:
-                lines.append(f"{step} = {cells[0][0][0]}")
-                continue
-            key = f'"{step}"' if step.startswith(VECTORS) else step
-            lines.append(f"{key} = {self.nested(step, cells, step.startswith(VECTORS))}")
-        return "\n".join(lines) + "\n"
-
-    def spelt(self, text: str) -> str:
-        """A number as this student spells it, with a decimal comma or a point."""
-        return f'"{text.replace(".", ",")}"' if self.spelling == "comma" and "." in text else text
-
-    @property
-    def vocabulary(self) -> list[str]:
-        [line] = [line for line in self.problem.top if line.startswith("vocabulary")]
-        return [word.strip(' "') for word in line.partition("[")[2].rstrip("]").split(",")]
-
-    def nested(self, name: str, value: list[list[list[str]]], vector: bool) -> str:
-        """A value as nested lists, without the axis of heads where there is one head."""
-        heads = [_listed(rows[0]) if vector else _listed([_listed(row) for row in rows]) for rows in value]
-        return _listed(heads) if name in PER_HEAD and self.problem.heads > 1 else heads[0]
-
-
-def _listed(parts: list[str]) -> str:
-    return f"[{', '.join(parts)}]"
 
 
 def _cells(value: Value) -> Iterator[Decimal]:
