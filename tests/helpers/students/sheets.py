@@ -12,7 +12,8 @@ A sheet with a slip is kept only if its truth is certain:
   rounding);
 - that step is the one of the slip, if it is printed;
 - no student with a habit of the list would honestly have written the same numbers (tried where it could be: on sheets
-  of few numbers, none of them far off).
+  of few numbers, none of them far off);
+- on a sheet of three numbers or fewer, a wrong one lies outside what the habits of both lists lead to.
 
 A habit is honest only if it keeps at least as many digits as the sheet prints, and if what needs no rounding is right
 on the sheet: a result of exact numbers that fits its digits.
@@ -28,7 +29,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from students.paper import Paper, clean, is_short
-from students.pen import HABITS, LISTED, PRECISE, UNLISTED, ZERO, Again, Habit, Pen, Value, draw_habit, every_listed
+from students.pen import HABITS, LISTED, PRECISE, UNLISTED, ZERO, Again, Habit, Pen, Value, draw_habit, every
 from students.problems import PROBLEMS
 from students.slips import SLIPS
 from students.writing import SCALARS, VECTORS, Place, Typed, Writer
@@ -37,6 +38,8 @@ KINDS = ("attention", "attention", "attention", "block", "block", "choice", "cho
 """Kinds of problems in the format of worked examples, as often as they are drawn."""
 MOST_ATTEMPTS, PATIENCE = 4000, 40
 LEAST_UNITS = 2
+TOO_FEW = 3
+"""So few numbers do not tell a habit."""
 FEW_CELLS, NOT_FAR = 9, 20.0
 """On larger sheets, or with a number further off, no other habit explains every number."""
 
@@ -307,9 +310,23 @@ class _Maker:
     def is_honest_of_another(self, changed: tuple[Changed, ...], typed: Typed, hidden: set[Place]) -> bool:
         """Whether another habit, without a slip, leads to the same visible numbers."""
         cells = sum(place not in hidden for step, texts in typed.items() for place, _ in _places(step, texts))
+        if cells <= TOO_FEW and changed[0].step != "greedy":
+            return self.is_among_honest([cell for cell in changed if cell.step == changed[0].step])
         if cells > FEW_CELLS or max(cell.units for cell in changed) > NOT_FAR:
             return False
-        return any(self.same_sheet(habit, typed, hidden) for habit in every_listed())
+        return any(self.same_sheet(habit, typed, hidden) for habit in every(LISTED))
+
+    def is_among_honest(self, changed: list[Changed]) -> bool:
+        """Whether each wrong number lies between those to which two habits lead."""
+        step, found = changed[0].step, {cell.index: [cell.meant] for cell in changed}
+        for habit in every(HABITS):
+            try:
+                shown = Paper(self.problem, Pen(habit, self.digits, self.pen.digits_of, ""), self.printed).shown[step]
+            except (Again, ArithmeticError):
+                continue
+            for h, i, j in found:
+                found[h, i, j].append(shown[h][i][j])
+        return all(min(found[cell.index]) <= cell.typed <= max(found[cell.index]) for cell in changed)
 
     def same_sheet(self, habit: Habit, typed: Typed, hidden: set[Place]) -> bool:
         pen = Pen(habit, self.digits, self.pen.digits_of, "")
