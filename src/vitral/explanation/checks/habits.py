@@ -24,6 +24,8 @@ MOST_EXPONENT = 20.0
 """If an exponent is larger, the largest of its row is subtracted first."""
 FEW = (2, 3, 1, 4)
 """Decimals to which roots and exponentials may be rounded."""
+BOTH = tuple((roots, False, powers) for roots in (2, 3) for powers in (2, 3, 4))
+"""Decimals of roots and exponentials in one sheet."""
 MOST_GUARDS = 2
 PART, MANY_PARTS = 0.3, 0.7
 """Cells that each part of a habit must explain, and further ones that each part from the third on must."""
@@ -148,7 +150,7 @@ def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
     few += [(digits, False, None) for digits in FEW if rooted]
     few += [(digits, True, None) for digits in FEW if rooted]
     few += [(None, False, digits) for digits in FEW if raised]
-    few += [(digits, False, digits) for digits in FEW if rooted and raised]
+    few += BOTH if rooted and raised else ()
     carries = (("full", 0), ("printed", 0), *(("steps", guards) for guards in range(MOST_GUARDS + 1)))
     made = [
         Habit(carry, cuts, *each, guards, products, repairs)
@@ -169,6 +171,9 @@ def typical(decimals: int) -> Iterator[Habit]:
         yield Habit(carry, cuts)
     yield Habit("steps", products=True)
     yield Habit("steps", roots=max(decimals, 1), powers=max(decimals, 1))
+    for digits in (1, 2):
+        yield Habit(roots=digits)
+        yield Habit(powers=digits)
 
 
 @singledispatch
