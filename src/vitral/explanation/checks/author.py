@@ -222,8 +222,6 @@ class Author:
             shown = habit.carried(habit.printed(quantity, values, unit), unit)
             if printed is None or habit.guards:
                 return shown
-            if habit.carry == "printed":
-                shown = torch.where(printed.known, shown, values)
             return torch.where(printed.known & fits, printed.values, shown)
 
         return self.once(key, carried)

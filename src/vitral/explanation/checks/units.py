@@ -99,8 +99,8 @@ def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     gains = {significant: sum(gain for gain in made.values() if gain > 0) for significant, made in gained.items()}
     best = max(gains, key=lambda significant: gains[significant], default=0)
     every = [each for found in pointed.values() for each in found]
-    uniform = len(every) >= MANY and all(each.significant == best for each in every)
-    if not gains or gains[best] < (1 if uniform else CLEARLY):
+    uniform = all(each.significant == best for each in every)
+    if not gains or gains[best] < (1 if uniform and len(every) >= MANY else CLEARLY - uniform):
         return {}
     return {
         name: Unit(max(each.decimals for each in pointed[name]), best)
