@@ -104,7 +104,7 @@ MISTAKES = [
     ("check sol-e-lua --out nothing", "--out goes with --fix"),
     ("check missing.toml", "cannot be read"),
     ("check wrong.toml", "line 1"),
-    ("check short.txt", "line 1"),
+    ("check short.txt", "no numbers with a known name"),
     ("check nothing", "is a folder"),
     ("check wrong.toml sol-e-lua --fix", "not TOML"),
     ("resume RUN", "finished"),

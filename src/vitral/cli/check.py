@@ -34,13 +34,15 @@ def check(
     examples: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="EXAMPLE.toml|NAME",
-            help="Worked examples, by file or by name (vitral list examples).",
+            metavar="FILE|NAME|-",
+            help="Worked examples, by file (TOML, Markdown, LaTeX, printed arrays, CSV, .xlsx) or by name (vitral list "
+            "examples); - is the standard input.",
             autocompletion=complete_example,
         ),
     ] = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Write each corrected example as NAME.fixed.toml.  [default: only report]")
+        bool,
+        typer.Option("--fix", help="Write each corrected example beside it, in its format.  [default: only report]"),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="With --fix: folder to write to.  [default: beside the example]")
@@ -86,7 +88,7 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
     from vitral.cli.screen import print_json
     from vitral.cli.screen import say as say_line
     from vitral.explanation import check
-    from vitral.lab.examples import correct, find_example
+    from vitral.lab.examples import find_example
 
     data: list[dict[str, Any]] = []
     code, (fix, folder) = 0, fix_into
@@ -100,24 +102,33 @@ def check_all(named: list[str], say: "Phrases", *, as_json: bool, fix_into: tupl
             continue
         code = max(code, int(report.worst in ("follows", "wrong")))
         data.append(report.plain())
+        for note in report.example.document.notes:
+            complain(f"{name}: {note}")
         if not as_json:
             if place:
                 say_line()
             print_report(report, say)
-        if not (fix and report.worst in FIXABLE):
-            continue
-        try:
-            corrected = correct(report, folder)
-        except (UsageError, StorageError) as error:
-            code = max(code, error.exit_code)
-            complain(str(error))
-        else:
-            data[-1]["corrected"] = str(corrected)
-            if not as_json:
-                say_line(say("check.fixed", path=corrected))
+        if fix and report.worst in FIXABLE:
+            corrected = _corrected(report, folder)
+            code = max(code, corrected if isinstance(corrected, int) else 0)
+            if isinstance(corrected, Path):
+                data[-1]["corrected"] = str(corrected)
+                if not as_json:
+                    say_line(say("check.fixed", path=corrected))
     if as_json:
         print_json(data)
     return code
+
+
+def _corrected(report: "CheckReport", folder: Path | None) -> Path | int:
+    """Write the corrected example and return its path, or complain and return the exit code."""
+    from vitral.lab.examples import correct
+
+    try:
+        return correct(report, folder)
+    except (UsageError, StorageError) as error:
+        complain(str(error))
+        return error.exit_code
 
 
 def _in_english(name: str, told: UsageError) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
+EXAMPLE_ENDINGS = (".toml", ".md", ".markdown", ".tex", ".txt", ".csv", ".tsv", ".xlsx")
+
 Offer = Callable[[str], Iterable[str]]
 """The words to offer for the beginning of a word."""
 
@@ -90,6 +92,11 @@ def toml_files(incomplete: str) -> Iterator[str]:
     return (word for word in _entries(incomplete) if word.endswith(".toml"))
 
 
+def example_files(incomplete: str) -> Iterator[str]:
+    """Files that may be worked examples; `vitral.explanation.documents` has the same endings, but loads slowly."""
+    return (word for word in _entries(incomplete) if word.endswith(EXAMPLE_ENDINGS))
+
+
 def _stems(folder: str) -> Iterator[str]:
     inside = resources.files("vitral").joinpath(*folder.split("/"))
     return (file.name.removesuffix(".toml") for file in inside.iterdir() if file.name.endswith(".toml"))
@@ -118,5 +125,5 @@ complete_run = completing(runs)
 complete_counted = completing(presets, texts, runs, files)
 complete_checkup = completing(runs, study_folders)
 complete_study = completing(studies, toml_files)
-complete_example = completing(examples, toml_files)
-complete_explained = completing(examples, runs, toml_files)
+complete_example = completing(examples, example_files)
+complete_explained = completing(examples, runs, example_files)

@@ -1,5 +1,6 @@
 """Worked examples by file or by name, their corrected files, and exercises."""
 
+import sys
 from importlib import resources
 from pathlib import Path
 
@@ -7,7 +8,10 @@ from vitral.core.config import closest, nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import create_durably
 from vitral.core.language import _
-from vitral.explanation import CheckReport, Example, Exercise, corrected, exercise_text, load_example, parse_example
+from vitral.explanation import CheckReport, Example, Exercise, exercise_text, load_example, parse_example
+from vitral.explanation.checks.correction import corrected_file
+from vitral.explanation.documents import SUFFIXES, document_of
+from vitral.explanation.examples.file import MOST_BYTES, read_example
 from vitral.lab.configuration import configure, presets
 from vitral.model import ModelConfig
 
@@ -24,13 +28,15 @@ def gallery() -> dict[str, str]:
 
 
 def find_example(named: str | Path) -> Example:
-    """A worked example by the path of its file, or by its name in the gallery.
+    """A worked example by the path of its file, or by its name in the gallery; "-" is the standard input.
 
     Raises:
         UsageError: there is none, or it cannot be read.
     """
     path = Path(named)
-    if _exists(path) or path.suffix == ".toml":
+    if named == "-":
+        return read_example(document_of(sys.stdin.buffer.read(MOST_BYTES + 1)[:MOST_BYTES], "-"), preset_model)
+    if _exists(path) or path.suffix in SUFFIXES:
         return load_example(path, preset_model)
     known = gallery()
     if str(named) not in known:
@@ -58,15 +64,20 @@ def preset_model(name: str) -> ModelConfig:
 
 
 def correct(report: CheckReport, folder: Path | None = None) -> Path:
-    """Write the corrected example as NAME.fixed.toml beside the original, or into a folder, and return its path.
+    """Write the corrected example beside the original, or into a folder, and return its path.
+
+    The file has the format of the original, and "fixed" in its name: notes.fixed.md.
 
     Raises:
         UsageError: the file exists.
         StorageError: writing to disk failed.
     """
-    source = report.example.path or Path("example.toml")
-    target = (folder or source.parent) / f"{source.name.removesuffix('.toml')}.fixed.toml"
-    return write_new(target, corrected(report))
+    source = report.example.path
+    if source is None:
+        raise UsageError("check: the standard input has no file beside which a corrected one can be written")
+    suffix = source.suffix if source.suffix in SUFFIXES else ".toml"
+    target = (folder or source.parent) / f"{source.name.removesuffix(suffix)}.fixed{suffix}"
+    return write_new(target, corrected_file(report))
 
 
 def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
@@ -82,7 +93,7 @@ def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
     return parse_example(text, preset_model, target)
 
 
-def write_new(target: Path, text: str) -> Path:
+def write_new(target: Path, text: str | bytes) -> Path:
     """Write a new file, whole or not at all; an existing one is never overwritten.
 
     Raises:
@@ -90,7 +101,7 @@ def write_new(target: Path, text: str) -> Path:
         StorageError: writing to disk failed.
     """
     try:
-        create_durably(target, text.encode())
+        create_durably(target, text.encode() if isinstance(text, str) else text)
     except FileExistsError:
         raise UsageError(
             "{target}: exists already and was not overwritten; choose another name", target=target

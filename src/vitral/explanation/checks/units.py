@@ -64,7 +64,7 @@ def is_whole(values: Tensor, size: Tensor | float) -> Tensor:
 def units(example: Example) -> dict[str, Unit]:
     """The unit of every claimed quantity."""
     whole = {claim.name: Unit(0) for claim in example.claims if claim.name in COUNTED}
-    if "decimals" in example.document.data:
+    if example.states_decimals:
         return {claim.name: Unit(example.decimals) for claim in example.claims} | whole
     typed = {claim.name: _typed(example, claim) for claim in example.claims}
     found = {}

@@ -22,10 +22,12 @@ class Document(ABC):
         name: of the file, or "example", for messages.
         text: its characters, or a readable form of a file that is no text.
         data: tables, lists, numbers and strings, as TOML gives them.
+        notes: one sentence for each part of the file that is not read.
     """
 
     name: str
     text: str
+    notes: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -55,6 +57,7 @@ class TomlDocument(Document):
 
     name: str
     text: str
+    notes: tuple[str, ...] = ()
 
     @property
     def data(self) -> dict[str, Any]:
@@ -96,11 +99,14 @@ class TomlDocument(Document):
 
     def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
         """The text with other literals."""
-        text = self.text
+        return self.replace_in(self.text, changes).encode()
+
+    def replace_in(self, text: str, changes: Mapping[KeyPath, str]) -> str:
+        """A text in which the literals have the same places, with other ones."""
         for path, value in sorted(changes.items(), key=lambda change: self.found[change[0]].start, reverse=True):
             place = self.found[path]
             text = text[: place.start] + _literal(value, text[place.start : place.end]) + text[place.end :]
-        return text.encode()
+        return text
 
 
 def _unquoted(literal: str) -> str:

@@ -1,0 +1,98 @@
+"""Names of quantities as people write them before a matrix: with markup, numbering, head or row."""
+
+import re
+from dataclasses import dataclass
+
+from vitral.explanation.examples.schema import ALIASES, AXES
+
+INPUTS = ("x", "resid_pre", "embedding", "token_embedding", "position_embedding", "memory", "next", "factor")
+
+WORDS = ("greedy", "beam", "beam_probability", "total")
+"""Quantities that are a word, a list of words or one number."""
+COMMON = {
+    "a": "weights",
+    "p": "weights",
+    "attention weights": "weights",
+    "attention": "weights",
+    "o": "output",
+    "e": "embedding",
+}
+
+_COMMANDS = re.compile(r"\\(?:mathbf|mathrm|mathit|text|textbf|textit|operatorname|bm|hat|tilde|left|right)\b")
+_HEAD = re.compile(
+    r"^(?P<name>.*?)[\s,;]*(?:\(?\[?\s*(?:head|cabeça|cabeca|h)\s*(?P<head>\d+)\s*\]?\)?|\^\{?\(?(?P<above>\d+)\)?\}?)$",
+    re.IGNORECASE,
+)
+_ROW = re.compile(
+    r"^(?P<name>.*?)[\s,;]*(?:\[(?P<inside>\d+)\]|\(?\s*(?:row|linha|token)\s*(?P<row>\d+)\s*\)?|_\{?(?P<below>\d+)\}?)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Label:
+    """A quantity, or one of its heads or rows.
+
+    Attributes:
+        name: of the quantity.
+        head: from 1; 0 for the whole quantity.
+        row: from 1; 0 for all rows.
+    """
+
+    name: str
+    head: int = 0
+    row: int = 0
+
+    @property
+    def key(self) -> str:
+        """The key in the tables of a worked example."""
+        return f"{self.name}[{self.row}]" if self.row else self.name
+
+
+def is_input(name: str) -> bool:
+    """Whether a quantity is an input or a parameter, which is given and never computed."""
+    return name in INPUTS or name.startswith(("w_", "b_")) or name.endswith(("_gain", "_bias"))
+
+
+def quantity_named(text: str) -> str | None:
+    """The quantity of a name, in any case and with or without underscores."""
+    plain = text.strip().lower()
+    tight = re.sub(r"[\s_^-]", "", plain)
+    known = {re.sub(r"[\s_^-]", "", name): ALIASES.get(name, name) for name in (*AXES, *ALIASES, *WORDS, "output")}
+    return COMMON.get(plain) or known.get(tight)
+
+
+def bare(label: str) -> str:
+    r"""A label without markup and numbering.
+
+    >>> bare("### 2. **Attention weights**:"), bare("$W^{Q}$ ="), bare("\\mathbf{Q} =")
+    ('Attention weights', 'W^Q', 'Q')
+    """
+    text = _COMMANDS.sub("", label)
+    text = re.sub(r"[$`*#]|\\\[|\\\(|\\\)|^\s*%", "", text)
+    text = re.sub(r"\{\s*([^{}\s]+)\s*\}", r"\1", text).replace("{", "").replace("}", "")
+    text = re.sub(r"\\(?=_)", "", text)
+    text = re.sub(r"^\s*(?:\(?[0-9]+[.)]|[a-z]\)|[-–•])\s+", "", text)
+    return text.strip(" \t=:&\\.,-–")
+
+
+def known_label(label: str, *, is_vector: bool = False) -> Label | None:
+    """The quantity that a label names, with its head or row; None if it names none.
+
+    A subscript of a vector is a row (q_2), one of a matrix a head (Q_2).
+    """
+    text = bare(label)
+    parts = [part for part in map(bare, re.split(r"[=:]", text)) if part]
+    for candidate in dict.fromkeys((text, *parts, re.sub(r"\s*[(\[].*$", "", text))):
+        name = quantity_named(candidate)
+        if name is not None:
+            return Label(name)
+        head, row = _HEAD.match(candidate), _ROW.match(candidate)
+        name = quantity_named(head["name"]) if head else None
+        if head and name is not None:
+            return Label(name, head=int(head["head"] or head["above"]))
+        name = quantity_named(row["name"]) if row else None
+        if row and name is not None:
+            number = int(row["inside"] or row["row"] or row["below"])
+            return Label(name, row=number) if is_vector or not row["below"] else Label(name, head=number)
+    return None

@@ -1,0 +1,267 @@
+"""Worked examples in every format: the same numbers give the same verdicts; complaints name line or cell."""
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.explanation import Verdict, check, load_example
+from vitral.explanation.checks.correction import corrected_file
+from vitral.explanation.documents import SUFFIXES, document_of
+from vitral.explanation.examples.file import read_example
+from vitral.lab.examples import find_example, gallery, preset_model
+
+Matrix = list[list[str]]
+
+GIVEN: dict[str, Matrix] = {
+    "Q": [["2", "0", "-1"], ["0", "2", "1"]],
+    "K": [["1", "0", "0"], ["0", "1", "2"]],
+    "V": [["4", "0"], ["0", "4"]],
+}
+CLAIMED: dict[str, Matrix] = {
+    "scores": [["2", "-2"], ["0", "4"]],
+    "weights": [["1", "0"], ["0.02", "0.98"]],
+    "output": [["4", "0"], ["0.07", "3.93"]],
+}
+
+
+def toml(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> str:
+    def table(values: dict[str, Matrix]) -> str:
+        return "".join(
+            f"{name.lower()} = {[[float(x) for x in row] for row in rows]}\n" for name, rows in values.items()
+        )
+
+    return f'mask = "causal"\nscale = "none"\n[given]\n{table(given)}\n[claimed]\n{table(claimed)}'
+
+
+def markdown(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> str:
+    def table(name: str, rows: Matrix) -> str:
+        head = f"| | {' | '.join(f'c{place}' for place in range(len(rows[0])))} |\n|---{'|---' * len(rows[0])}|\n"
+        return f"**{name}**\n\n{head}" + "".join(f"| r{i} | {' | '.join(row)} |\n" for i, row in enumerate(rows)) + "\n"
+
+    parts = ["# By hand\n\nmask: causal\nscale: none\n\n## Given\n", *(table(*one) for one in given.items())]
+    return "\n".join([*parts, "## Results\n", *(table(*one) for one in claimed.items())])
+
+
+def latex(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> str:
+    def matrix(name: str, rows: Matrix) -> str:
+        inside = r" \\ ".join(" & ".join(cell.replace(".", "{,}") for cell in row) for row in rows)
+        return rf"\[ \mathbf{{{name}}} = \begin{{pmatrix}} {inside} \end{{pmatrix}} \]"
+
+    head = ["% mask = causal", "% scale = none", r"\section{Given}"]
+    return "\n".join([*head, *(matrix(*one) for one in given.items()), r"\section*{Results}"]) + "".join(
+        f"\n{matrix(*one)}" for one in claimed.items()
+    )
+
+
+def printed(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> str:
+    def array(name: str, rows: Matrix) -> str:
+        return f"{name}:\n[" + "\n ".join(f"[{'  '.join(row)}]" for row in rows) + "]\n"
+
+    parts = ["mask = 'causal'", "scale = 'none'"]
+    return "\n".join([*parts, *(array(*one) for one in {**given, **claimed}.items())])
+
+
+def grid(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> Matrix:
+    rows: Matrix = [["mask", "causal"], ["scale", "none"], [], ["given"]]
+    (first, left), (second, right), *others = given.items()
+    rows.append([first, *[""] * len(left[0]), second])
+    rows += [[*one, "", *other] for one, other in zip(left, right, strict=True)]
+    for name, values in others:
+        rows += [[], [name], *values]
+    rows.append(["claimed"])
+    for name, values in claimed.items():
+        rows += [[name, *values[0]], *(["", *row] for row in values[1:]), []]
+    return rows
+
+
+def csv(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> str:
+    return "\n".join(";".join(row).replace(".", ",") for row in grid(given, claimed))
+
+
+def xlsx(given: dict[str, Matrix], claimed: dict[str, Matrix]) -> bytes:
+    book = openpyxl.Workbook()
+    sheet: Any = book.active
+    for line, row in enumerate(grid(given, claimed), start=1):
+        for column, cell in enumerate(row, start=1):
+            try:
+                sheet.cell(line, column).value = float(cell)
+            except ValueError:
+                sheet.cell(line, column).value = cell or None
+    return saved(book)
+
+
+def saved(book: openpyxl.Workbook) -> bytes:
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+FORMS = {".md": markdown, ".tex": latex, ".txt": printed, ".csv": csv, ".xlsx": xlsx}
+
+
+def read(raw: str | bytes, suffix: str):
+    return read_example(document_of(raw.encode() if isinstance(raw, str) else raw, f"notes{suffix}"), preset_model)
+
+
+@pytest.mark.parametrize("suffix", FORMS)
+def test_every_format_gives_the_verdicts_of_toml(suffix: str) -> None:
+    expected = check(read(toml(GIVEN, CLAIMED), ".toml"))
+    report = check(read(FORMS[suffix](GIVEN, CLAIMED), suffix))
+    assert report.counts() == expected.counts()
+    assert [claim.name for claim in report.example.claims] == [claim.name for claim in expected.example.claims]
+
+
+@pytest.mark.parametrize("suffix", FORMS)
+def test_random_sheets_are_read_exactly(suffix: str) -> None:
+    draw = random.Random(suffix)
+    for _ in range(20):
+        time, source, width, value = (draw.randint(1, 5) for _ in range(4))
+        number = lambda: draw.choice(["0", "-1", "2", "0.5", "-0.25", "12", "0.30", "1.75"])  # noqa: E731
+        made = {
+            name: [[number() for _ in range(columns)] for _ in range(rows)]
+            for name, rows, columns in (("Q", time, width), ("K", source, width), ("V", source, value))
+        }
+        if suffix == ".csv" and time != source:
+            continue  # this layout has them side by side
+        if suffix == ".xlsx" and time != source:
+            continue
+        scores = {"scores": [["?"] * source for _ in range(time)]}
+        example = read(FORMS[suffix](made, scores), suffix)
+        for name in "QKV":
+            assert example.sheet.values[name.lower()][0].tolist() == [[float(x) for x in row] for row in made[name]]
+
+
+@pytest.mark.parametrize("suffix", FORMS)
+def test_a_corrected_file_has_the_same_format_and_is_right(suffix: str, tmp_path: Path) -> None:
+    claimed = {**CLAIMED, "weights": [["1", "0"], ["0.50", "0.50"]]}
+    report = check(read(FORMS[suffix](GIVEN, claimed), suffix))
+    assert report.worst is Verdict.wrong
+    fixed = tmp_path / f"fixed{suffix}"
+    fixed.write_bytes(corrected_file(report))
+    again = check(load_example(fixed, preset_model))
+    assert again.worst in (Verdict.right, Verdict.rounding)
+    assert sum(again.counts().values()) == sum(report.counts().values())
+
+
+@pytest.mark.parametrize("suffix", FORMS)
+def test_a_cell_that_is_no_number_is_named_by_its_place(suffix: str) -> None:
+    claimed = {**CLAIMED, "scores": [["2", "-2"], ["0", "4x"]]}
+    with pytest.raises(UsageError) as refused:
+        read(FORMS[suffix](GIVEN, claimed), suffix)
+    assert "4x" in str(refused.value)
+    raw = FORMS[suffix](GIVEN, claimed)
+    if isinstance(raw, str) and suffix != ".csv":
+        line = 1 + raw[: raw.index("4x")].count("\n")
+        assert f"line {line}" in str(refused.value)
+    assert (suffix == ".xlsx") == ("cell " in str(refused.value))
+
+
+@pytest.mark.parametrize("name", sorted(gallery()))
+def test_toml_in_a_fence_is_the_example(name: str) -> None:
+    text = gallery()[name]
+    notes = f"# Lecture\n\nSome words [1, 2].\n\n```toml\n{text}```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    example = read(notes, ".md")
+    assert check(example).counts() == check(find_example(name)).counts()
+    assert corrected_file(check(example)).decode().startswith("# Lecture")
+
+
+def test_a_table_of_another_subject_is_noted() -> None:
+    notes = markdown(GIVEN, CLAIMED) + "\n## Marks\n\n| who | mark |\n|---|---|\n| A | 3 |\n"
+    example = read(notes, ".md")
+    assert len(example.document.notes) == 1
+    assert check(example).counts() == check(read(markdown(GIVEN, CLAIMED), ".md")).counts()
+
+
+def test_rows_one_by_one_are_a_matrix() -> None:
+    text = "mask = causal\nscale = none\nq_1 = (1, 0)\nq_2 = (0, 2)\nk = [[1, 0], [0, 1]]\nscores = [[1, 0], [0, 2]]"
+    assert check(read(text, ".txt")).worst is Verdict.right
+    with pytest.raises(UsageError):
+        read(text.replace("q_2", "q_3"), ".txt")
+
+
+def test_names_on_a_line_with_other_words() -> None:
+    text = "Values: $V = \\begin{bmatrix} 1 & 2 \\end{bmatrix}$\n"
+    example = read(f"mask: causal\nscale: none\nweights = [[1]]\n{text}\noutput = [[1, 2]]", ".md")
+    assert example.sheet.values["v"].tolist() == [[[1, 2]]]
+
+
+def test_a_formula_needs_its_stored_value() -> None:
+    book = openpyxl.load_workbook(io.BytesIO(xlsx(GIVEN, CLAIMED)))
+    sheet: Any = book.active
+    where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 0.98)
+    where.value = "=1-0.02"
+    with pytest.raises(UsageError, match=where.coordinate):
+        read(saved(book), ".xlsx")
+
+
+def test_the_number_format_says_what_a_spreadsheet_shows() -> None:
+    book = openpyxl.load_workbook(io.BytesIO(xlsx(GIVEN, CLAIMED)))
+    sheet: Any = book.active
+    where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 0.98)
+    where.value, where.number_format = 0.98201379, "0.00"
+    example = read(saved(book), ".xlsx")
+    [claim] = [claim for claim in example.claims if claim.name == "weights"]
+    assert example.typed(claim, (0, 1, 1)) == "0.98"
+
+
+@pytest.mark.parametrize(
+    ("raw", "suffix"),
+    [
+        (b"", ".md"),
+        (b"no numbers here", ".md"),
+        (b"PK\x03\x04 not a zip", ".xlsx"),
+        (b"\xff\xfe\x00", ".csv"),
+        (b"Q\n1;2\n3", ".csv"),
+        (b'"open', ".csv"),
+        (b"Q = [[1. 2. ... 3. 4.]]", ".txt"),
+        (b"Q = [[1, 2], [3]]\nscores = [[1]]", ".txt"),
+        (b"Q = [[1, 2]]\nQ = [[1, 2]]\nscores = [[1]]", ".txt"),
+        (b"# Q\n| a | b |\n|---|---|\n", ".md"),
+    ],
+)
+def test_bad_files_are_one_line(raw: bytes, suffix: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read(raw, suffix)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        "[1 " * 100_000,
+        r"\begin{matrix}" * 20_000,
+        "| " * 200_000,
+        ("|a|b|\n" * 20_000),
+        (" " * 400_000),
+        ("key " * 50_000) + ": 1",
+        "```toml\n" * 30_000,
+        r"\begin{array}{" + "l" * 200_000,
+        "Q = (" + "1, " * 100_000,
+        "# " + "x " * 100_000,
+    ],
+)
+def test_hostile_text_is_read_in_time(text: str) -> None:
+    with pytest.raises(UsageError):
+        read(text, ".md")
+
+
+def test_unzipped_size_is_asked_first() -> None:
+    import zipfile
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b"0" * 2**25)
+    with pytest.raises(UsageError):
+        read(buffer.getvalue(), ".xlsx")
+
+
+def test_endings_are_those_of_the_completion() -> None:
+    from vitral.cli.completion import EXAMPLE_ENDINGS
+
+    assert EXAMPLE_ENDINGS == SUFFIXES

@@ -1,0 +1,108 @@
+"""The checker on sheets as students write them, and that those sheets are what they claim to be."""
+
+import ast
+import os
+import tomllib
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from students import CELLS, HABITS, KINDS, LISTED, PROBLEMS, SLIPS, UNLISTED, Sheet, student_sheet
+
+from benchmarks.sheets import Row, measured
+from vitral.explanation import Example, parse_example
+from vitral.lab.examples import preset_model
+
+FULL = os.environ.get("VITRAL_FULL") == "1"
+SHEETS = 2000 if FULL else 50
+SEED = int(os.environ.get("VITRAL_SEED", "1"))
+HONEST = [student_sheet(seed) for seed in range(120)]
+WRONG = [student_sheet(seed, slip=slip, kinds=tuple(PROBLEMS)) for seed, slip in enumerate(SLIPS)]
+
+
+# What the sheets are.
+
+
+def test_a_seed_is_a_sheet() -> None:
+    assert [student_sheet(seed) for seed in range(20)] == HONEST[:20]
+    assert len({sheet.text for sheet in HONEST}) == len(HONEST)
+
+
+def test_there_are_many_kinds() -> None:
+    assert len(SLIPS) >= 40
+    assert len(LISTED) >= 10
+    assert len(UNLISTED) >= 3
+    assert {sheet.kind for sheet in HONEST} == set(KINDS)
+    assert {sheet.digits for sheet in HONEST} == {1, 2, 3, 4}
+    assert {sheet.extent for sheet in HONEST} == {"all", "some", "output"}
+    assert {tomllib.loads(sheet.text).get("heads", 1) for sheet in HONEST} == {1, 2, 3, 4}
+    assert any('"?"' in sheet.text for sheet in HONEST)
+    assert Counter(sheet.habit.name for sheet in HONEST).keys() == LISTED.keys()
+
+
+def test_nothing_is_shared_with_the_checker() -> None:
+    for path in (Path(__file__).parents[1] / "helpers" / "students").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            assert not any(name.startswith(("vitral", "torch")) for name in (*names, module)), path
+
+
+def read(sheet: Sheet) -> Example:
+    return parse_example(sheet.text, preset_model)
+
+
+def units_off(example: Example) -> float:
+    """How far the worst number is from the true one, in units of its own typed digits."""
+    worst = 0.0
+    for claim in example.claims:
+        true = example.sheet.values[claim.name]
+        for place in (~claim.values.isnan() & true.isfinite()).nonzero().tolist():
+            typed = Decimal(example.typed(claim, tuple(place)) or "0") if claim.name != "greedy" else Decimal(0)
+            places = max(len(str(typed).partition(".")[2]), 1)
+            worst = max(worst, abs(float(claim.values[tuple(place)] - true[tuple(place)])) * 10**places)
+    return worst
+
+
+def test_full_precision_is_the_computation_of_the_package() -> None:
+    for seed in range(40):
+        sheet = student_sheet(seed, habit="full")
+        assert units_off(read(sheet)) <= 0.51, sheet.text
+
+
+def test_no_honest_sheet_is_far_from_the_truth() -> None:
+    off = sorted(units_off(read(sheet)) for sheet in HONEST)
+    assert off[len(off) // 2] < 1.5
+
+
+@pytest.mark.parametrize("sheet", WRONG, ids=lambda sheet: sheet.slip)
+def test_a_slip_shows(sheet: Sheet) -> None:
+    assert sheet.first == sheet.changed[0].step
+    assert sheet.first in sheet.steps
+    assert max(cell.units for cell in sheet.changed if cell.step == sheet.first) >= 2
+    assert sheet.slip_step == sheet.first or sheet.slip_step not in sheet.steps
+    assert sheet.same_as(str(sheet.slip))
+    if sheet.slip in CELLS:
+        assert sum(cell.step == sheet.first for cell in sheet.changed) == 1
+
+
+def test_every_habit_can_be_drawn() -> None:
+    for habit in HABITS:
+        assert student_sheet(1, habit=habit).habit.name == habit
+
+
+# What the checker makes of them.
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return measured(SHEETS, SEED)
+
+
+def test_the_checker_is_as_good_as_it_has_to_be(rows: list[Row]) -> None:
+    """Every limit holds, in a small sample but for its error."""
+    for row in rows:
+        print(row, *row.seeds, sep="\n    ")
+    missed = [row for row in rows if not row.holds(slack=0 if FULL else 3)]
+    assert not missed, "\n".join(str(row) for row in missed)
