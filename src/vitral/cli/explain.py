@@ -45,6 +45,12 @@ WhatArgument = Annotated[
 LayerOption = Annotated[
     str | None, typer.Option("--layer", help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
 ]
+BlockOption = Annotated[
+    bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
+]
+EndingOption = Annotated[
+    bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
+]
 BackwardOption = Annotated[
     bool,
     typer.Option(
@@ -69,13 +75,15 @@ def explain(
     query: QueryOption = None,
     key: KeyOption = None,
     column: ColumnOption = None,
-    block: Annotated[
-        bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
-    ] = False,
-    ending: Annotated[
-        bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
-    ] = False,
-    backward: BackwardOption = False,
+    block: BlockOption = False,
+    ending: EndingOption = False,
+    backward: BlockOption = Annotated[
+    bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
+]
+EndingOption = Annotated[
+    bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
+]
+BackwardOption = False,
     cell: CellOption = None,
     all: AllOption = False,
     sort_terms: SortTermsOption = False,
