@@ -142,7 +142,10 @@ def from_latex(written: str) -> str:
 
 
 def from_markdown(written: str) -> str:
-    """As LaTeX, with wide letters for those that Markdown or TeX would obey."""
+    """As LaTeX, with wide letters for those that Markdown or TeX would obey, and names with underscores in braces."""
+    name = re.compile(r"\{(?:\\text\{([^{}]*)\})?\\_(?:\\text\{([^{}]*)\})?\}")
+    while name.search(written):
+        written = name.sub(lambda found: rf"\text{{{found[1] or ''}\_{found[2] or ''}}}", written)
     return "".join(chr(ord(letter) - 0xFEE0) if "！" <= letter <= "～" else letter for letter in from_latex(written))
 
 

@@ -23,8 +23,8 @@ from vitral.explanation.documents.blocks import (
     setting_value,
     without_labels,
 )
-from vitral.explanation.documents.labels import bare, known_label
-from vitral.explanation.documents.notes import SECTIONS, setting_of
+from vitral.explanation.documents.labels import SECTIONS, bare, known_label
+from vitral.explanation.documents.notes import setting_of
 from vitral.explanation.examples.places import KeyPath
 
 MOST_ROWS, MOST_COLUMNS = 2000, 200

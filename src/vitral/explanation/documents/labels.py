@@ -3,19 +3,29 @@
 import re
 from dataclasses import dataclass
 
-from vitral.explanation.examples.schema import ALIASES, AXES
+from vitral.explanation.examples.names import named
 
 INPUTS = ("x", "resid_pre", "embedding", "token_embedding", "position_embedding", "memory", "next", "factor")
 
 WORDS = ("greedy", "beam", "beam_probability", "total")
 """Quantities that are a word, a list of words or one number."""
-COMMON = {
-    "a": "weights",
-    "p": "weights",
-    "attention weights": "weights",
-    "attention": "weights",
-    "o": "output",
-    "e": "embedding",
+SECTIONS = {
+    "given": (
+        "given",
+        "givens",
+        "inputs",
+        "input",
+        "data",
+        "dado",
+        "dados",
+        "dados do problema",
+        "entrada",
+        "entradas",
+    ),
+    "claimed": (
+        *("claimed", "results", "result", "solution", "answers", "answer", "computed", "my results"),
+        *("resultado", "resultados", "solução", "resposta", "respostas", "calculado", "calculados", "afirmado"),
+    ),
 }
 
 _COMMANDS = re.compile(r"\\(?:mathbf|mathrm|mathit|text|textbf|textit|operatorname|bm|hat|tilde|left|right)\b")
@@ -55,11 +65,11 @@ def is_input(name: str) -> bool:
 
 
 def quantity_named(text: str) -> str | None:
-    """The quantity of a name, in any case and with or without underscores."""
+    """The quantity of a name, in any spelling; a word for given or claimed numbers is none."""
     plain = text.strip().lower()
-    tight = re.sub(r"[\s_^-]", "", plain)
-    known = {re.sub(r"[\s_^-]", "", name): ALIASES.get(name, name) for name in (*AXES, *ALIASES, *WORDS, "output")}
-    return COMMON.get(plain) or known.get(tight)
+    if any(plain in words for words in SECTIONS.values()):
+        return None
+    return plain if plain in WORDS else named(plain)
 
 
 def bare(label: str) -> str:

@@ -19,28 +19,10 @@ from vitral.explanation.documents.blocks import (
     setting_value,
     without_labels,
 )
-from vitral.explanation.documents.labels import WORDS, bare, known_label, quantity_named
+from vitral.explanation.documents.labels import SECTIONS, WORDS, bare, known_label, quantity_named
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.schema import Head
 
-SECTIONS = {
-    "given": (
-        "given",
-        "givens",
-        "inputs",
-        "input",
-        "data",
-        "dado",
-        "dados",
-        "dados do problema",
-        "entrada",
-        "entradas",
-    ),
-    "claimed": (
-        *("claimed", "results", "result", "solution", "answers", "answer", "computed", "my results"),
-        *("resultado", "resultados", "solução", "resposta", "respostas", "calculado", "calculados", "afirmado"),
-    ),
-}
 LONGEST_LINE = 500
 """A longer line is no setting and no heading."""
 LONGEST_LABEL = 200

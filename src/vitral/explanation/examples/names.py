@@ -99,9 +99,15 @@ class Names:
         return self.stream if name in STREAM_KEYS else ALIASES.get(name, name)
 
 
+def named(name: str) -> str | None:
+    """The quantity that a name stands for in any spelling, if it stands for one."""
+    found = _SPELLINGS.get(spelled(name)) or _NICKNAMES.get(spelled(name))
+    return None if found is None else ALIASES.get(found, found)
+
+
 def is_quantity(name: str) -> bool:
     """Whether it is a name, in any spelling, of a quantity of some computation."""
-    return spelled(name) in _SPELLINGS or spelled(name) in _NICKNAMES
+    return named(name) is not None
 
 
 def hint(name: str, known: Iterable[str]) -> str:

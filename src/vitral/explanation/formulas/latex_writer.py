@@ -113,7 +113,10 @@ class _InMarkdown(_LaTeX):
 
     def words(self, words: str) -> str:
         inside = "".join(_WIDE.get(letter, letter) for letter in visible(words))
-        return rf"\text{{{inside}}}".replace("_", r"}\_\text{").replace(r"\text{}", "")
+        *parts, apart = [rf"\text{{{part}}}" if part else "" for part in inside.split("_")]
+        for part in reversed(parts):
+            apart = rf"{{{part}\_{apart}}}"  # in braces: without its backslash the underscore begins a subscript
+        return apart
 
     def sign(self, sign: str) -> str:
         return f"{sign} " if sign in ",;" else super().sign(sign)
