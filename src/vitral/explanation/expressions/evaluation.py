@@ -1,12 +1,13 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.explanation.expressions.built_in import BUILT_IN
 from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
@@ -15,7 +16,10 @@ MOST_ELEMENTS = 10**6
 MOST_OPERATIONS = 10**8
 """Largest number of multiplications of an expression."""
 
+COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
+Instead = Callable[[str, Sequence[Tensor], Sequence[int | None]], Tensor | None]
+"""Computes a call of a function in another way, or returns None."""
 
 
 def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -42,19 +46,29 @@ def _measured(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tu
     return tuple(counter.value(tree).shape), counter.operations
 
 
-def evaluate(tree: Tree, values: Values) -> Tensor:
+def evaluate(tree: Tree, values: Values, instead: Instead | None = None) -> Tensor:
     """The value of an expression, float64.
+
+    Args:
+        tree: the expression.
+        values: of the quantities in it.
+        instead: computes some of the functions in another way, as by hand.
 
     Raises:
         UsageError: as `shape_of`.
     """
     shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
+    return _Computer(values, instead).value(tree)
+
+
+def compute(tree: Tree, values: Values) -> Tensor:
+    """The value of a tree of known shape and cost, such as that of a built-in operation."""
     return _Computer(values).value(tree)
 
 
 class _Computer:
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, values: Values, instead: Instead | None = None) -> None:
+        self.values, self.instead = values, instead
 
     def value(self, tree: Tree) -> Tensor:
         match tree:
@@ -70,7 +84,10 @@ class _Computer:
     def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
         if function == GRADIENT:
             raise UsageError("grad(loss, name) can only be a step or part of a step")
-        return FUNCTIONS[function].compute(arguments, settings)
+        other = None if self.instead is None else self.instead(function, arguments, settings)
+        if other is not None:
+            return other
+        return COMPUTED[function].compute(arguments, settings)
 
 
 class _Counter(_Computer):
