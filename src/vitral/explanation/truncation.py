@@ -66,6 +66,12 @@ def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
     return ShownPanel(tuple(rows), tuple(columns), headings, lines)
 
 
+def shown_cells(panel: Panel, say: Phrases) -> int:
+    """The number of cells that are shown."""
+    rows, columns = _places(panel, say)
+    return len(rows) * len(columns)
+
+
 def is_truncated(panel: Panel, say: Phrases) -> bool:
     """Whether the panel is not shown whole."""
     return any(isinstance(place, Gap) for places in _places(panel, say) for place in places)

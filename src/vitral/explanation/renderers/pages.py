@@ -8,7 +8,7 @@ from vitral.explanation.formulas import markdown_latex, mathml, text
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.renderers.drawing import diagram
 from vitral.explanation.steps import Arithmetic, Panel, Step
-from vitral.explanation.truncation import Gap, Shown, ShownPanel, is_truncated, truncate
+from vitral.explanation.truncation import Gap, Shown, ShownPanel, is_truncated, shown_cells, truncate
 from vitral.explanation.walkthrough import Walkthrough, opening, stacked
 from vitral.figures.html import page
 from vitral.figures.markdown import markdown
@@ -26,6 +26,9 @@ from vitral.figures.sections import (
 )
 
 LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
+MOST = 1_600_000
+CELL = 80
+"""Characters of a cell that is shown at first, without its arithmetic."""
 WORDS = ("open", "close", "all_terms", "fewer_terms", "scroll")
 
 
@@ -55,6 +58,14 @@ class _Room:
         return left >= 0
 
 
+def _room(walkthrough: Walkthrough, say: Phrases) -> _Room:
+    """The room beside the cells that are shown in any case."""
+    say = replace(say, whole=False)
+    shown = sum(shown_cells(panel, say) for step in walkthrough.steps for panel in step.panels)
+    share = min(1.0, max(0.0, MOST - CELL * shown) / (_Room.arithmetic + _Room.numbers + _Room.hidden))
+    return _Room(int(_Room.arithmetic * share), int(_Room.numbers * share), int(_Room.hidden * share))
+
+
 @checked(first=True)
 def to_page(
     walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False, before: Sequence[Section] = ()
@@ -68,7 +79,7 @@ def to_page(
         before: sections above the steps.
     """
     say = walkthrough.phrases(whole=whole)
-    room = _Room()
+    room = _room(walkthrough, say)
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room)]
     lead, *intro = opening(walkthrough, say, "choose")
     sections = [*map(Paragraph, intro), *_missing(room, say), *before, *chapters]
@@ -106,7 +117,8 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
 @checked(first=True)
 def to_sections(walkthrough: Walkthrough, *, digits: Digits = 3) -> list[Section]:
     """Sections of another page; each step can be folded."""
-    say, room = walkthrough.phrases(), _Room()
+    say = walkthrough.phrases()
+    room = _room(walkthrough, say)
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room, inside_another=True)]
     return [*map(Paragraph, opening(walkthrough, say, "choose")), *_missing(room, say), *chapters]
 
@@ -148,9 +160,15 @@ def _inside(step: Step, digits: int, say: Phrases, room: _Room | None) -> list[S
 
 def _table(step: Step, panel: Panel, digits: int, say: Phrases, room: _Room | None) -> CellTable:
     """The table of a panel; without `room`, as in Markdown, only the worked cells have their arithmetic."""
+    if (
+        room is not None
+        and say.whole
+        and not room.takes("numbers", len(panel.row_labels) * len(panel.column_labels) * CELL)
+    ):
+        say = replace(say, whole=False)
     shown = truncate(panel, digits, say)
     chosen, *also = shown.worked(panel)
-    made = {cell: _working(panel.working(*cell), digits, say, is_worked=True) for cell in panel.worked}
+    made = {cell: _fitting(_working(panel.working(*cell), digits, say, is_worked=True), room) for cell in panel.worked}
     weight = _weight(made[panel.cell])
     writes_all = room is not None and room.takes("arithmetic", weight * len(shown.rows) * len(shown.columns))
 
@@ -186,6 +204,13 @@ def _table(step: Step, panel: Panel, digits: int, say: Phrases, room: _Room | No
     )
 
 
+def _fitting(working: Formula | None, room: _Room | None) -> Formula | None:
+    """The arithmetic without its sum of all terms if the page has no room for it."""
+    if working is None or room is None or not working.whole or room.takes("arithmetic", len(working.whole) // 3):
+        return working
+    return replace(working, whole="")
+
+
 def _places(shown: tuple[Shown, ...]) -> tuple[int | None, ...]:
     return tuple(None if isinstance(place, Gap) else place for place in shown)
 
@@ -193,7 +218,7 @@ def _places(shown: tuple[Shown, ...]) -> tuple[int | None, ...]:
 def _whole(panel: Panel, digits: int, say: Phrases, room: _Room, weight: int) -> WholeTable | None:
     """The whole table, if it is not shown anyway and the page has room."""
     rows, columns = len(panel.row_labels), len(panel.column_labels)
-    if not is_truncated(panel, say) or not room.takes("numbers", rows * columns * (digits + 5)):
+    if not is_truncated(panel, say) or not room.takes("numbers", rows * columns * (digits + 8)):
         return None
     every: ShownPanel = truncate(panel, digits, replace(say, whole=True))
     workings = ()

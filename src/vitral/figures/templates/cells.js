@@ -33,7 +33,9 @@ for (const box of document.querySelectorAll(".cells")) {
     }
   };
   const choose = (cell) => {
-    for (const other of table.querySelectorAll('td[tabindex="0"], td[aria-selected]')) { other.tabIndex = -1; other.removeAttribute("aria-selected"); }
+    for (const other of table.querySelectorAll("td[tabindex]")) {
+      if (other !== cell) { other.tabIndex = -1; other.removeAttribute("aria-selected"); }
+    }
     cell.tabIndex = 0;
     cell.setAttribute("aria-selected", "true");
     if (told) tell(cell, false);
@@ -42,7 +44,7 @@ for (const box of document.querySelectorAll(".cells")) {
     const before = chosen() && place(chosen());
     table.querySelectorAll("thead, tbody").forEach((part) => part.remove());
     table.append(...parts);
-    const cells = [...table.querySelectorAll("td[tabindex]")];
+    const cells = [...table.querySelectorAll("td[role]")];
     const again = cells.find((cell) => place(cell) === before) ?? cells[0];
     if (again) { choose(again); again.focus(); }
     hint();
@@ -66,7 +68,7 @@ for (const box of document.querySelectorAll(".cells")) {
         cell.dataset.column = column;
         if (number.includes("∞")) cell.className = "infinite";
         if (data.heat) cell.style.setProperty("--heat", Number(number.replace(",", ".")) || 0);
-        if (told) { cell.setAttribute("role", "gridcell"); cell.tabIndex = -1; } else cell.classList.add("quiet");
+        if (told) cell.setAttribute("role", "gridcell"); else cell.classList.add("quiet");
         return cell;
       }));
       body.append(line);
@@ -80,29 +82,29 @@ for (const box of document.querySelectorAll(".cells")) {
       y += down; x += right;
       const next = rows[y] && rows[y].children[x];
       if (!next || !next.matches("td")) return null;
-      if (next.hasAttribute("tabindex")) return next;
+      if (next.hasAttribute("role")) return next;
     }
   };
   const wide = box.querySelector(".wide");
   const hint = () => wide.classList.toggle("wider", wide.scrollWidth > wide.clientWidth + 1);
   const moves = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] };
-  const first = table.querySelector("td[tabindex]");
-  if (first && !table.querySelector('td[tabindex="0"]')) first.tabIndex = 0;
+  const first = table.querySelector("td[role]");
+  if (first && !table.querySelector("td[tabindex]")) first.tabIndex = 0;
   for (const gap of table.querySelectorAll("button.gap")) {
     gap.disabled = false;
     gap.addEventListener("click", () => show(opened()));
   }
   table.addEventListener("click", (event) => {
-    const cell = event.target.closest("td[tabindex]");
+    const cell = event.target.closest("td[role]");
     if (cell) { choose(cell); cell.focus(); }
   });
-  table.addEventListener("focusin", (event) => { if (event.target.matches("td[tabindex]")) choose(event.target); });
+  table.addEventListener("focusin", (event) => { if (event.target.matches("td[role]")) choose(event.target); });
   table.addEventListener("keydown", (event) => {
-    if (!event.target.matches("td[tabindex]")) return;
+    if (!event.target.matches("td[role]")) return;
     const move = moves[event.key];
     const next = move && beside(event.target, ...move);
     if (move || event.key === "Enter" || event.key === " ") event.preventDefault();
-    if (next) next.focus();
+    if (next) { choose(next); next.focus(); }
   });
   if (chosen() && told) tell(chosen(), false);
   hint();
