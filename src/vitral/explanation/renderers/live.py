@@ -22,6 +22,7 @@ from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
 from vitral.explanation.operations import Operation
 from vitral.explanation.operations.decoding import Beam, Greedy
+from vitral.explanation.operations.expression import Differentiate
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.renderers.beam import search_in_tensors
 from vitral.explanation.renderers.pages import LANGUAGE_CODES, to_page
@@ -149,7 +150,8 @@ def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
             values = (known[second.get(name, name)] for name in quantity.inputs)
             known[quantity.name] = tap(quantity.name, _applied(quantity.operation, *values))
 
-    return graph_of(compute, inputs)
+    backward = any(isinstance(quantity.operation, Differentiate) for quantity in quantities)
+    return graph_of(compute, inputs, backward=backward)
 
 
 def _applied(operation: Operation, *values: Tensor) -> Tensor:
