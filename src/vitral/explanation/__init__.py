@@ -7,8 +7,9 @@ from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.correction import corrected
 from vitral.explanation.checks.report import CheckReport, Verdict
 from vitral.explanation.examples.example import Example
-from vitral.explanation.examples.exercise import Exercise, exercise_text
 from vitral.explanation.examples.file import load_example, parse_example
+from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
+from vitral.explanation.exercises.text import exercise_text, key_text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.explanation.renderers import (
@@ -26,6 +27,7 @@ from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_
 from vitral.explanation.walkthrough import Walkthrough
 
 __all__ = [
+    "KINDS",
     "LANGUAGES",
     "Arithmetic",
     "Chapter",
@@ -41,7 +43,9 @@ __all__ = [
     "blanks_of",
     "check",
     "corrected",
+    "exercise_of",
     "exercise_text",
+    "key_text",
     "load_example",
     "parse_example",
     "phrases",

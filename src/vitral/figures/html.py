@@ -70,16 +70,26 @@ def page(
         contents: name of the table of contents, in that language; the usual one if None.
     """
     anchors: list[Anchor] = []
-    render = _renderer(anchors)
-    body = Markup("\n").join(render(section) for section in sections)
+    body, script = rendered(sections, anchors)
     entries = [anchor for anchor in anchors if anchor.text]
-    scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
-    script = _script(scripts) if scripts else None
     shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer}
     words |= {"contents": contents or _("Contents"), "language": language or languages.language()}
     fragments = Markup(json.dumps(FRAGMENTS, ensure_ascii=False).replace("<", "\\u003c")) if script else ""
     return shell.render(**words, body=body, entries=entries, script=script, fragments=fragments)
+
+
+def rendered(sections: Sequence[Section], anchors: list[Anchor] | None = None) -> tuple[Markup, "PageScript | None"]:
+    """Sections as HTML, with the script that they need.
+
+    Args:
+        sections: in reading order.
+        anchors: receives the headings.
+    """
+    render = _renderer([] if anchors is None else anchors)
+    body = Markup("\n").join(render(section) for section in sections)
+    scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
+    return body, _script(scripts) if scripts else None
 
 
 class PageScript(NamedTuple):
