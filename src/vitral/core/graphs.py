@@ -108,7 +108,8 @@ def _exported(module: nn.Module, inputs: dict[str, Tensor], *, backward: bool) -
         from torch.fx.experimental.proxy_tensor import make_fx
 
         module = make_fx(module, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
-    return torch.export.export(module, (inputs,), strict=False).run_decompositions()
+    program: Any = torch.export.export(module, (inputs,), strict=False)
+    return program.run_decompositions()
 
 
 _TRACING = ContextVar("_TRACING", default=False)
@@ -121,7 +122,7 @@ def is_tracing() -> bool:
 
 @contextmanager
 def _tracing() -> Generator[None]:
-    """While a graph is made: without PyTorch's warnings about its own parts, and without its log of a graph that fails."""
+    """While a graph is made: no warnings of PyTorch about its own parts, no log of a graph that fails."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
