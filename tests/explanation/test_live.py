@@ -93,6 +93,40 @@ def test_edited_numbers_give_what_python_computes_from_them() -> None:
             same(value, values[quantity], f"{name} {quantity}")
 
 
+BACKWARD = """
+vocabulary = ["a", "b"]
+mask = "causal"
+scale = "none"
+[given]
+x = [[2, 0], [0.5, 2]]
+w_q = [[1, 1], [1, -1]]
+w_k = "identity"
+w_v = [[0.5, 0], [0, 0.5]]
+w_u = [[1, -1], [-1, 1]]
+target = "a"
+[steps]
+loss = "cross_entropy(logits[1], target)"
+d_v = "grad(loss, v)"
+d_w_q = "grad(loss, w_q)"
+"""
+
+
+@needs_node
+def test_losses_and_gradients_are_computed_in_the_browser_too() -> None:
+    sheet = parse_example(BACKWARD, lambda _: pytest.fail("no preset")).sheet
+    graph, stale = sheet_graph(sheet)
+    assert stale == []
+    given = {each: sheet.values[each] for each in graph["inputs"]}
+    given["x"] = given["x"] + 0.3
+    other, wrong = run_graphs(
+        [{"graph": graph, "inputs": given}, {"graph": graph, "inputs": given | {"target": torch.tensor([0.5])}}]
+    )
+    values = recomputed(sheet, given)
+    for quantity, value in other.items():
+        same(value, values[quantity], quantity)
+    assert bool(wrong["loss"].isnan().all())  # half a word
+
+
 ARITHMETIC = """
 const values = vitral.evaluate(given.graph, tensors(given.inputs));
 const manner = { digits: 3, comma: false, first: 1, more: "{count} more: {total}" };

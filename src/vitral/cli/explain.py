@@ -122,7 +122,6 @@ def explain(
     first = 0 if is_run else 1
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
-    sheet = None
     if is_run:
         from vitral.explanation import RunView
         from vitral.lab import Run
@@ -137,9 +136,7 @@ def explain(
 
         example = find_example(what)
         walkthrough = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
-        sheet = None if backward else example.sheet
-    walkthrough = dataclasses.replace(walkthrough, sort_terms=sort_terms)
-    write_walkthrough(walkthrough, format, digits, out, whole=all, sheet=sheet)
+    write_walkthrough(dataclasses.replace(walkthrough, sort_terms=sort_terms), format, digits, out, whole=all)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 import torch
@@ -74,12 +75,13 @@ class _Module(nn.Module):
         return marking.kept
 
 
-def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
+def graph_of(function: Traced, inputs: Mapping[str, Tensor], *, backward: bool = False) -> Plain:
     """The graph of a function.
 
     Args:
         function: calls its second argument, a tap, as `x = tap(name, x)` for each value that has a name.
         inputs: tensors by name; the graph is that of their shapes, whatever their numbers.
+        backward: whether the function computes gradients with `torch.autograd.grad`.
 
     Returns:
         {"inputs": names, "shapes": their shapes, "constants": [{"shape", "data"}], "nodes": [[operation, arguments]],
@@ -91,10 +93,8 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
     """
     names: list[str] = []
     try:
-        with _quiet(), torch.no_grad():
-            module = _Module(function, names)
-            program: Any = torch.export.export(module, (dict(inputs),), strict=False)
-            program = program.run_decompositions()
+        with _tracing(), torch.no_grad():
+            program: Any = _exported(_Module(function, names), dict(inputs), backward=backward)
     except VitralError as error:
         raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
@@ -103,16 +103,35 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
     return _Writer(program, list(inputs)).graph(names)
 
 
+def _exported(module: nn.Module, inputs: dict[str, Tensor], *, backward: bool) -> Any:
+    if backward:  # torch.export alone does not follow torch.autograd.grad
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        module = make_fx(module, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
+    program: Any = torch.export.export(module, (inputs,), strict=False)
+    return program.run_decompositions()
+
+
+_TRACING = ContextVar("_TRACING", default=False)
+
+
+def is_tracing() -> bool:
+    """Whether a graph is being made: numbers are not known then, so a check of numbers has to wait."""
+    return _TRACING.get()
+
+
 @contextmanager
-def _quiet() -> Generator[None]:
-    """Without PyTorch's warnings about its own parts, and without its log of a graph that fails."""
+def _tracing() -> Generator[None]:
+    """While a graph is made: no warnings of PyTorch about its own parts, no log of a graph that fails."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
+        token = _TRACING.set(True)
         try:
             yield
         finally:
+            _TRACING.reset(token)
             logging.disable(disabled)
 
 

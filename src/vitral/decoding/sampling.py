@@ -22,6 +22,7 @@ from torch import Tensor
 from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
+from vitral.core.graphs import is_tracing
 from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 
@@ -108,7 +109,7 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
             raise UsageError("forbidden token {token}: the vocabulary has ids 0 to {last}", token=token, last=vocab - 1)
     if tokens:
         logits = logits.index_fill(-1, _index(tuple(tokens)).to(logits.device), -math.inf)
-    if not torch.compiler.is_compiling() and float(logits.amax(dim=-1).amin()) == -math.inf:
+    if not is_tracing() and float(logits.amax(dim=-1).amin()) == -math.inf:
         raise UsageError("no token is left to choose from: every one is forbidden or impossible")
     return logits
 
@@ -249,7 +250,7 @@ def _keep(logits: Tensor, order: Tensor, kept: Bool[Tensor, "batch vocab"]) -> T
 def _checked(logits: Tensor) -> Tensor:
     """Refuse NaN and +inf; -inf is valid (an impossible token). A graph has no numbers to look at (`core.graphs`)."""
     _require(
-        torch.compiler.is_compiling() or float(logits.amax()) < math.inf,  # the maximum propagates NaN
+        is_tracing() or float(logits.amax()) < math.inf,  # the maximum propagates NaN
         N_(
             "the model's logits are NaN or infinite: its weights are damaged or its training diverged; use "
             "an earlier checkpoint"

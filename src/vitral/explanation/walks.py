@@ -73,7 +73,8 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
     drawn = draw([(example.sheet, None)], narrator.query, narrator.heads)
-    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language, drawn)
+    chapter = Chapter("", narrator.steps())
+    return Walkthrough(example.title, tuple(intro), (chapter,), say.language, drawn, sheet=example.sheet)
 
 
 @checked(first=True)

@@ -1,7 +1,7 @@
 """A walkthrough: a computation in chapters of numbered steps, and its form as plain text."""
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitral.core.checked import Digits, checked
@@ -11,6 +11,7 @@ from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.picture import Picture
 from vitral.explanation.picture_text import picture_lines, picture_title
 from vitral.explanation.plain_steps import plain_step
+from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
 from vitral.figures.notebook import Shown
@@ -31,6 +32,7 @@ class Walkthrough(Shown):
         language: of the texts, "en" or "pt".
         picture: the path of the chosen position; None if there is none.
         sort_terms: whether the terms of a sum are written in the order of their size.
+        sheet: of a worked example, whose given numbers can be edited on a page (`renderers.live`).
     """
 
     title: str
@@ -39,6 +41,7 @@ class Walkthrough(Shown):
     language: str = "en"
     picture: Picture | None = None
     sort_terms: bool = False
+    sheet: Sheet | None = field(default=None, compare=False)
 
     def phrases(self, **how: bool) -> Phrases:
         """The phrases of its language; `how` they are written, as `whole`."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.errors import UsageError
+from vitral.core.graphs import is_tracing
 
 Settings = Sequence[int | None]
 
@@ -106,6 +107,8 @@ def _one_hot(arguments: Sequence[Tensor], settings: Settings) -> Tensor:
         raise ValueError(count)
     places = torch.arange(count, dtype=indices.dtype, device=indices.device)
     made = (indices[:, None] == places).double()
+    if is_tracing():  # other numbers may come: not a number where there is no such row
+        return made / made.sum(dim=-1, keepdim=True)
     if indices.device.type != "meta" and not bool((made.sum(dim=-1) == 1).all()):
         wrong = float(indices[made.sum(dim=-1) != 1][0])
         raise UsageError(

@@ -22,6 +22,7 @@ from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
 from vitral.explanation.operations import Operation
 from vitral.explanation.operations.decoding import Beam, Greedy
+from vitral.explanation.operations.expression import Differentiate
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.renderers.beam import search_in_tensors
 from vitral.explanation.renderers.pages import LANGUAGE_CODES, to_page
@@ -29,6 +30,7 @@ from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.truncation import truncate
 from vitral.explanation.walks import walk_example
+from vitral.explanation.walkthrough import Walkthrough
 from vitral.figures.html import page
 from vitral.figures.sections import (
     Beside,
@@ -88,7 +90,7 @@ def to_live(
     if blanks is not None:
         return _exercise(example, frozenset(blanks), digits, say)
     walkthrough = walk_example(example, choice, say.language)
-    return to_page(walkthrough, digits=digits, before=live_tables(example.sheet, digits, say))
+    return to_page(walkthrough, digits=digits, before=live_tables(walkthrough, digits))
 
 
 @checked(first=True)
@@ -97,8 +99,11 @@ def blanks_of(example: Example) -> tuple[str, ...]:
     return tuple(claim.name for claim in example.claims if bool(claim.values.isnan().any()))
 
 
-def live_tables(sheet: Sheet, digits: int, say: Phrases) -> list[Section]:
-    """The sections that make a page of this sheet alive; none if nothing can be edited."""
+def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
+    """The sections that make the page of a worked example alive; none if nothing can be edited."""
+    if walkthrough.sheet is None:
+        return []
+    sheet, say = walkthrough.sheet, phrases(walkthrough.language)
     graph, stale = sheet_graph(sheet)
     editable = [name for name in given_names(sheet) if name in graph["inputs"]]
     if not editable or not graph["outputs"]:
@@ -145,7 +150,8 @@ def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
             values = (known[second.get(name, name)] for name in quantity.inputs)
             known[quantity.name] = tap(quantity.name, _applied(quantity.operation, *values))
 
-    return graph_of(compute, inputs)
+    backward = any(isinstance(quantity.operation, Differentiate) for quantity in quantities)
+    return graph_of(compute, inputs, backward=backward)
 
 
 def _applied(operation: Operation, *values: Tensor) -> Tensor:
