@@ -34,8 +34,8 @@ class Compute:
     turned: frozenset[str] = frozenset()
     is_turned: bool = False
 
-    def tree(self) -> Tree:
-        """The computation as a tree."""
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
         return self.expression
 
     def __call__(self, *inputs: Tensor) -> Tensor:
