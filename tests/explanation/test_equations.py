@@ -82,7 +82,7 @@ DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights"
 def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
     sheet, count = find_example(name).sheet, 0
     of = next((quantity.name for quantity in reversed(sheet.quantities) if quantity.name in DIFFERENTIABLE), None)
-    if of is None:
+    if of is None or sheet.conventions.columns:
         return
     back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
     for each in back.names:

@@ -20,7 +20,15 @@ class Unreadable(AssertionError):
     """An equation, or a side of it, that cannot be read."""
 
 
-SAME = {"sen": "sin", "média": "mean", "mantidas": "kept", "linha": "row", "outras": "others"}
+SAME = {
+    "sen": "sin",
+    "média": "mean",
+    "mantidas": "kept",
+    "linha": "row",
+    "outras": "others",
+    "linhas": "rows",
+    "colunas": "columns",
+}
 """Portuguese words of formulas."""
 
 # ----------------------------------------------------------------- reading
@@ -287,12 +295,45 @@ def root(value: Any) -> Any:
     return Interval(math.sqrt(max(0.0, scalar(value).low)), math.sqrt(scalar(value).high))
 
 
+def _softmax(x: np.ndarray, axis: np.ndarray | None = None) -> np.ndarray:
+    raised = np.exp(x - x.max(axis=-1 if axis is None else int(axis), keepdims=True))
+    return raised / raised.sum(axis=-1 if axis is None else int(axis), keepdims=True)
+
+
+def _summed(x: np.ndarray, axis: np.ndarray | None = None) -> np.ndarray:
+    return x.sum() if axis is None else x.sum(axis=int(axis), keepdims=True)
+
+
+def _cross_entropy(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    chances = _softmax(logits.reshape(-1, logits.shape[-1]))
+    if targets.size == len(chances):
+        return -np.log([row[int(place)] for row, place in zip(chances, targets.flatten(), strict=True)]).mean()
+    return -(targets * np.log(chances)).sum() / len(chances)
+
+
+def _layernorm(x: np.ndarray, gain: Any = 1.0, bias: Any = 0.0, epsilon: Any = 1e-5) -> np.ndarray:
+    made = x - x.mean(axis=-1, keepdims=True)
+    return gain * made / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias
+
+
+MATRICES: dict[str, Callable[..., Any]] = {
+    "softmax": _softmax,
+    "sum": _summed,
+    "cross_entropy": _cross_entropy,
+    "layernorm": _layernorm,
+}
+"""Functions of free steps."""
+
+
 def called(function: str, arguments: Sequence[Any]) -> Any:
     if function == "max":
         if _is_array(*arguments):
             return np.maximum(*map(array, arguments))
         numbers = [scalar(argument) for argument in arguments]
         return Interval(max(each.low for each in numbers), max(each.high for each in numbers))
+    if function in MATRICES:
+        made = np.asarray(MATRICES[function](*map(array, arguments)))
+        return made if made.ndim else exact(made.item())
     [argument] = arguments
     if function == "mean":
         entries = array(argument)

@@ -112,6 +112,7 @@ FUNCTIONS: dict[str, Callable[[Interval], Interval]] = {
     "sin": wave(math.sin, math.pi / 2),
     "cos": wave(math.cos, 0.0),
     "ReLU": rising(lambda x: max(0.0, x)),
+    "log": rising(lambda x: math.log(x) if x > 0 else -math.inf),
     "ReLU²": rising(lambda x: max(0.0, x) ** 2),
 }
 PLAIN: dict[str, Callable[[float], float]] = {"GELU": _gelu, "SiLU": _silu}

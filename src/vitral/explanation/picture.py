@@ -264,7 +264,7 @@ def _best(row: tuple[float, ...]) -> Places:
 def _how(quantity: SheetQuantity) -> Expression:
     """The right-hand side in a few letters."""
     operation = quantity.operation
-    if isinstance(operation, Softmax):
+    if isinstance(operation, Softmax) and operation.base == math.e:
         return Apply("softmax", (Name(operation.of),))
     if isinstance(operation, Normalise):
         return Apply("RMSNorm" if operation.kind == "rmsnorm" else "LayerNorm", (Name(operation.of),))
@@ -280,6 +280,9 @@ def _how(quantity: SheetQuantity) -> Expression:
 def _attention(sheet: Sheet, names: Collection[str] | None) -> Expression | None:
     """Attention as one equation, with the sheet's scale, and the bias and the mask if they change anything."""
     if any(name not in sheet or (names is not None and name not in names) for name in ATTENTION):
+        return None
+    softmax = sheet["weights"].operation
+    if not isinstance(softmax, Softmax) or softmax.base != math.e:
         return None
     inside: Expression = Product((Name("Q"), Name("K", above="T")), tight=True)
     scale, mask = sheet["scaled"].operation, sheet["masked"].operation if "masked" in sheet else None

@@ -36,6 +36,7 @@ from vitral.explanation.examples.schema import (
     with_comma_hint,
 )
 from vitral.explanation.examples.settings import settled
+from vitral.explanation.expressions.evaluation import MOST_ELEMENTS
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy, word_index
 from vitral.explanation.recipe import Architecture, RecipeLine, follow, missing_for, recipe
 from vitral.explanation.sheet import Sheet, SheetQuantity
@@ -215,6 +216,7 @@ class _Reader:
         if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
             complaint = _("position_embedding: give token_embedding too; it determines the size")
             raise self.refuse(complaint, "given", "position_embedding")
+        self.refuse_large()
         quantities = self.followed(architecture, values)
         lines = {line.name: line for line in recipe(architecture, values)}
         for key in head.claimed:
@@ -242,6 +244,15 @@ class _Reader:
             conventions=self.conventions,
         )
         return architecture, sheet, lines
+
+    def refuse_large(self) -> None:
+        """Refuse a computation with a quantity of too many numbers before it is computed."""
+        size = {axis: known for axis, (known, _) in self.sizes.items()}
+        rows, heads = size.get("time", 1), size.get("heads", 1)
+        widest = max((known for axis, known in size.items() if axis != "heads"), default=1)
+        if rows * heads * max(widest, size.get("source", rows)) > MOST_ELEMENTS:
+            complaint = _("a quantity has more than {most:,} numbers; a worked example is smaller", most=MOST_ELEMENTS)
+            raise self.refuse(complaint, "given")
 
     def followed(self, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
         """Everything that the recipe and the steps compute."""

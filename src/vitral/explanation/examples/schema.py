@@ -132,7 +132,7 @@ class Head(Config):
     softmax_base: Annotated[float, Field(gt=1, le=1e6)] | Literal["e"] = "e"
     position_base: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
     positions: Literal["pairs", "halves"] = "pairs"
-    first_position: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    first_position: Annotated[int, Field(ge=0, le=1)] = 0
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     block: Literal["pre", "post"] | None = None

@@ -139,7 +139,7 @@ class Sinusoid:
             Equation((Name(name, below="p,i+h" if self.halves else "p,2i+1"), Apply("cos", (self._angle,)))),
             *half,
             Equation((Name("d", below="model"), width)),
-            *([Equation((Words(words),))] if self.first <= 1 and not self.halves else []),
+            *([Equation((Words(words),))] if not self.halves else []),
         )
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
