@@ -85,8 +85,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "inspect": "--text --replace --windows --top --format --out --checkpoint --corpus --device --dtype",
         "explain": "--text --replace --layer --head --query --key --column --block --ending --digits --format "
         "--out --checkpoint --device --dtype",
-        "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all --digits "
-        "--format --out --count --practice",
+        "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
+        "--digits --format --out --count --practice",
         "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
