@@ -29,13 +29,13 @@ from vitral.explanation.sheet import Sheet, SheetQuantity
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
-    "σ": "standard deviation of the visible scores of its row, or √d_k if they do not differ",
+    "σ": "standard deviation of the visible scores of its row, or the root of d_k if they do not differ",
     "p": "last row of the probabilities",
     "p_t": "probability of word t after the words before it",
 }
 """Definitions in words, by their name, and statements that stand alone."""
 ALONE = (
-    "position p and column 2i are counted from 0",
+    "p and 2i are counted from 0",
     "position p is counted from 1, column 2i from 0",
     "0 for words that are not kept",
 )

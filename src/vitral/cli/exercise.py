@@ -30,6 +30,21 @@ MOST_LISTED = 10
 """Files that are named one by one."""
 
 
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE.toml",
+        help="File to write the exercise to, with question marks to fill in.  [default: show the solution]",
+    ),
+]
+CountOption = Annotated[
+    int | None, typer.Option(help="Number of exercises, one for each student; the seeds count up.  [default: 1]")
+]
+PracticeOption = Annotated[
+    bool, typer.Option("--practice", help="Also write pages that judge each number as it is filled in.")
+]
+
+
 def exercise(
     kind: Annotated[
         str | None,
@@ -63,20 +78,9 @@ def exercise(
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE.toml",
-            help="File to write the exercise to, with question marks to fill in.  [default: show the solution]",
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option(help="Number of exercises, one for each student; the seeds count up.  [default: 1]")
-    ] = None,
-    practice: Annotated[
-        bool,
-        typer.Option("--practice", help="Also write pages that judge each number as it is filled in."),
-    ] = False,
+    file: FileArgument = None,
+    count: CountOption = None,
+    practice: PracticeOption = False,
 ) -> None:
     """Make small exercises to solve by hand, with their keys.
 

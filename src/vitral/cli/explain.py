@@ -45,6 +45,12 @@ WhatArgument = Annotated[
 LayerOption = Annotated[
     str | None, typer.Option("--layer", help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
 ]
+BlockOption = Annotated[
+    bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
+]
+EndingOption = Annotated[
+    bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
+]
 BackwardOption = Annotated[
     bool,
     typer.Option(
@@ -54,8 +60,8 @@ BackwardOption = Annotated[
 CellOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME[ROW,COLUMN]",
-        help="With --backward, example only: the number, as in output[2,1].  [default: the last quantity's]",
+        metavar="NAME[2,1]",
+        help="With --backward, example only: the number, as in z[2,1].  [default: the last quantity's]",
     ),
 ]
 
@@ -69,12 +75,8 @@ def explain(
     query: QueryOption = None,
     key: KeyOption = None,
     column: ColumnOption = None,
-    block: Annotated[
-        bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
-    ] = False,
-    ending: Annotated[
-        bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
-    ] = False,
+    block: BlockOption = False,
+    ending: EndingOption = False,
     backward: BackwardOption = False,
     cell: CellOption = None,
     all: AllOption = False,

@@ -199,6 +199,7 @@ class _Reader:
             sheet,
             tuple(claims),
             architecture,
+            states_decimals=head.decimals is not None,
         )
 
     def decimals(self, claims: list[AuthorClaim]) -> int:

@@ -46,7 +46,7 @@ LEAST_EXPONENT = -5.0
 """If all exponents of a row are smaller, too: e^−5 is already 0.007."""
 CONCATENATED = "Concat(z)"
 """Name of the heads' outputs side by side."""
-SPREAD = N_("standard deviation of the visible scores of its row, or √d_k if they do not differ")
+SPREAD = N_("standard deviation of the visible scores of its row, or the root of d_k if they do not differ")
 MASK = N_("0 where attention is allowed, −∞ elsewhere")
 
 

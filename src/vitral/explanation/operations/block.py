@@ -43,7 +43,7 @@ from vitral.model.feedforward import ACTIVATIONS
 from vitral.model.positions import sinusoids
 
 FROM_ONE = N_("position p is counted from 1, column 2i from 0")
-FROM_ZERO = N_("position p and column 2i are counted from 0")
+FROM_ZERO = N_("p and 2i are counted from 0")
 
 
 @dataclass(frozen=True)

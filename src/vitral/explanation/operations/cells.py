@@ -47,7 +47,8 @@ def written(name: str) -> Name:
 def formula_of(tree: Tree) -> Expression:
     """An expression as a formula of whole quantities."""
     match tree:
-        case Constant(float(number)):
+        case Constant(number):
+            assert isinstance(number, float), "tables of numbers are parts of built-in operations only"
             return CONSTANTS.get(number, Number(number, exact=True))
         case Reference(name):
             return written(name)
@@ -229,6 +230,8 @@ class CellWriter:
             case Call(function, arguments) if FUNCTIONS[function].cells:
                 whole = self.number(tree, index)
                 short = combined(function, tuple(Number(self.at(each, index)) for each in arguments))
+                if isinstance(short, Apply) and function not in ("where", "less", "equal"):  # first the function's name
+                    return [short] if isinstance(whole, Number) else [short, whole]
                 return [whole] if function in ("where", "less", "equal") else [whole, short]
         moved = self.moved(tree, index)
         return [self.number(tree, index)] if moved is None else self.in_numbers(*moved)
