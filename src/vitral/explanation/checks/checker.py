@@ -1,168 +1,293 @@
 """Checking a worked example: each claimed number against the true one and the author's own.
 
-The same sheet is computed up to seven times:
+Each quantity is computed from five sets of numbers:
 
-    exact     from the given numbers alone
-    right     from the author's earlier printed numbers, those of them that are right
-    near      the same, with those that are off by rounding as well
-    rounded   as `right`, with the true number, rounded, in place of a printed one that is not right
-    stepwise  as `right`, with every step rounded, printed or not
-    printed   from all of the author's earlier printed numbers, wrong ones too
-    slipped   from the unrounded results of the diagnosed slips
+    exact     the given numbers alone
+    right     what an author with the habit of the sheet goes on with, who makes no mistake
+    own       the same, with the author's wrong numbers, and the unrounded results of the diagnosed slips
+    printed   all printed numbers
+    near      intervals: the printed numbers that are not wrong, up to their rounding
+    about     intervals: all printed numbers, up to their rounding
 
-The verdict on a cell is right, rounding, follows (from an earlier wrong number) or wrong in itself.
+A cell is right if it is the true value, rounding if the habit explains it, doubtful or unclear if it lies in the
+interval of one step, and follows if one of these holds of the author's own numbers; otherwise it is wrong in itself.
 """
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.explanation.checks.diagnosis import WORDS, Diagnoser, Mismatch, SlipMatch, within
+from vitral.explanation.checks.author import Author, Printed
+from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, within
+from vitral.explanation.checks.habits import EXACTLY, TOLERANCE, Habit
+from vitral.explanation.checks.hypotheses import Work
+from vitral.explanation.checks.intervals import Interval, step
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
-from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.checks.units import COUNTED, is_whole
+from vitral.explanation.examples.example import Example
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import SheetQuantity
 
-MASKED_ENOUGH = -1e4
-"""Masked scores at most this low stand for −∞, as −1e9 does."""
+MOST_ODD = 2
+"""A habit is known if at most so many numbers, or one row, are inside the interval, but not explained."""
+ENOUGH_EXPLAINED = 8
+"""A number is doubtful, instead of rounding by an unknown habit, if the habit explains so many others."""
+
+SPREAD = 1.0
+"""How much further than habits an author may be from full precision, after steps that are not printed."""
+
+CODE = {verdict: place for place, verdict in enumerate(ORDER)}
 
 
 @checked(first=True)
 def check(example: Example) -> CheckReport:
     """Compare every claimed cell with the true number and with the results of the author's own numbers."""
-    return CheckReport(example, tuple(_Checker(example).run()))
+    return _Checker(example).report()
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A quantity with the verdicts on its cells, and what explains the wrong ones."""
+
+    name: str
+    verdicts: Tensor
+    diagnoses: Mapping[Index, SlipMatch]
 
 
 class _Checker:
-    """Goes through the sheet in order and updates the seven computations."""
+    """Goes through the sheet in order and updates the computations."""
 
     def __init__(self, example: Example) -> None:
         self.example, self.sheet = example, example.sheet
-        self.half = example.unit / 2
-        computed = {quantity.name for quantity in self.sheet.quantities}
-        given = {name: value for name, value in self.sheet.values.items() if name not in computed}
+        self.author = Author(example)
+        self.habit = self.author.habit
         self.exact = dict(self.sheet.values)
-        self.right, self.near, self.rounded, self.stepwise, self.printed, self.slipped = (dict(given) for _ in range(6))
-        self.claims = {claim.name: claim for claim in example.claims}
-        self.unprinted = computed - set(self.claims)
+        given = self.author.given
+        self.right, self.own, self.printed = dict(given), dict(given), dict(given)
+        self.near = {name: Interval(value, value) for name, value in given.items()}
+        self.about = dict(self.near)
+        if (chosen := self.author.tied(self.exact)) is not None:
+            self.exact["greedy"] = chosen
+        self.explained = 0
+        self.astray: set[str] = set()  # quantities with wrong numbers, and all that are computed from them
+        computed = {quantity.name for quantity in self.sheet.quantities}
+        self.unprinted = computed - set(self.author.printed)
 
-    def run(self) -> Iterator[CheckedQuantity]:
-        for name, claim in self.claims.items():
-            if name not in self.sheet:
-                yield self.compare_given(claim)
+    def report(self) -> CheckReport:
+        judged = [self.given(name) for name in self.author.printed if name not in self.sheet]
         for quantity in self.sheet.quantities:
-            name = quantity.name
-            for values in (self.right, self.near, self.rounded, self.stepwise, self.printed, self.slipped):
-                try:
-                    values[name] = quantity.make(values)
-                except UsageError:  # the author's probabilities are not a distribution
-                    values[name] = self.exact[name]
-            self.stepwise[name] = self.stepwise[name].round(decimals=self.example.decimals)
-            if name in self.claims:
-                yield self.compare(quantity, self.claims[quantity.name])
+            if quantity.name in self.author.printed:
+                judged.append(self.judge(quantity))
+            else:
+                self.pass_by(quantity)
+        unclear = [each.verdicts == CODE[Verdict.unclear] for each in judged]
+        odd = sum(int(each.sum()) for each in unclear)
+        rows = sum(int(each.any(dim=-1).sum()) if each.dim() else int(each) for each in unclear)
+        known = odd <= MOST_ODD or rows == 1 or odd * 10 <= self.explained
+        if known and odd and self.explained >= ENOUGH_EXPLAINED:
+            judged = [self.renamed(each, Verdict.unclear, Verdict.doubtful) for each in judged]
+        if not known:
+            judged = [self.renamed(each, Verdict.rounding, Verdict.unclear) for each in judged]
+        order = {claim.name: place for place, claim in enumerate(self.example.claims)}
+        judged.sort(key=lambda each: order[each.name])
+        return CheckReport(self.example, tuple(map(self.checked, judged)), self.habit if known else None)
 
-    def compare_given(self, claim: AuthorClaim) -> CheckedQuantity:
-        """A claim about a given quantity."""
-        exact, known = self.exact[claim.name], ~claim.values.isnan()
-        values = self.infinite(claim.name, claim.values)
-        verdicts = torch.where(
-            within(values, exact, 3 * self.half), ORDER.index(Verdict.rounding), ORDER.index(Verdict.wrong)
+    def renamed(self, judged: _Judged, before: Verdict, after: Verdict) -> _Judged:
+        verdicts = torch.where(judged.verdicts == CODE[before], CODE[after], judged.verdicts)
+        return replace(judged, verdicts=verdicts)
+
+    # Verdicts.
+
+    def given(self, name: str) -> _Judged:
+        """A claim about a given quantity: rounded, it may be printed again."""
+        printed, exact = self.author.printed[name], self.exact[name]
+        verdicts = torch.full(exact.shape, CODE[Verdict.wrong])
+        fits = self.habit.explains(printed.values, exact, printed.size) & ~is_whole(exact, printed.size)
+        verdicts[fits] = CODE[Verdict.rounding]
+        verdicts[within(printed.values, exact, printed.size / 2)] = CODE[Verdict.right]
+        verdicts[~printed.known] = CODE[Verdict.unknown]
+        self.printed[name] = torch.where(printed.known, printed.values, exact)
+        radius = torch.where(printed.known, printed.size / 2, 0.0)
+        self.about[name] = Interval.around(self.printed[name], radius)
+        if bool((verdicts == CODE[Verdict.wrong]).any()):
+            self.astray.add(name)
+        return _Judged(name, verdicts, {})
+
+    def pass_by(self, quantity: SheetQuantity) -> None:
+        """Compute a quantity that is not printed."""
+        name, author = quantity.name, self.author
+        value, other, printed = (
+            author.make(self.habit, quantity, self.right),
+            author.make(self.habit, quantity, self.own),
+            author.make(Habit(), quantity, self.printed),
         )
-        verdicts[within(values, exact, self.half)] = ORDER.index(Verdict.right)
-        verdicts[~known] = ORDER.index(Verdict.unknown)
-        self.printed[claim.name] = torch.where(known, values, exact)
-        return CheckedQuantity(claim, exact, verdicts, tuple(self.findings(claim.name, claim, verdicts, {})))
+        if not self.astray.isdisjoint(quantity.inputs):
+            self.astray.add(name)
+        size = author.usual.of(value)
+        fits = author.fits(self.habit, quantity, value)
+        self.right[name] = author.carried(self.habit, quantity, value, fits)
+        self.own[name] = author.carried(self.habit, quantity, other, fits)
+        self.printed[name] = printed
+        for intervals, values in ((self.near, value), (self.about, printed)):
+            made = self.interval(quantity, intervals, values)
+            intervals[name] = made.wider(torch.where(made.is_point & is_whole(values, size), 0.0, size / 2))
+        self.near[name] = self.spread(name, self.near[name], value, size / 2)
 
-    def compare(self, quantity: SheetQuantity, claim: AuthorClaim) -> CheckedQuantity:
-        name = quantity.name
-        known, values = ~claim.values.isnan(), self.infinite(name, claim.values)
-        if name == "greedy":
-            self.break_ties(values)
-        verdicts = self.verdicts(name, values, known)
-        wrong = verdicts == ORDER.index(Verdict.wrong)
-        diagnoses = self.diagnoses(Mismatch(quantity, values, known, wrong)) if bool(wrong.any()) else {}
-        self.keep(name, values, verdicts, diagnoses)
-        findings = tuple(self.findings(name, claim, verdicts, diagnoses))
-        return CheckedQuantity(claim, self.exact[name], verdicts, findings)
+    def judge(self, quantity: SheetQuantity) -> _Judged:
+        """The verdicts on a printed quantity."""
+        name, author, habit = quantity.name, self.author, self.habit
+        printed = author.printed[name]
+        value, other = (author.make(habit, quantity, values) for values in (self.right, self.own))
+        again = author.make(Habit(), quantity, self.printed)
+        self.right[name], self.own[name], self.printed[name] = value, other, again
+        near, about = (
+            self.interval(quantity, intervals, values)
+            for intervals, values in ((self.near, value), (self.about, again))
+        )
+        if any(each in self.unprinted for each in quantity.inputs):
+            near = self.spread(name, near, value, torch.zeros_like(value))
+        true = within(printed.values, self.exact[name], printed.size / 2)
+        certain = near.is_point & is_whole(value, printed.size)
+        fits, inside = self.fitting(quantity, value, near)
+        follows, after = self.fitting(quantity, other, about)
+        follows |= within(printed.values, again, printed.size / 2)
+        verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
+        if self.astray.isdisjoint(quantity.inputs):  # the author's own numbers differ by rounding
+            inside = inside | (follows & ~certain)
+        else:
+            verdicts[after | follows] = CODE[Verdict.follows]
+        moved = (other - value).abs() > TOLERANCE * printed.size
+        verdicts[inside & ~(follows & moved)] = CODE[Verdict.unclear]
+        verdicts[fits] = CODE[Verdict.rounding]
+        verdicts[true] = CODE[Verdict.right]
+        verdicts[~printed.known] = CODE[Verdict.unknown]
+        self.explained += int((printed.known & (true | fits | follows)).sum())
+        wrong = verdicts == CODE[Verdict.wrong]
+        if bool((verdicts >= CODE[Verdict.follows]).any()) or not self.astray.isdisjoint(quantity.inputs):
+            self.astray.add(name)
+        diagnoses = self.diagnoses(quantity, printed, wrong) if bool(wrong.any()) else {}
+        self.keep(quantity, (value, other), verdicts, diagnoses)
+        self.narrow(quantity, verdicts, certain, (near, about, value))
+        return _Judged(name, verdicts, diagnoses)
 
-    def diagnoses(self, mismatch: Mismatch) -> Mapping[Index, SlipMatch]:
+    def fitting(self, quantity: SheetQuantity, value: Tensor, interval: Interval) -> tuple[Tensor, Tensor]:
+        """Whether the habit explains each cell by these values, and whether a cell lies in the interval of the step.
+
+        A cell that is computed from exact numbers and needs no more digits than it has must be equal.
+        """
+        printed = self.author.printed[quantity.name]
+        certain = interval.is_point & is_whole(value, printed.size)
+        equal = within(printed.values, value, EXACTLY * printed.size)
+        fits = self.author.fits(self.habit, quantity, value)
+        if quantity.name in COUNTED:
+            return equal, equal
+        written = printed.values
+        if self.habit.cuts:  # the number that was cut lies half a unit further from 0 than its digits, on average
+            written = written + printed.size / 2 * torch.where(value < 0, -1.0, 1.0)
+        inside = interval.wider(TOLERANCE * printed.size).contains(written)
+        return torch.where(certain, equal, fits), torch.where(certain, equal, inside)
+
+    def interval(self, quantity: SheetQuantity, intervals: Mapping[str, Interval], values: Tensor) -> Interval:
+        if quantity.name in COUNTED:
+            return Interval(values, values)
+        size = 10.0 ** -self.author.unit(quantity.name).decimals
+        try:
+            return step(quantity.operation, [intervals[name] for name in quantity.inputs], size)
+        except UsageError:  # the author's probabilities are not a distribution
+            return Interval(values, values)
+
+    def spread(self, name: str, interval: Interval, value: Tensor, room: Tensor) -> Interval:
+        """An interval through unprinted steps, not wider than habits can explain; otherwise it soon holds anything."""
+        return interval.within(Interval.around(value, SPREAD * self.author.spread[name] + room))
+
+    def diagnoses(self, quantity: SheetQuantity, printed: Printed, wrong: Tensor) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""
-        computations = (self.exact, self.right, self.printed, self.slipped)
-        return Diagnoser(self.sheet, set(self.claims), computations, self.example.decimals).diagnose(mismatch)
+        computations = (self.exact, self.right, self.printed, self.own)
+        mismatch = Mismatch(quantity, printed.values, printed.known, wrong, printed.unit)
+        work = Work(self.habit, self.author.unit)
+        return Diagnoser(self.sheet, set(self.author.printed), computations, work).diagnose(mismatch)
 
-    def break_ties(self, values: Tensor) -> None:
-        """Any of equally probable words may be chosen."""
-        for made in (self.exact, self.right, self.near, self.rounded, self.stepwise, self.printed, self.slipped):
-            shares = made["probabilities"][-1]
-            if bool(values.isfinite().all()) and shares[int(values)] == shares.max():
-                made["greedy"] = values
+    # What is carried on.
 
-    def infinite(self, name: str, values: Tensor) -> Tensor:
-        """The claimed values, with very low masked scores replaced by −∞."""
-        low = (self.exact[name] == -math.inf) & (values <= MASKED_ENOUGH)
-        return torch.where(low, -math.inf, values)
-
-    def verdicts(self, name: str, values: Tensor, known: Tensor) -> Tensor:
-        """The best applicable verdict on each cell, as indices in `ORDER`."""
-        half, unit_off = self.half, 3 * self.half
-        if name in WORDS or name == "total":
-            half = unit_off = 0.5
-        verdicts = torch.full(values.shape, ORDER.index(Verdict.wrong))
-        follows = within(values, self.printed[name], unit_off) | within(values, self.slipped[name], unit_off)
-        verdicts[follows] = ORDER.index(Verdict.follows)
-        truths = (self.exact[name], self.right[name], self.rounded[name], self.near[name])
-        exactly = within(values, self.printed[name], half) & ~within(self.printed[name], self.near[name], half)
-        off = torch.stack([within(values, truth, unit_off) for truth in truths]).any(dim=0)
-        off |= within(values, self.stepwise[name], half)
-        verdicts[off & ~exactly] = ORDER.index(Verdict.rounding)
-        for truth in truths[:3]:
-            verdicts[within(values, truth, half)] = ORDER.index(Verdict.right)
-        verdicts[~known] = ORDER.index(Verdict.unknown)
-        return verdicts
-
-    def keep(self, name: str, values: Tensor, verdicts: Tensor, diagnoses: Mapping[Index, SlipMatch]) -> None:
+    def keep(
+        self,
+        quantity: SheetQuantity,
+        values: tuple[Tensor, Tensor],
+        verdicts: Tensor,
+        diagnoses: Mapping[Index, SlipMatch],
+    ) -> None:
         """Update the computations with the author's numbers."""
-
-        def at_most(verdict: Verdict) -> Tensor:
-            return (verdicts > 0) & (verdicts <= ORDER.index(verdict))
-
-        self.right[name] = torch.where(at_most(Verdict.right), values, self.right[name])
-        self.near[name] = torch.where(at_most(Verdict.rounding), values, self.near[name])
-        self.rounded[name] = torch.where(
-            at_most(Verdict.right), values, self.rounded[name].round(decimals=self.example.decimals)
-        )
-        self.stepwise[name] = torch.where(at_most(Verdict.right), values, self.stepwise[name])
-        self.printed[name] = torch.where(verdicts > 0, values, self.printed[name])
-        consistent = within(values, self.slipped[name], 3 * self.half) | (verdicts == 0)
-        fallback = torch.where(at_most(Verdict.rounding), self.exact[name], values)
-        slipped = torch.where(consistent, self.slipped[name], fallback)
+        name, author, habit = quantity.name, self.author, self.habit
+        printed = author.printed[name]
+        fine = verdicts < CODE[Verdict.follows]
+        fits = author.fits(habit, quantity, values[0])
+        kept = author.carried(habit, quantity, values[0], author.one(fits | (fine & printed.known)))
+        unexplained = fine & ~fits & printed.known & (habit.carry == "full")
+        self.right[name] = torch.where(unexplained & (verdicts > CODE[Verdict.right]), printed.values, kept)
+        follows = author.fits(habit, quantity, values[1])
+        own = torch.where(follows, author.carried(habit, quantity, values[1], follows), printed.values)
+        own = torch.where(fine & printed.known, self.right[name], own)
+        again = torch.where(printed.known, printed.values, self.printed[name])
         for index, diagnosis in diagnoses.items():
             if diagnosis.made is not None:
-                slipped[index] = diagnosis.made[index]
+                own[index] = diagnosis.made[index]
                 # The slip is assumed to reach the unprinted cells of the row, or of the whole quantity.
                 reached = (slice(None),) * len(index) if diagnosis.grain == "all" else (*index[:-1], slice(None))
                 silent = verdicts[reached] == 0
-                slipped[reached] = torch.where(silent, diagnosis.made[reached], slipped[reached])
-                as_printed = diagnosis.made[reached].round(decimals=self.example.decimals)
-                self.printed[name][reached] = torch.where(silent, as_printed, self.printed[name][reached])
-        self.slipped[name] = slipped
+                own[reached] = torch.where(silent, diagnosis.made[reached], own[reached])
+                as_printed = habit.rounded(diagnosis.made[reached], printed.size[reached])
+                again[reached] = torch.where(silent, as_printed, again[reached])
+        self.right[name], self.own[name], self.printed[name] = map(author.one, (self.right[name], own, again))
 
-    def findings(
-        self, name: str, claim: AuthorClaim, verdicts: Tensor, diagnoses: Mapping[Index, SlipMatch]
-    ) -> Iterator[CellFinding]:
-        for place in (verdicts >= ORDER.index(Verdict.rounding)).nonzero().tolist():
-            index = tuple(place)
-            diagnosis = diagnoses.get(index)
-            yield CellFinding(
+    def narrow(
+        self, quantity: SheetQuantity, verdicts: Tensor, certain: Tensor, made: tuple[Interval, Interval, Tensor]
+    ) -> None:
+        """The intervals of a printed quantity: its printed numbers up to rounding."""
+        printed, (near, about, value) = self.author.printed[quantity.name], made
+        # A number without any rounding tells that its author has more digits than it shows: 2 may be 2.000.
+        usual = torch.minimum(printed.size, self.author.usual.of(value))
+        half = torch.where(within(printed.values, value, EXACTLY * usual), usual, printed.size) / 2
+        fine = (verdicts < CODE[Verdict.follows]) & printed.known
+        exactly = certain & within(printed.values, value, EXACTLY * printed.size)
+        centre = torch.where(fine, printed.values, value)
+        self.near[quantity.name] = _where(
+            printed.known, self.cut(centre, torch.where(exactly, 0.0, half)), near.wider(half)
+        )
+        whole = about.is_point & within(printed.values, about.middle, EXACTLY * printed.size)
+        self.about[quantity.name] = _where(
+            printed.known, self.cut(printed.values, torch.where(whole, 0.0, half)), about.wider(half)
+        )
+
+    def cut(self, values: Tensor, radius: Tensor) -> Interval:
+        """Where numbers lie that are printed so: beyond them, if the author cuts."""
+        if not self.habit.cuts:
+            return Interval.around(values, radius)
+        beyond = values + 2 * radius * torch.where(values < 0, -1.0, 1.0)
+        return Interval(torch.minimum(values, beyond), torch.maximum(values, beyond))
+
+    # The report.
+
+    def checked(self, judged: _Judged) -> CheckedQuantity:
+        [claim] = [claim for claim in self.example.claims if claim.name == judged.name]
+        name, verdicts = judged.name, judged.verdicts
+        findings = tuple(
+            CellFinding(
                 name,
-                index,
-                float(claim.values[index]),
-                float(self.exact[name][index]),
-                ORDER[int(verdicts[index])],
-                diagnosis.slip if diagnosis else None,
-                self.sheet.arithmetic(name, index, through=self.unprinted),
+                tuple(place),
+                float(claim.values[tuple(place)]),
+                float(self.exact[name][tuple(place)]),
+                ORDER[int(verdicts[tuple(place)])],
+                match.slip if (match := judged.diagnoses.get(tuple(place))) else None,
+                self.sheet.arithmetic(name, tuple(place), through=self.unprinted),
             )
+            for place in (verdicts >= CODE[Verdict.rounding]).nonzero().tolist()
+        )
+        return CheckedQuantity(claim, self.exact[name], verdicts, findings, self.author.unit(name))
+
+
+def _where(mask: Tensor, yes: Interval, no: Interval) -> Interval:
+    return Interval(torch.where(mask, yes.low, no.low), torch.where(mask, yes.high, no.high))

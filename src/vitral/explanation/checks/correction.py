@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from vitral.core.checked import checked
 from vitral.explanation.checks.checker import check
-from vitral.explanation.checks.report import CellFinding, CheckReport, printed_word, rounded
+from vitral.explanation.checks.report import CellFinding, CheckedQuantity, CheckReport, Verdict, printed_word, rounded
 from vitral.explanation.examples.places import KeyPath
 
 
 @checked(first=True)
 def corrected(report: CheckReport) -> str:
-    """The example's text with the true number, rounded to its decimals, for every one that is not right."""
+    """The example's text with the true number, in its unit, for every one that is neither right nor doubtful."""
     return corrected_file(report).decode()
 
 
@@ -23,17 +23,22 @@ def corrected_file(report: CheckReport) -> bytes:
     """
     document = report.example.document
     changes: dict[KeyPath, str] = {}
-    while any(quantity.findings for quantity in report.quantities):
+    while any(_replaced(quantity) for quantity in report.quantities):
         claims = []
         for quantity in report.quantities:
             values = quantity.claim.values.clone()
-            for finding in quantity.findings:
+            for finding in _replaced(quantity):
                 path = quantity.claim.path(finding.index)
                 changes[path] = _written(report, finding, document.typed(path) or "")
-                values[finding.index] = round(finding.expected, report.example.decimals)
+                values[finding.index] = round(finding.expected, quantity.unit.decimals_of(finding.expected))
             claims.append(replace(quantity.claim, values=values))
         report = check(replace(report.example, claims=tuple(claims)))
     return document.rewritten(changes)
+
+
+def _replaced(quantity: CheckedQuantity) -> list[CellFinding]:
+    """The numbers to correct; a doubtful one may be right by its author's way of rounding."""
+    return [finding for finding in quantity.findings if finding.verdict is not Verdict.doubtful]
 
 
 def _written(report: CheckReport, finding: CellFinding, before: str) -> str:
@@ -43,4 +48,5 @@ def _written(report: CheckReport, finding: CellFinding, before: str) -> str:
         return word
     if math.isinf(finding.expected):
         return "-inf" if finding.expected < 0 else "inf"
-    return rounded(finding.expected, report.example.decimals, whole="." not in before)
+    decimals = report.unit(finding.name).decimals_of(finding.expected)
+    return rounded(finding.expected, decimals, whole="." not in before)

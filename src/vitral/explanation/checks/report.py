@@ -9,7 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from vitral.core.tables import Tabular
-from vitral.explanation.checks.diagnosis import WORDS, Slip
+from vitral.explanation.checks.habits import Habit
+from vitral.explanation.checks.hypotheses import WORDS
+from vitral.explanation.checks.slips import Slip
+from vitral.explanation.checks.units import Unit
+from vitral.explanation.checks.wording import slip_words
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression, Name
@@ -43,6 +47,8 @@ class Verdict(enum.StrEnum):
 
 
 ORDER = tuple(Verdict)
+FINE = (Verdict.unknown, Verdict.right, Verdict.rounding, Verdict.doubtful, Verdict.unclear)
+"""Verdicts that accuse nobody."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class CellFinding:
         index: of the cell.
         claimed: the author's number.
         expected: the true number.
-        verdict: rounding, follows or wrong.
+        verdict: not unknown, and not right.
         slip: the diagnosis, for a cell that is wrong in itself.
         arithmetic: the computation of the true number.
     """
@@ -77,12 +83,14 @@ class CheckedQuantity:
         expected: the true numbers.
         verdicts: indices in `ORDER`, of the claim's shape.
         findings: the cells that are not right.
+        unit: of the numbers.
     """
 
     claim: AuthorClaim
     expected: Tensor
     verdicts: Tensor
     findings: tuple[CellFinding, ...]
+    unit: Unit
 
     @property
     def worst(self) -> Verdict:
@@ -97,10 +105,18 @@ class CheckReport(Shown, Tabular):
     Attributes:
         example: the example.
         quantities: the claimed ones, in the order of the computation.
+        habit: of rounding, which explains the numbers that are off by rounding; None if none does.
     """
 
     example: Example
     quantities: tuple[CheckedQuantity, ...]
+    habit: Habit | None = None
+
+    def unit(self, name: str) -> Unit:
+        """The unit of a quantity; of one that is not claimed, that of the example."""
+        return next(
+            (checked.unit for checked in self.quantities if checked.claim.name == name), Unit(self.example.decimals)
+        )
 
     @property
     def worst(self) -> Verdict:
@@ -125,6 +141,7 @@ class CheckReport(Shown, Tabular):
             "title": self.example.title,
             "verdict": self.worst.value,
             "counts": self.counts(),
+            "habit": None if self.habit is None else habit(self, say),
             "summary": summary(self, say),
             "first_wrong": None if first is None else _finding(self, first, say),
             "findings": [_finding(self, finding, say) for checked in self.quantities for finding in checked.findings],
@@ -176,9 +193,24 @@ def summary(report: CheckReport, say: Phrases) -> str:
         return say("check.nothing")
     if report.worst is Verdict.right:
         return say("check.all_right", count=total)
-    if report.worst is Verdict.rounding:
+    if report.worst in FINE:
         return say("check.all_fine", count=total, **counts)
     return say("check.summary", count=total, **counts)
+
+
+def habit(report: CheckReport, say: Phrases) -> str:
+    """The author's habit of rounding in words; empty if it is not known."""
+    if report.habit is None:
+        return ""
+    return ", ".join(say(f"habits.{key}", **places) for key, places in report.habit.told)
+
+
+def habit_line(report: CheckReport, say: Phrases) -> str:
+    """The habit as a sentence, if a number is right only by it; empty otherwise."""
+    counts = report.counts()
+    if counts["rounding"] and report.habit is not None:
+        return say("check.habit", habit=habit(report, say))
+    return say("check.no_habit") if counts["unclear"] and report.habit is None else ""
 
 
 def first_wrong(report: CheckReport, say: Phrases) -> str:
@@ -192,7 +224,8 @@ def first_wrong(report: CheckReport, say: Phrases) -> str:
 
 def report_text(report: CheckReport, say: Phrases) -> str:
     """The whole report as lines of plain text."""
-    lines = [report.example.told(say.language).title, summary(report, say), first_wrong(report, say)]
+    lines = [report.example.told(say.language).title, summary(report, say), habit_line(report, say)]
+    lines.append(first_wrong(report, say))
     for row in rows(report, say):
         claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
         verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))
@@ -257,20 +290,8 @@ def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     if slip is None:
         return ""
     sheet = report.example.sheet
-    how = f"_{slip.places['how']}" if "how" in slip.places else ""
-    words = say(f"slips.{slip.kind}{how}", **_places(slip, finding, report, say))
-    return words if slip.step == finding.name or slip.step not in sheet else say("slips.at", slip=words, step=slip.step)
-
-
-def _places(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases) -> dict[str, object]:
-    places: dict[str, object] = {"expected": _printed(report, finding.name, finding.expected, say), **slip.places}
-    first = report.example.sheet.namer.first
-    if "term" in places:
-        places["term"] = int(str(places["term"])) + first
-    row = places.get("row")
-    if isinstance(row, tuple):
-        places["row"] = f"{row[0]}[{row[1] + first}]"
-    return places
+    expected = _printed(report, finding.name, finding.expected, say)
+    return slip_words(slip, finding.name, expected, (sheet.namer, sheet), say)
 
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
@@ -313,7 +334,7 @@ def _printed(report: CheckReport, name: str, value: float, say: Phrases, *, whol
         return word
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return say.number(rounded(value, report.example.decimals, whole=whole).replace("-", "−"))
+    return say.number(rounded(value, report.unit(name).decimals_of(value), whole=whole).replace("-", "−"))
 
 
 def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[str, Any]:
@@ -330,6 +351,8 @@ def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[st
         "verdict": finding.verdict.value,
         "slip": None if slip is None else slip.kind,
         "slip_in": None if slip is None else slip.step,
+        "slip_sure": None if slip is None else slip.sure,
+        "slip_or": None if slip is None or slip.other is None else slip.other.kind,
         "guess": guess(finding, report, say),
         "arithmetic": working(report, finding, say),
     }

@@ -16,6 +16,7 @@ from vitral.core.language import _
 from vitral.explanation.conventions import Conventions
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.claims import Part, cells_of, part_of
+from vitral.explanation.examples.digits import DEFAULT, most_decimals
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.free_steps import StepSolver, read_steps
@@ -23,6 +24,7 @@ from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
 from vitral.explanation.examples.schema import (
     AXES,
+    MOST_DECIMALS,
     OF_BLOCKS,
     Head,
     NotNumbers,
@@ -172,8 +174,23 @@ class _Reader:
         title = head.title if "title" in head.model_fields_set else _("Worked example")
         claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
         return Example(
-            path, self.document, title, head.source, head.note, head.decimals, sheet, tuple(claims), architecture
+            path,
+            self.document,
+            title,
+            head.source,
+            head.note,
+            self.decimals(claims),
+            sheet,
+            tuple(claims),
+            architecture,
         )
+
+    def decimals(self, claims: list[AuthorClaim]) -> int:
+        """The decimals that the file states, or the most that are typed in a claim."""
+        if self.head.decimals is not None:
+            return self.head.decimals
+        paths = (claim.path(tuple(place)) for claim in claims for place in claim.values.isfinite().nonzero().tolist())
+        return min(most_decimals(map(self.document.typed, paths)) or DEFAULT, MOST_DECIMALS)
 
     def computation(self) -> tuple[Architecture, Sheet, dict[str, RecipeLine]]:
         """Everything but a parameter table: the parts, the sheet and the recipe's lines by name."""
@@ -307,7 +324,8 @@ class _Reader:
 
     def check_shares(self, name: str, tensor: Tensor) -> None:
         """Refuse rows that are not probabilities; a row of weights may be all zeros."""
-        totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-self.head.decimals / 2)
+        decimals = DEFAULT if self.head.decimals is None else self.head.decimals
+        totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-decimals / 2)
         hidden = (totals == 0) if name == "weights" else torch.zeros_like(totals).bool()
         if bool((tensor < 0).any()) or bool((((totals - 1).abs() > room) & ~hidden).any()):
             complaint = _("{name}: expected shares of one, none below 0, each row adding up to 1", name=name)

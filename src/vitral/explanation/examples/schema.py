@@ -134,7 +134,7 @@ class Head(Config):
     positions: Literal["pairs", "halves"] = "pairs"
     first_position: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] = 3
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     block: Literal["pre", "post"] | None = None
     activation: Literal["relu", "gelu", "squared_relu", "swiglu"] = "relu"
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"

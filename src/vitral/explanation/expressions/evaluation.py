@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.explanation.expressions.built_in import BUILT_IN
 from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
@@ -15,6 +16,7 @@ MOST_ELEMENTS = 10**6
 MOST_OPERATIONS = 10**8
 """Largest number of multiplications of an expression."""
 
+COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
 
 
@@ -49,6 +51,11 @@ def evaluate(tree: Tree, values: Values) -> Tensor:
         UsageError: as `shape_of`.
     """
     shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
+    return compute(tree, values)
+
+
+def compute(tree: Tree, values: Values) -> Tensor:
+    """The value of a tree of known shape and cost, such as that of a built-in operation."""
     return _Computer(values).value(tree)
 
 
@@ -70,7 +77,7 @@ class _Computer:
     def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
         if function == GRADIENT:
             raise UsageError("grad(loss, name) can only be a step or part of a step")
-        return FUNCTIONS[function].compute(arguments, settings)
+        return COMPUTED[function].compute(arguments, settings)
 
 
 class _Counter(_Computer):

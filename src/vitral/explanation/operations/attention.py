@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vitral.attention import scales, steps
 from vitral.core.language import N_
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -25,7 +26,15 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, dot, linear_stages, spread
+from vitral.explanation.operations.base import (
+    CellNamer,
+    Index,
+    dot,
+    linear_stages,
+    linear_tree,
+    named,
+    spread,
+)
 
 EXP = Name("e")
 BASE = 10_000
@@ -57,6 +66,11 @@ class Project:
         """[heads, time, d_head] of [time, d_model] and [heads, d_model, d_head]."""
         biases = [None] * len(weight) if bias is None else list(bias)
         return torch.stack([steps.project(x, w.T, b) for w, b in zip(weight, biases, strict=True)])
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        x, weight, *bias = named(inputs)
+        return linear_tree(Call("split head axis", (x,)), weight, [Call("row axis", (each,)) for each in bias])
 
     def formula(self) -> Expression:
         """X W."""
@@ -90,6 +104,16 @@ class Rotate:
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
 
     subscript: ClassVar[str] = "p,i"
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        [x] = named(inputs)
+        halves = Call("first half", (x,)), Call("second half", (x,))
+        angles = Call("matmul", (Call("positions", (x,)), Constant.of(self.frequencies[None])))
+        cos, sin = Call("cos", (angles,)), Call("sin", (angles,))
+        turned = [[Call("multiply", (half, function)) for function in (cos, sin)] for half in halves]
+        low = Call("subtract", (turned[0][0], turned[1][1]))
+        return Call("concat", (low, Call("add", (turned[0][1], turned[1][0]))))
 
     def formula(self) -> Expression:
         """The first half of the columns; the second half is a further equation."""
@@ -140,6 +164,11 @@ class Score:
         """[heads, time, source]; with fewer key heads than query heads, each serves a group of them."""
         return steps.score(q, k.repeat_interleave(len(q) // len(k), dim=0))
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        q, k = named(inputs)
+        return Call("matmul", (q, Call("transpose", (Call("match heads", (k, q)),))))
+
     def formula(self) -> Expression:
         """Q Kᵀ."""
         return Product((Name("q"), Name("k", above="T")), tight=True)
@@ -186,6 +215,20 @@ class Scale:
     def __call__(self, scores: Tensor) -> Tensor:
         """[heads, time, source]."""
         return steps.scale(scores, self.factors(scores))
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        [scores] = named(inputs)
+        if self.kind == "none":
+            return scores
+        if self.kind in ("sqrt", "linear") and self.d_head is not None:
+            width: Tree = Constant(float(self.d_head))
+            return Call("divide", (scores, Call("sqrt", (width,)) if self.kind == "sqrt" else width))
+        if self.kind != "adaptive":
+            return Call("multiply", (scores, Constant.of(self.factor)))
+        assert self.allowed is not None
+        factor = Call("spread factor", (scores, Constant.of(self.allowed), Constant.of(self.factor)))
+        return Call("multiply", (scores, factor))
 
     def formula(self) -> Expression:
         """Scores over √d_k, over d_k, over σ, or times a factor."""
@@ -259,6 +302,15 @@ class ApplyMask:
         """[heads, time, source]."""
         return steps.mask(scaled if self.bias is None else scaled + self.bias, self.allowed)
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        [scaled] = named(inputs)
+        if self.bias is not None:
+            scaled = Call("add", (scaled, Constant.of(self.bias)))
+        if bool(self.allowed.all()):
+            return scaled
+        return Call("where", (Constant.of(self.allowed), scaled, Constant(-math.inf)))
+
     def formula(self) -> Expression:
         """Scaled + M."""
         terms = [Name("scaled"), Name("M")] if self.bias is None else [Name("scaled"), Name("bias"), Name("M")]
@@ -296,6 +348,10 @@ class Softmax:
     def __call__(self, entries: Tensor) -> Tensor:
         """The same shape."""
         return steps.normalise(entries)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("softmax of scores", (Reference(inputs[0]),))
 
     def formula(self) -> Expression:
         """Exponential over the row's sum of exponentials."""
@@ -337,6 +393,11 @@ class Weigh:
         """[heads, time, d_head]; with fewer value heads than query heads, each serves a group of them."""
         return steps.weigh(weights, v.repeat_interleave(len(weights) // len(v), dim=0))
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        weights, v = named(inputs)
+        return Call("matmul", (weights, Call("match heads", (v, weights))))
+
     def formula(self) -> Expression:
         """Weights v."""
         return Product((Name("weights"), Name("v")), tight=True)
@@ -374,6 +435,12 @@ class Output:
         """[time, d_model] of [heads, time, d_head] and [heads * d_head, d_model]."""
         together = steps.merge_heads(z)
         return together if weight is None else steps.project(together, weight.T, bias)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        z, *rest = named(inputs)
+        together = Call("merge heads", (z,))
+        return linear_tree(together, rest[0], rest[1:]) if rest else together
 
     def formula(self) -> Expression:
         """Concat(z) W_O."""

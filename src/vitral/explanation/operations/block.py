@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from vitral.attention import steps
 from vitral.core.language import N_
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -33,6 +34,8 @@ from vitral.explanation.operations.base import (
     Index,
     dot,
     linear_stages,
+    linear_tree,
+    named,
     spread,
     squares,
 )
@@ -57,6 +60,10 @@ class Lookup:
         """[time, d_model] of [vocab, d_model]."""
         return table[list(self.rows)]
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("chosen rows", (Reference(inputs[0]),), self.rows)
+
     def formula(self) -> Expression:
         """Row t of E."""
         return Name("E", below="token")
@@ -79,6 +86,15 @@ class Sinusoid:
         return sinusoids(self.time, self.width)
 
     subscript: ClassVar[str] = "p,2i"
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        columns = torch.arange(self.width, dtype=torch.float64)
+        exponents = Call("divide", (Constant.of(columns - columns % 2), Constant(float(self.width))))
+        rates = Call("power", (Constant(10_000.0), exponents))
+        positions = Constant.of(torch.arange(self.time, dtype=torch.float64)[:, None])
+        angles = Call("divide", (positions, rates))
+        return Call("where", (Constant.of(columns % 2 == 0), Call("sin", (angles,)), Call("cos", (angles,))))
 
     def formula(self) -> Expression:
         """Sine of even columns; the cosine of odd ones is a further equation."""
@@ -115,6 +131,10 @@ class Add:
         """The sum."""
         return torch.add(left, right)
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("add", tuple(named(inputs)))
+
     def formula(self) -> Expression:
         """Left + right."""
         return Sum((Name(self.left), Name(self.right)))
@@ -138,6 +158,10 @@ class Replace:
     def __call__(self, output: Tensor) -> Tensor:
         """The output, unchanged."""
         return output
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Reference(inputs[0])
 
     def formula(self) -> Expression:
         """The output's name."""
@@ -165,6 +189,11 @@ class Linear:
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """[time, width] of [time, d_model] and [d_model, width]."""
         return steps.project(x, weight if self.tied else weight.T, bias)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        x, weight, *bias = named(inputs)
+        return linear_tree(x, Call("transpose", (weight,)) if self.tied else weight, bias)
 
     def formula(self) -> Expression:
         """X W."""
@@ -200,6 +229,14 @@ class Normalise:
         if self.kind == "rmsnorm":
             return functional.rms_norm(x, x.shape[-1:], gain, self.epsilon)
         return functional.layer_norm(x, x.shape[-1:], gain, bias, self.epsilon)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        x, gain, *bias = named(inputs)
+        epsilon = Constant(self.epsilon)
+        if self.kind == "rmsnorm":
+            return Call("rmsnorm", (x, gain, epsilon))
+        return Call("layernorm", (x, gain, *(bias or [Constant(0.0)]), epsilon))
 
     def formula(self) -> Expression:
         """(x - μ) / √(σ² + ε), or x over the root mean square."""
@@ -267,6 +304,15 @@ class Activate:
             pre, gate = inputs
             return functional.silu(gate) * pre
         return ACTIVATIONS[self.kind](inputs[0])
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        pre, *gate = named(inputs)
+        if self.kind == "swiglu":
+            return Call("multiply", (Call("silu", tuple(gate)), pre))
+        if self.kind == "squared_relu":
+            return Call("power", (Call("relu", (pre,)), Constant(2.0)))
+        return Call(self.kind, (pre,))
 
     def formula(self) -> Expression:
         """φ(mlp.pre)."""

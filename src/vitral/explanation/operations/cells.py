@@ -45,7 +45,7 @@ def written(name: str) -> Name:
 def formula_of(tree: Tree) -> Expression:
     """An expression as a formula of whole quantities."""
     match tree:
-        case Constant(number):
+        case Constant(float(number)):
             return CONSTANTS.get(number, Number(number, exact=True))
         case Reference(name):
             return written(name)
@@ -234,7 +234,7 @@ class CellWriter:
     def number(self, tree: Tree, index: Index) -> Expression:
         """A cell in numbers."""
         match tree:
-            case Constant(number):
+            case Constant(float(number)):
                 return Number(number, exact=abs(number) < math.inf)
             case Call("matmul", (left, right)):
                 return self._dotted(left, right, index)

@@ -30,8 +30,8 @@ class Compute:
     rank: int
     one_head: bool = True
 
-    def tree(self) -> Tree:
-        """The computation as a tree."""
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
         return self.expression
 
     def __call__(self, *inputs: Tensor) -> Tensor:

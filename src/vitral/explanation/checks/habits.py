@@ -1,0 +1,256 @@
+"""Habits of rounding: the ways in which an author computes a sheet by hand.
+
+A habit says which numbers are carried on, how numbers are rounded, and which numbers inside a step are rounded too. It
+computes a quantity as the author does; a check chooses the habit that explains most of a sheet.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+import torch
+from torch import Tensor
+
+from vitral.explanation.checks.units import Unit
+from vitral.explanation.operations import Linear, Operation, Output, Project, Scale, Score, Softmax, Weigh
+from vitral.explanation.sheet import SheetQuantity, Values
+
+TOLERANCE = 0.55
+"""Units between a printed number and the habit's: half of the last digit, and a little for rounding twice."""
+EXACTLY = 1e-6
+"""Units that floating point may differ by."""
+MOST_EXPONENT = 20.0
+"""If an exponent is larger, the largest of its row is subtracted first."""
+FEW = (2, 3, 1, 4)
+"""Decimals to which roots and exponentials may be rounded."""
+MOST_GUARDS = 2
+PART, MANY_PARTS = 0.3, 0.7
+"""Cells that each part of a habit must explain, and further ones that each part from the third on must."""
+
+
+@dataclass(frozen=True)
+class Habit:
+    """A way to compute a sheet by hand.
+
+    Attributes:
+        carry: numbers used for later steps: "full" precision, the "printed" ones, or "steps": each rounded, printed or
+            not.
+        cuts: digits are cut off, not rounded.
+        roots: decimals of √d_k, rounded even if other numbers are cut; None for full precision.
+        inverts: the rounded number is 1/√d_k, not √d_k.
+        powers: decimals of exponentials; None for full precision.
+        guards: further digits of what is carried on, if each step is rounded.
+        products: each product of a sum is rounded.
+        repairs: the last weight of a row is what the others leave of 1.
+    """
+
+    carry: str = "full"
+    cuts: bool = False
+    roots: int | None = None
+    inverts: bool = False
+    powers: int | None = None
+    guards: int = 0
+    products: bool = False
+    repairs: bool = False
+
+    @property
+    def parts(self) -> int:
+        """The number of ways in which it differs from full precision: smaller is simpler."""
+        few = (self.roots is not None, self.inverts, self.powers is not None)
+        return sum((self.carry != "full", self.cuts, *few, self.products, self.repairs))
+
+    @property
+    def price(self) -> float:
+        """The number of cells that it must explain beyond full precision; few authors have many habits at once."""
+        return PART * self.parts + MANY_PARTS * max(0, self.parts - 2)
+
+    def make(self, quantity: SheetQuantity, values: Values, unit: Unit) -> Tensor:
+        """A quantity from the author's values, before the result is rounded.
+
+        Args:
+            quantity: the quantity.
+            values: what the author carries on.
+            unit: of the quantity, for numbers that are rounded on the way.
+        """
+        return made(quantity.operation, self, [values[name] for name in quantity.inputs], unit)
+
+    def inside(self, quantity: SheetQuantity) -> tuple[object, ...]:
+        """What matters of the habit inside a step; empty if the operation is computed as it is."""
+        if isinstance(quantity.operation, DOTS):
+            return ("products", self.cuts, self.guards) if self.products else ()
+        if isinstance(quantity.operation, Scale):
+            return ("roots", self.roots, self.inverts) if self.roots is not None else ()
+        if isinstance(quantity.operation, Softmax):
+            return ("powers", self.powers, self.cuts) if self.powers is not None else ()
+        return ()
+
+    def rounded(self, values: Tensor, size: Tensor | float) -> Tensor:
+        """Numbers rounded or cut to multiples of `size`."""
+        scaled = values.abs() / size
+        scaled = scaled + EXACTLY if self.cuts else scaled + 0.5 + EXACTLY
+        return torch.where(values.isfinite(), scaled.floor() * size * values.sign(), values)
+
+    def carried(self, values: Tensor, unit: Unit) -> Tensor:
+        """What is carried on of a step whose number is not printed, or was not right."""
+        if self.carry == "full":
+            return values
+        finer = unit.finer(self.guards if self.carry == "steps" else 0)
+        return self.rounded(values, finer.of(values))
+
+    def printed(self, quantity: SheetQuantity, values: Tensor, unit: Unit) -> Tensor:
+        """What is printed of a computed step: rounded where that is not up to the check's tolerance."""
+        if not self.repairs or not isinstance(quantity.operation, Softmax):
+            return values
+        written = self.rounded(values, unit.of(values))
+        last = _last_positive(values)
+        rest = 1 - written.masked_fill(last, 0.0).sum(dim=-1, keepdim=True)
+        return torch.where(last, rest.expand_as(values), values)
+
+    def explains(self, printed: Tensor, values: Tensor, size: Tensor) -> Tensor:
+        """Whether printed numbers are these values, rounded or cut to units of `size`."""
+        below, above = (TOLERANCE - 0.5, TOLERANCE + 0.5) if self.cuts else (TOLERANCE, TOLERANCE)
+        off = (values - printed) * torch.where(values < 0, -1.0, 1.0)
+        room = 1e-12 * values.abs().nan_to_num(posinf=0.0, neginf=0.0)
+        near = (off >= -below * size - room) & (off <= above * size + room)
+        return (printed == values) | near
+
+    @property
+    def told(self) -> tuple[tuple[str, dict[str, int]], ...]:
+        """Its parts as keys of phrases with their placeholders."""
+        parts: list[tuple[str, dict[str, int]]] = []
+        carry = "guards" if self.carry == "steps" and self.guards else self.carry
+        parts.append((carry, {"count": self.guards} if self.guards else {}))
+        if self.cuts:
+            parts.append(("cuts", {}))
+        if self.roots is not None:
+            parts.append(("inverse" if self.inverts else "roots", {"count": self.roots}))
+        if self.powers is not None:
+            parts.append(("powers", {"count": self.powers}))
+        parts += [(name, {}) for name in ("products", "repairs") if getattr(self, name)]
+        return tuple(parts)
+
+
+DOTS = (Project, Linear, Score, Weigh, Output)
+"""Operations that are sums of products."""
+
+
+def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
+    """The habits that may matter for these quantities, from the simplest on."""
+    operations = [quantity.operation for quantity in quantities]
+
+    def some(*kinds: type) -> bool:
+        return any(isinstance(operation, kinds) for operation in operations)
+
+    rooted = any(isinstance(operation, Scale) and operation.kind in ("sqrt", "adaptive") for operation in operations)
+    raised = some(Softmax)
+    few: list[tuple[int | None, bool, int | None]] = [(None, False, None)]
+    few += [(digits, False, None) for digits in FEW if rooted]
+    few += [(digits, True, None) for digits in FEW if rooted]
+    few += [(None, False, digits) for digits in FEW if raised]
+    few += [(digits, False, digits) for digits in FEW if rooted and raised]
+    carries = (("full", 0), ("printed", 0), *(("steps", guards) for guards in range(MOST_GUARDS + 1)))
+    made = [
+        Habit(carry, cuts, *each, guards, products, repairs)
+        for (carry, guards), cuts, each, products, repairs in itertools.product(
+            carries,
+            (False, True),
+            few,
+            (False, True) if some(*DOTS) else (False,),
+            (False, True) if raised else (False,),
+        )
+    ]
+    return iter(sorted(made, key=lambda habit: habit.price))
+
+
+def typical(decimals: int) -> Iterator[Habit]:
+    """A few habits that lie far apart, for numbers of so many decimals."""
+    for carry, cuts in itertools.product(("full", "printed", "steps"), (False, True)):
+        yield Habit(carry, cuts)
+    yield Habit("steps", products=True)
+    yield Habit("steps", roots=max(decimals, 1), powers=max(decimals, 1))
+
+
+@singledispatch
+def made(operation: Operation, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    """The result of an operation, with the numbers on the way rounded as the habit does."""
+    return operation(*inputs)
+
+
+@made.register
+def _(operation: Scale, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    [scores] = inputs
+    if habit.roots is None or operation.kind not in ("sqrt", "adaptive"):
+        return operation(scores)
+    factors = operation.factors(scores)
+    size = 10.0**-habit.roots
+    if habit.inverts:
+        return scores * (factors / size).round() * size
+    return scores / ((1 / factors / size).round() * size).clamp(min=size)
+
+
+@made.register
+def _(operation: Softmax, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    [entries] = inputs
+    if habit.powers is None:
+        return operation(entries)
+    largest = entries.amax(dim=-1, keepdim=True)
+    shift = torch.where((largest > MOST_EXPONENT) & largest.isfinite(), largest, 0.0)
+    powers = habit.rounded(torch.exp(entries - shift), 10.0**-habit.powers)
+    total = powers.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, powers / total.clamp(min=1e-300), operation(entries))
+
+
+def _dotted(left: Tensor, right: Tensor, habit: Habit, unit: Unit) -> Tensor:
+    """[..., rows, columns] of [..., rows, terms] and [..., terms, columns]; each product is rounded."""
+    products = left[..., :, :, None] * right[..., None, :, :]
+    return habit.rounded(products, unit.finer(habit.guards).of(products)).sum(dim=-2)
+
+
+def _shared(few: Tensor, many: Tensor) -> Tensor:
+    """Keys or values for every query head: each serves a group of heads."""
+    return few.repeat_interleave(len(many) // len(few), dim=0)
+
+
+@made.register
+def _(operation: Project, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    x, weight, *bias = inputs
+    if not habit.products:
+        return operation(*inputs)
+    return _dotted(x[None], weight, habit, unit) + (bias[0][:, None] if bias else 0.0)
+
+
+@made.register
+def _(operation: Linear, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    x, weight, *bias = inputs
+    if not habit.products:
+        return operation(*inputs)
+    return _dotted(x, weight.T if operation.tied else weight, habit, unit) + (bias[0] if bias else 0.0)
+
+
+@made.register
+def _(operation: Score, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    q, k = inputs
+    return _dotted(q, _shared(k, q).mT, habit, unit) if habit.products else operation(q, k)
+
+
+@made.register
+def _(operation: Weigh, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    weights, v = inputs
+    return _dotted(weights, _shared(v, weights), habit, unit) if habit.products else operation(weights, v)
+
+
+@made.register
+def _(operation: Output, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    z, *rest = inputs
+    if not habit.products or not rest:
+        return operation(*inputs)
+    together = z.transpose(-2, -3).flatten(-2)
+    return _dotted(together, rest[0], habit, unit) + (rest[1] if len(rest) > 1 else 0.0)
+
+
+def _last_positive(weights: Tensor) -> Tensor:
+    """The last weight of each row that is not 0, as a mask; none in a row of a single weight."""
+    seen = weights > 0
+    after = seen.flip(-1).cumsum(dim=-1).flip(-1)
+    return seen & (after == 1) & (seen.sum(dim=-1, keepdim=True) > 1)

@@ -1,0 +1,47 @@
+"""The digits of numbers as their author typed them."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+DEFAULT = 3
+"""Decimals of an example whose author typed none."""
+_NUMBER = re.compile(r"[+\-−]?(?P<whole>[\d_]*)(?:[.,](?P<part>[\d_]*))?(?:[eE](?P<power>[+\-−]?\d+))?")
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The digits of a typed number.
+
+    Attributes:
+        decimals: after the point.
+        significant: from the first that is not 0.
+        has_point: whether a point is typed.
+        is_power: whether all but the first are 0, and that is 1: a power of ten.
+    """
+
+    decimals: int
+    significant: int
+    has_point: bool
+    is_power: bool
+
+
+def digits(text: str) -> Digits | None:
+    """The digits of a number; None for anything else: a fraction, infinity, a word.
+
+    >>> digits("-0.120")
+    Digits(decimals=3, significant=3, has_point=True, is_power=False)
+    """
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None or not (found["whole"] or found["part"]):
+        return None
+    whole, part = found["whole"].replace("_", ""), (found["part"] or "").replace("_", "")
+    power = int((found["power"] or "0").replace("−", "-"))
+    written = (whole + part).lstrip("0")
+    is_power = written.rstrip("0") == "1"
+    return Digits(max(0, len(part) - power), len(written), found["part"] is not None, is_power)
+
+
+def most_decimals(texts: Iterable[str | None]) -> int | None:
+    """The decimals of the longest number; None if there is no number."""
+    return max((read.decimals for text in texts if text and (read := digits(text))), default=None)
