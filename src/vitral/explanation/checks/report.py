@@ -193,16 +193,18 @@ def summary(report: CheckReport, say: Phrases) -> str:
         return say("check.nothing")
     if report.worst is Verdict.right:
         return say("check.all_right", count=total)
-    if report.worst in FINE:
-        return say("check.all_fine", count=total, **counts)
-    return say("check.summary", count=total, **counts)
+    key = "check.all_fine" if report.worst in FINE else "check.summary"
+    doubts = counts["doubtful"] + counts["unclear"] > 0
+    return say(f"{key}_doubts" if doubts else key, count=total, **counts)
 
 
 def habit(report: CheckReport, say: Phrases) -> str:
     """The author's habit of rounding in words; empty if it is not known."""
     if report.habit is None:
         return ""
-    return ", ".join(say(f"habits.{key}", **places) for key, places in report.habit.told)
+    return ", ".join(
+        say(f"habits.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}")) for key, decimals in report.habit.told
+    )
 
 
 def habit_line(report: CheckReport, say: Phrases) -> str:
@@ -277,11 +279,13 @@ def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellF
         of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
         return ", ".join(labels) if of_words or name == "logits" else ""
     first = sheet.namer.first
-    token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
+    names = sheet.sources if name in sheet and sheet[name].axes[-2:-1] == ("source",) else sheet.tokens
+    token = f" ({names[place[-1]]})" if len(names) > place[-1] else ""
     row = f"{place[-1] + first}{token}"
+    line = "column" if sheet.conventions.turned(name) else "row"
     if len(place) == 2 and sheet.num_heads > 1:
-        return say("check.head_row", head=place[0] + first, row=row)
-    return say("check.row", row=row)
+        return say(f"check.head_{line}", head=place[0] + first, row=row)
+    return say(f"check.{line}", row=row)
 
 
 def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:

@@ -46,7 +46,7 @@ LEAST_EXPONENT = -5.0
 """If all exponents of a row are smaller, too: e^−5 is already 0.007."""
 CONCATENATED = "Concat(z)"
 """Name of the heads' outputs side by side."""
-SPREAD = N_("standard deviation of the visible scores of its row, or √d_k if they do not differ")
+SPREAD = N_("standard deviation of the visible scores of its row, or the root of d_k if they do not differ")
 MASK = N_("0 where attention is allowed, −∞ elsewhere")
 
 
@@ -340,14 +340,20 @@ class Softmax:
 
     Attributes:
         of: name of the input.
+        base: of the exponentials; e as in the definition.
     """
 
     of: str
+    base: float = math.e
     subscript: ClassVar[str] = "i,j"
 
     def __call__(self, entries: Tensor) -> Tensor:
         """The same shape."""
-        return steps.normalise(entries)
+        return steps.normalise(entries if self.base == math.e else entries * math.log(self.base))
+
+    @property
+    def _base(self) -> Expression:
+        return EXP if self.base == math.e else Number(self.base, exact=True)
 
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
@@ -355,8 +361,8 @@ class Softmax:
 
     def formula(self) -> Expression:
         """Exponential over the row's sum of exponentials."""
-        power = Power(EXP, Name(self.of, below="i,j"))
-        return Fraction(power, Over("l", Power(EXP, Name(self.of, below="i,l"))))
+        power = Power(self._base, Name(self.of, below="i,j"))
+        return Fraction(power, Over("l", Power(self._base, Name(self.of, below="i,l"))))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The exponents, then the exponentials; that of a masked entry is 0."""
@@ -369,18 +375,19 @@ class Softmax:
         largest = max(visible) if shifts else 0.0
         place = index[-2:]
         rule = Fraction(
-            Power(EXP, namer.cell(self.of, *place)),
-            Over("l", Power(EXP, Name(self.of, below=f"{namer.cell('', *place[:-1]).below},l".lstrip(",")))),
+            Power(self._base, namer.cell(self.of, *place)),
+            Over("l", Power(self._base, Name(self.of, below=f"{namer.cell('', *place[:-1]).below},l".lstrip(",")))),
         )
         entry = float(row[index[-1]])
 
         def raised(value: float) -> Expression:
             is_plain = largest == 0 or value == -math.inf
-            return Power(EXP, Number(value) if is_plain else Difference(Number(value), Number(largest)))
+            return Power(self._base, Number(value) if is_plain else Difference(Number(value), Number(largest)))
 
         exponents = Fraction(raised(entry), Sum(tuple(raised(value) for value in entries)))
         values = Fraction(
-            Number(math.exp(entry - largest)), Sum(tuple(Number(math.exp(value - largest)) for value in entries))
+            Number(self.base ** (entry - largest)),
+            Sum(tuple(Number(self.base ** (value - largest)) for value in entries)),
         )
         return (rule, exponents, values)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.decoding import Sampling, distribution
+from vitral.explanation.expressions.built_in import hypotheses_of
 from vitral.explanation.expressions.tree import Call, Constant, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
