@@ -77,13 +77,7 @@ def explain(
     column: ColumnOption = None,
     block: BlockOption = False,
     ending: EndingOption = False,
-    backward: BlockOption = Annotated[
-    bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
-]
-EndingOption = Annotated[
-    bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
-]
-BackwardOption = False,
+    backward: BackwardOption = False,
     cell: CellOption = None,
     all: AllOption = False,
     sort_terms: SortTermsOption = False,
