@@ -3,6 +3,7 @@
 import json
 import math
 import platform
+import re
 import subprocess
 import sys
 import tomllib
@@ -32,11 +33,12 @@ COMMANDS = [
     "explain",
     "exercise",
     "check",
+    "grade",
     "study",
     "list",
     "doctor",
 ]
-WITHOUT_PARTS = ("demo", "exercise", "check", "list")
+WITHOUT_PARTS = ("demo", "exercise", "check", "grade", "list")
 SETTINGS = [
     *("--set", "model.d_model=12", "--set", "model.num_layers=1", "--set", "model.num_heads=3"),
     *("--set", "model.context_length=11", "--set", "training.steps=4", "--set", "training.evaluate_every=2"),
@@ -82,10 +84,11 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
         "inspect": "--text --replace --windows --top --format --out --checkpoint --corpus --device --dtype",
-        "explain": "--text --replace --layer --head --query --key --column --block --ending --digits --format "
-        "--out --checkpoint --device --dtype",
-        "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --digits "
-        "--format --out",
+        "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
+        "--sort-terms --digits --format --out --checkpoint --device --dtype",
+        "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
+        "--digits --format --out --count --practice",
+        "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
         "list": "--sort --text --out --format",
@@ -194,7 +197,8 @@ def test_generate_in_other_ways(vitral, trained: Path) -> None:
 def test_explain_names_every_step(vitral, trained: Path) -> None:
     told = vitral("explain", str(trained), "--text", "WREN", "--head", "2").out
     for step in ATTENTION_STEPS:
-        assert f". {phrases('en')(f'titles.{step}')}: {step} = " in told
+        title = re.escape(phrases("en")(f"titles.{step}"))
+        assert re.search(rf"\. {title}: {step}(\[[\w,]+\])? = ", told)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "latex"])
@@ -215,6 +219,21 @@ def test_explain_in_every_form_and_language(vitral, trained: Path, tmp_path: Pat
             again = vitral("explain", *what, "--format", form, "--out", name)
             assert again.code == 2
             assert "exists already" in again.err
+
+
+def test_explain_writes_everything_and_goes_backwards_when_asked_to(vitral, trained: Path) -> None:
+    run = ("explain", str(trained), "--text", "WRENWRENWRE", "--layer", "0")
+    for form in ("text", "markdown", "latex", "html", "json"):
+        short, whole = vitral(*run, "--format", form).out, vitral(*run, "--format", form, "--all").out
+        assert len(whole) > len(short) or form == "json"
+        assert "--all" not in whole
+    for options in ((), ("--block",), ("--block", "--ending")):
+        told = vitral(*run, "--query", "2", "--backward", *options)
+        assert told.code == 0, told.err
+        assert "dscores" in told.out
+        assert ("dmlp.pre" in told.out) == bool(options)
+    assert "1. Gradient of out" in vitral("explain", "the-cat-sat", "--backward", "--cell", "output[2,1]").out
+    assert vitral("exercise", "--all").code == 0
 
 
 def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> None:

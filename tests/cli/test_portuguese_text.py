@@ -60,8 +60,9 @@ SHARED = {
 }
 """Words of both languages."""
 CODE = (
-    r"<(script|style|pre|code|math)\b.*?</\1>",
+    r"<(script|style|pre|code|math|svg)\b.*?</\1>",
     r"\[\w+ \d+(, \w+ \d+)*\]",  # the shape of a tensor
+    r"(?m)^\s*↓ .*$",  # a quantity of the picture: its name, its formula, its numbers
     r"(?m)(^|: )\s*(\w+(\[[^\]\n]*\])? )?= .*$",  # a formula, and its arithmetic
     r"`[^`\n]*`",
     r"\bvitral( +(?!·)\S+)+",  # a command up to the end of its line
@@ -161,7 +162,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 def readable(page: str) -> str:
     """The text of a page, with what stands for its figures, without texts of the run and code."""
-    spared = re.sub(r"<(script|style|pre|code|math)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    spared = re.sub(r"<(script|style|pre|code|math|svg)\b.*?</\1>", " ", page, flags=re.DOTALL)
     kept = re.findall(r'\b(?:alt|title|aria-label)="([^"]*)"', spared)
     return html.unescape(
         "\n".join([*kept, re.sub(r"<[^>]*>", "\n", re.sub(r"<!--.*?-->", "", spared, flags=re.DOTALL))])

@@ -259,6 +259,12 @@ def test_blocks_that_are_not_shown_are_named() -> None:
     assert "^(" not in to_text(plain)  # one block alone: its names need no number
 
 
+def test_the_shapes_of_a_sum_have_a_plus_sign_and_those_of_a_gate_a_sign_for_each_number() -> None:
+    steps = steps_of(model(feed_forward="swiglu"), block=True)
+    signs = {name: re.findall(r"\] (\S) \[", steps[name].shapes) for name in ("resid_mid", "mlp.hidden", "scores", "q")}
+    assert signs == {"resid_mid": ["+", "→"], "mlp.hidden": ["⊙", "→"], "scores": ["·", "→"], "q": ["→"]}
+
+
 @pytest.mark.parametrize("form", ["text", "latex"])
 def test_a_choice_is_a_word(form: str) -> None:
     walk = walk_run(model(), tokenizer(), TEXT, RunView((0,), Choice(), ending=True))

@@ -13,14 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from intervals import FUNCTIONS, PLAIN, SLACK, Interval, Untrue, add, divide, exact, multiply, power, subtract
+from intervals import FUNCTIONS, SLACK, Interval, Untrue, add, divide, exact, multiply, power, subtract
 
 
 class Unreadable(AssertionError):
     """An equation, or a side of it, that cannot be read."""
 
 
-SAME = {"sen": "sin", "média": "mean", "mantidas": "kept", "linha": "row", "outras": "others"}
+SAME = {
+    "sen": "sin",
+    "média": "mean",
+    "mantidas": "kept",
+    "linha": "row",
+    "outras": "others",
+    "linhas": "rows",
+    "colunas": "columns",
+}
 """Portuguese words of formulas."""
 
 # ----------------------------------------------------------------- reading
@@ -49,7 +57,7 @@ class Reader:
     names: "Names"
     place: int = 0
     whole_are_exact: bool = False
-    """With 0 digits, whether whole numbers in a denominator are exact."""
+    """With 0 digits, whether whole numbers in a denominator or a logarithm are exact."""
     below: int = 0
     shift: float = 0.0
     """Subtracted from every exponent of e."""
@@ -183,7 +191,9 @@ class Reader:
                 if inside.startswith("z^"):  # Concat(z^(0))
                     self.need(")")
                 return self.cell("Concat(z)")
+            self.below += letters == "log"
             arguments = self.arguments()
+            self.below -= letters == "log"
             if letters == "exp" and self.shift:
                 return lambda bound: called("exp", [less(arguments[0](bound), exact(self.shift))])
             return lambda bound: called(letters, [argument(bound) for argument in arguments])
@@ -287,22 +297,61 @@ def root(value: Any) -> Any:
     return Interval(math.sqrt(max(0.0, scalar(value).low)), math.sqrt(scalar(value).high))
 
 
+def _softmax(x: np.ndarray, axis: np.ndarray | None = None) -> np.ndarray:
+    along = -1 if axis is None else int(axis)
+    largest = x.max(axis=along, keepdims=True)
+    powers = np.exp(x - np.where(np.isinf(largest), 0, largest))
+    return powers / np.maximum(powers.sum(axis=along, keepdims=True), 1e-300)  # a row that sees nothing: zeros
+
+
+def _summed(x: np.ndarray, axis: np.ndarray | None = None) -> np.ndarray:
+    return x.sum() if axis is None else x.sum(axis=int(axis), keepdims=True)
+
+
+def _cross_entropy(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    chances = _softmax(logits.reshape(-1, logits.shape[-1]))
+    if targets.size == len(chances):
+        return -np.log([row[int(place)] for row, place in zip(chances, targets.flatten(), strict=True)]).mean()
+    return -(targets * np.log(chances)).sum() / len(chances)
+
+
+def _layernorm(x: np.ndarray, gain: Any = 1.0, bias: Any = 0.0, epsilon: Any = 1e-5) -> np.ndarray:
+    made = x - x.mean(axis=-1, keepdims=True)
+    return gain * made / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias
+
+
+MATRICES: dict[str, Callable[..., Any]] = {
+    "softmax": _softmax,
+    "sum": _summed,
+    "cross_entropy": _cross_entropy,
+    "layernorm": _layernorm,
+}
+"""Functions of free steps."""
+
+
+def _extreme(function: str, arguments: Sequence[Any]) -> Any:
+    if _is_array(*arguments):
+        if len(arguments) == 1:
+            return exact(float(getattr(arguments[0], function)()))
+        return (np.maximum if function == "max" else np.minimum)(*map(array, arguments))
+    numbers, best = [scalar(argument) for argument in arguments], max if function == "max" else min
+    return Interval(best(each.low for each in numbers), best(each.high for each in numbers))
+
+
 def called(function: str, arguments: Sequence[Any]) -> Any:
-    if function == "max":
-        if _is_array(*arguments):
-            return np.maximum(*map(array, arguments))
-        numbers = [scalar(argument) for argument in arguments]
-        return Interval(max(each.low for each in numbers), max(each.high for each in numbers))
+    if function in ("max", "min"):
+        return _extreme(function, arguments)
+    if function == "less":
+        return exact(float(scalar(arguments[0]).low < scalar(arguments[1]).low))
+    if function == "where":
+        return arguments[1] if scalar(arguments[0]).low else arguments[2]
+    if function in MATRICES:
+        made = np.asarray(MATRICES[function](*map(array, arguments)))
+        return made if made.ndim else exact(made.item())
     [argument] = arguments
     if function == "mean":
         entries = array(argument)
         return exact(float(entries.mean())) if entries.ndim == 1 else entries.mean(axis=-1, keepdims=True)
-    if function == "softmax":
-        largest = argument.max(axis=-1, keepdims=True)
-        powers = np.exp(argument - np.where(np.isinf(largest), 0, largest))
-        return powers / np.maximum(powers.sum(axis=-1, keepdims=True), 1e-300)  # a row that sees nothing: zeros
-    if function in PLAIN:
-        return _each(PLAIN[function], argument)
     if function not in FUNCTIONS:
         raise Unreadable(f"no function {function}")
     if _is_array(argument):
@@ -310,13 +359,8 @@ def called(function: str, arguments: Sequence[Any]) -> Any:
     return FUNCTIONS[function](scalar(argument))
 
 
-def _each(function: Callable[[float], float], argument: Any) -> Any:
-    if _is_array(argument):
-        return np.vectorize(function, otypes=[float])(argument)
-    value = scalar(argument)
-    if value.low != value.high:
-        raise Unreadable("a function of an exact number alone")
-    return exact(function(value.low))
+def _each(function: Callable[[float], float], argument: np.ndarray) -> Any:
+    return np.vectorize(function, otypes=[float])(argument)
 
 
 @dataclass
@@ -362,7 +406,8 @@ class Names:
         if isinstance(value, int | float):
             return exact(value)
         if below:
-            places = tuple(slice(None) if part == ":" else self.place(part, bound) for part in below.split(","))
+            free = {":", *(set("ij") - set(bound))}  # over all, as in max(a[i,1])
+            places = tuple(slice(None) if part in free else self.place(part, bound) for part in below.split(","))
             value = value[places[0]] if isinstance(value, list) else value[places]
         if isinstance(value, list):
             return " ".join(value)
@@ -438,9 +483,11 @@ def value_of(side: str, names: Names, digits: int, *, comma: bool, bound: Mappin
     if digits:
         return reader.side()(bound)
     try:
-        return reader.side()(bound)
+        made = reader.side()(bound)
     except Untrue:
-        return Reader(side, comma, digits, names, whole_are_exact=True).side()(bound)
+        made = None
+    is_sure = isinstance(made, Interval) and math.isinf(made.low) == math.isinf(made.high)
+    return made if is_sure else Reader(side, comma, digits, names, whole_are_exact=True).side()(bound)
 
 
 def check_equation(sides: Sequence[str], names: Names, digits: int, *, comma: bool) -> None:

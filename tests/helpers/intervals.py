@@ -94,6 +94,16 @@ def wave(function: Callable[[float], float], peak: float) -> Callable[[Interval]
     return of
 
 
+def dip(function: Callable[[float], float], place: float) -> Callable[[Interval], Interval]:
+    """A function that falls up to a place and rises from there on, or falls only where it is above its least value."""
+
+    def of(x: Interval) -> Interval:
+        ends = function(x.low), function(x.high)
+        return Interval(function(place) if x.low <= place <= x.high else min(ends), max(ends))
+
+    return of
+
+
 def _gelu(x: float) -> float:
     return x * _normal(x)
 
@@ -111,8 +121,13 @@ FUNCTIONS: dict[str, Callable[[Interval], Interval]] = {
     "Φ": rising(_normal),
     "sin": wave(math.sin, math.pi / 2),
     "cos": wave(math.cos, 0.0),
+    "GELU": dip(_gelu, -0.7517915246935645),
+    "SiLU": dip(_silu, -1.2784645427610737),
+    "abs": dip(abs, 0.0),
+    "tanh": rising(math.tanh),
+    "sigmoid": rising(lambda x: 1 / (1 + math.exp(-x)) if x > -700 else 0.0),
+    "floor": rising(math.floor),
     "ReLU": rising(lambda x: max(0.0, x)),
+    "log": rising(lambda x: math.log(x) if x > 0 else -math.inf),
     "ReLU²": rising(lambda x: max(0.0, x) ** 2),
 }
-PLAIN: dict[str, Callable[[float], float]] = {"GELU": _gelu, "SiLU": _silu}
-"""Functions that are evaluated at exact numbers alone."""

@@ -10,6 +10,7 @@ from equations import Names
 from torch import Tensor
 
 from vitral.explanation.examples.parameters import Total
+from vitral.explanation.expressions import Call, Reference
 from vitral.explanation.operations import (
     Activate,
     ApplyMask,
@@ -23,16 +24,21 @@ from vitral.explanation.operations import (
     Softmax,
 )
 from vitral.explanation.operations.decoding import Beam, Filtered, FoundBeam, Greedy
+from vitral.explanation.operations.expression import Compute
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
-    "σ": "standard deviation of the visible scores of its row, or √d_k if they do not differ",
+    "σ": "standard deviation of the visible scores of its row, or the root of d_k if they do not differ",
     "p": "last row of the probabilities",
     "p_t": "probability of word t after the words before it",
 }
 """Definitions in words, by their name, and statements that stand alone."""
-ALONE = ("position p and column 2i are counted from 0", "0 for words that are not kept")
+ALONE = (
+    "p and 2i are counted from 0",
+    "position p is counted from 1, column 2i from 0",
+    "0 for words that are not kept",
+)
 
 
 def of_head(value: Tensor, head: int, num_heads: int) -> np.ndarray:
@@ -45,6 +51,7 @@ def of_head(value: Tensor, head: int, num_heads: int) -> np.ndarray:
 def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
     """Names that mean the same in every cell of a quantity, for one head."""
     values = _values_of(sheet, quantity, head)
+    _lay_out(values, sheet)
     made = Names(values, sheet.namer.first, {}, sheet.vocabulary)
     if "weights" in sheet.values:
         made.ranges["j"] = range(sheet.values["weights"].shape[-1])
@@ -117,7 +124,8 @@ def _norm(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tens
 def _letters(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
     operation = quantity.operation
     names.values["x"] = np.linspace(-3, 3, 13)[:, None]
-    names.values["h"] = len(getattr(operation, "frequencies", ()))
+    half = (operation.width + 1) // 2 if isinstance(operation, Sinusoid) else 0
+    names.values["h"] = len(getattr(operation, "frequencies", ())) or half
     names.values["d_model"] = names.values["d[model]"] = getattr(operation, "width", 0)
 
 
@@ -163,7 +171,35 @@ def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tens
     names.ranges["t"] = range(len(steps))
 
 
+def _computed(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    """The indices of a sum or a softmax over a quantity; numbers that stand alone."""
+    names.values |= {"rows": -1, "columns": -2}
+    names.values |= {
+        name: value.item()
+        for name, value in names.values.items()
+        if isinstance(value, np.ndarray) and value.shape == (1,)
+    }
+    assert isinstance(quantity.operation, Compute)
+    match quantity.operation.expression:
+        case Call("softmax", (Reference(name),), settings):
+            axis = settings[0] if settings and settings[0] is not None else -1
+            names.ranges["l"] = range(names.values[name].shape[axis])
+        case Call("sum" | "mean", (Reference(name),)):
+            shape = names.values[name].shape
+            names.ranges |= {letter: range(size) for letter, size in zip("ij", shape, strict=False)}
+
+
+def _lay_out(values: dict[str, Any], sheet: Sheet) -> None:
+    """Turn the matrices that the author writes transposed."""
+    for name, value in list(values.items()):
+        key = {"E": "embedding", "Concat(z)": "z"}.get(name, name)
+        key = f"w_{name[2:].lower()}" if name.startswith("W^") else key
+        if isinstance(value, np.ndarray) and value.ndim == 2 and sheet.conventions.turned(key):
+            values[name] = value.T
+
+
 DEFINE = {
+    Compute: _computed,
     Lookup: _lookup,
     Scale: _scale,
     ApplyMask: _mask,

@@ -152,6 +152,8 @@ def from_mathml(written: str) -> str:
 
 
 def _line(element: ElementTree.Element) -> str:
+    if element.tag == "span":
+        return element.text or ""
     return re.sub(r"  +", " ", "".join(map(_plain, element))).strip()
 
 

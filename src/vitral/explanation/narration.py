@@ -65,7 +65,33 @@ class _CellWorking:
 
 
 def _given_cell(sheet: Sheet, name: str, index: Index) -> Arithmetic:
-    return Arithmetic(sheet.namer.cell(name, *index[-2:]), (), float(sheet.values[name][index]))
+    return Arithmetic(sheet.cell(name, index), (), float(sheet.values[name][index]))
+
+
+@dataclass(frozen=True)
+class _TurnedWorking:
+    """The arithmetic of the cells of a transposed panel."""
+
+    working: Working
+
+    def __call__(self, row: int, column: int) -> Arithmetic:
+        return self.working(column, row)
+
+
+def _turned(panel: Panel) -> Panel:
+    """The panel with rows and columns exchanged."""
+    return replace(
+        panel,
+        matrix=tuple(zip(*panel.matrix, strict=True)),
+        row_labels=panel.column_labels,
+        column_labels=panel.row_labels,
+        columns_are_positions=True,
+        cell=panel.cell[::-1],
+        working=_TurnedWorking(panel.working),
+        also=tuple(cell[::-1] for cell in panel.also),
+        asked=panel.asked[::-1],
+        words=tuple(zip(*panel.words, strict=True)),
+    )
 
 
 class Narrator:
@@ -135,7 +161,9 @@ class Narrator:
             axes = AXES.get(name, ())
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
-            shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
+            layout = self.sheet.conventions
+            plain = layout.seen(name, value[0] if value.dim() == 3 else value)
+            shape = _shape(plain, layout.index(name, seen[-2:]))
             for panel in self.panels(value, seen, name, partial(_given_cell, self.sheet, name)):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}", asked=()))
@@ -172,9 +200,13 @@ class Narrator:
         if isinstance(quantity.operation, Differentiate):
             inputs = [quantity.operation.of]
         sign = SHAPE_SIGNS.get(type(quantity.operation), " · ")
-        before = sign.join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
-        after = _shape(self.sheet.values[quantity.name], quantity.axes)
+        before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
+        after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
+
+    def _shape(self, name: str, axes: tuple[str, ...]) -> str:
+        layout = self.sheet.conventions
+        return _shape(layout.seen(name, self.sheet.values[name]), layout.index(name, axes))
 
     def panels(
         self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
@@ -187,6 +219,12 @@ class Narrator:
             name: of the quantity.
             arithmetic: of a cell, by its whole index.
         """
+        panels = self._panels(value, axes, name, arithmetic)
+        return tuple(map(_turned, panels)) if self.sheet.conventions.turned(name) else panels
+
+    def _panels(
+        self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
+    ) -> tuple[Panel, ...]:
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)
@@ -238,6 +276,8 @@ class Narrator:
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first = self.sheet.namer.first
         if axis in ("time", "source"):
+            if axis == "source" and self.sheet.sources:
+                return tuple(f"{place + first} {name}" for place, name in enumerate(self.sheet.sources))
             names = self.sheet.tokens[:count] if len(self.sheet.tokens) >= count else ("",) * count
             return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
         if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
@@ -267,7 +307,7 @@ class Narrator:
             return say("sentences.derivative", of=quantity.operation.of, by=quantity.operation.by)
         if isinstance(quantity.operation, Compute):
             return say("sentences.step")
-        row, column = self._position(self.query), self._position(self.key)
+        row, column = self._position(self.query), self._source(self.key)
         narrators = {
             "scores": self._scoring,
             "scaled": self._scaling,
@@ -305,6 +345,18 @@ class Narrator:
             return self.say("explain.position", number=number_, label=tokens[place])
         return self.say("explain.position_plain", number=number_)
 
+    def _source(self, place: int) -> str:
+        """A key's position, with its label."""
+        sources = self.sheet.sources
+        if not sources:
+            return self._position(place)
+        return self.say("explain.position", number=place + self.sheet.namer.first, label=sources[place])
+
+    def _laid_out(self, key: str) -> str:
+        """The key of a sentence about rows, or of the same about columns."""
+        other = f"{key}_columns"
+        return other if self.sheet.conventions.columns and self.say.has(other) else key
+
     def _short(self, value: float) -> str:
         return self.say.number(short(value))
 
@@ -315,7 +367,8 @@ class Narrator:
     def _projecting(self, quantity: SheetQuantity) -> str:
         name = quantity.name
         place = self.query if name == "q" else self.key
-        words = [self.say(f"sentences.{name}", number=place + self.sheet.namer.first, row=self._position(place))]
+        position = self._position(place) if name == "q" else self._source(place)
+        words = [self.say(self._laid_out(f"sentences.{name}"), number=place + self.sheet.namer.first, row=position)]
         groups = self.sheet.num_heads // len(self.sheet.values[name])
         if groups > 1:
             begin = self.heads[0] // groups * groups + self.sheet.namer.first
@@ -330,7 +383,7 @@ class Narrator:
         return self.say(
             f"sentences.scores_{kind}",
             row=self._position(self.query),
-            column=self._position(self.key),
+            column=self._source(self.key),
             value=self._short(value),
         )
 
@@ -365,9 +418,9 @@ class Narrator:
         if self.key == self.query and not is_empty:
             kind = f"{kind}_itself"
         return self.say(
-            f"sentences.weights_{kind}",
+            self._laid_out(f"sentences.weights_{kind}"),
             row=self._position(self.query),
-            column=self._position(self.key),
+            column=self._source(self.key),
             share=self.say.number(f"{share:.1%}"),
         )
 

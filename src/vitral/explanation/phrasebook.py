@@ -49,6 +49,11 @@ class Phrases:
         with in_language(self.language):
             return _(catalogue()[key], **places).removeprefix(VERDICT)
 
+    @staticmethod
+    def has(key: str) -> bool:
+        """Whether there is a phrase with this key."""
+        return key in catalogue()
+
     def told(self, text: str) -> str:
         """A marked word of a formula in this language; other words stay as they are."""
         with in_language(self.language):

@@ -174,7 +174,9 @@ class _Path:
             for name in quantity.inputs:
                 if name not in self.seen and _is_of_positions(name):
                     yield from self._strip(name, AXES[name], None, ())
-            yield from self._strip(quantity.name, quantity.axes, _how(quantity), quantity.inputs)
+            yield from self._strip(
+                quantity.name, quantity.axes, self.sheet.laid_out(quantity.name, _how(quantity)), quantity.inputs
+            )
 
     def _strip(
         self, name: str, axes: tuple[str, ...], how: Expression | None, inputs: tuple[str, ...]
@@ -199,7 +201,7 @@ class _Path:
         number = min(self.query, (value.shape[-2] if value.dim() > 1 else 1) - 1)
         yield Strip(
             name,
-            self.sheet.cell(name, (number,)) if of_row and value.dim() > 1 else Name(name),
+            self.sheet.laid_out("", self.sheet.cell(name, (number,))) if of_row and value.dim() > 1 else Name(name),
             how,
             inputs,
             grids,
@@ -233,6 +235,7 @@ class _Path:
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first, tokens = self.sheet.namer.first, self.sheet.tokens
         if axis == "source":
+            tokens = self.sheet.sources or tokens
             return tuple(tokens[place] if place < len(tokens) else str(place + first) for place in range(count))
         if axis == "vocab":
             known = len(self.sheet.vocabulary) == count
@@ -261,7 +264,7 @@ def _best(row: tuple[float, ...]) -> Places:
 def _how(quantity: SheetQuantity) -> Expression:
     """The right-hand side in a few letters."""
     operation = quantity.operation
-    if isinstance(operation, Softmax):
+    if isinstance(operation, Softmax) and operation.base == math.e:
         return Apply("softmax", (Name(operation.of),))
     if isinstance(operation, Normalise):
         return Apply("RMSNorm" if operation.kind == "rmsnorm" else "LayerNorm", (Name(operation.of),))
@@ -277,6 +280,9 @@ def _how(quantity: SheetQuantity) -> Expression:
 def _attention(sheet: Sheet, names: Collection[str] | None) -> Expression | None:
     """Attention as one equation, with the sheet's scale, and the bias and the mask if they change anything."""
     if any(name not in sheet or (names is not None and name not in names) for name in ATTENTION):
+        return None
+    softmax = sheet["weights"].operation
+    if not isinstance(softmax, Softmax) or softmax.base != math.e:
         return None
     inside: Expression = Product((Name("Q"), Name("K", above="T")), tight=True)
     scale, mask = sheet["scaled"].operation, sheet["masked"].operation if "masked" in sheet else None
@@ -294,4 +300,4 @@ def _attention(sheet: Sheet, names: Collection[str] | None) -> Expression | None
         terms = [*([Name("bias")] if mask.bias is not None else []), *([Name("M")] if hides else [])]
         inside = Sum((inside, *terms)) if terms else inside
     rule = Product((Apply("softmax", (inside,)), Name("V")), tight=True)
-    return Equation((Apply("Attention", (Name("Q"), Name("K"), Name("V"))), rule))
+    return Equation((Apply("Attention", (Name("Q"), Name("K"), Name("V"))), sheet.laid_out("", rule)))

@@ -64,6 +64,11 @@ class Architecture:
         tied: whether the head's matrix is the embedding.
         rows: the row of the embedding for each position.
         sinusoidal: whether the position embedding is sinusoidal.
+        position_base: of the rates of its angles.
+        position_halves: whether its sines stand before its cosines.
+        first_position: number of its first position.
+        softmax_base: of the exponentials in the weights of attention and in the probabilities.
+        memory: whether keys and values are projected from `memory`, the states of an encoder.
     """
 
     stream: str = "x"
@@ -83,6 +88,11 @@ class Architecture:
     tied: bool = False
     rows: tuple[int, ...] = ()
     sinusoidal: bool = False
+    position_base: float = 10_000.0
+    position_halves: bool = False
+    first_position: int = 0
+    softmax_base: float = math.e
+    memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +190,7 @@ def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[Re
         yield RecipeLine("logits", LOGITS, (last, "embedding"), lambda _: Linear("E", last, tied=True))
     else:
         yield RecipeLine("logits", LOGITS, (last, "w_u"), lambda _: Linear("U", last))
-    yield RecipeLine("probabilities", LOGITS, ("logits",), lambda _: Softmax("logits"))
+    yield RecipeLine("probabilities", LOGITS, ("logits",), lambda _: Softmax("logits", parts.softmax_base))
 
 
 def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
@@ -188,7 +198,8 @@ def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[Recip
     if parts.rows:
         yield RecipeLine(token, STREAM, ("embedding",), lambda _: Lookup(parts.rows))
     if parts.sinusoidal:
-        yield RecipeLine(position, STREAM, (), lambda known: Sinusoid(*known[token].shape), after=(token,))
+        how = (parts.position_base, parts.position_halves, parts.first_position)
+        yield RecipeLine(position, STREAM, (), lambda known: Sinusoid(*known[token].shape, *how), after=(token,))
     if position in values:
         yield RecipeLine(parts.stream, STREAM, (token, position), lambda _: Add(token, position))
     elif token in values:
@@ -242,8 +253,10 @@ def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> I
     for name in "qkv":
         rotates = parts.frequencies is not None and name != "v"
         projected = f"{name}_pre" if rotates else name
-        project = Project(name.upper(), source)
-        yield RecipeLine(projected, HEADS, (source, f"w_{name}"), lambda _, made=project: made, (f"b_{name}",))
+        origin = "memory" if parts.memory and name != "q" else source
+        axes = ("heads", "source", "d_head") if parts.memory and name != "q" else HEADS
+        project = Project(name.upper(), origin)
+        yield RecipeLine(projected, axes, (origin, f"w_{name}"), lambda _, made=project: made, (f"b_{name}",))
         if parts.frequencies is not None and rotates:
             rotate = Rotate(name, parts.frequencies)
             yield RecipeLine(name, HEADS, (projected,), lambda _, made=rotate: made)
@@ -252,7 +265,7 @@ def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> I
     scale, mask = ("scale",) * (parts.scale is None), ("mask",) * (parts.mask is None)
     yield RecipeLine("scaled", SQUARE, ("scores",), lambda known: _scale(parts, known), after=scale)
     yield RecipeLine("masked", SQUARE, ("scaled",), lambda known: _masking(parts, known), after=mask)
-    yield RecipeLine("weights", SQUARE, ("masked",), lambda _: Softmax("masked"))
+    yield RecipeLine("weights", SQUARE, ("masked",), lambda _: Softmax("masked", parts.softmax_base))
     yield RecipeLine("z", HEADS, ("weights", "v"), lambda _: Weigh())
     if "b_o" in values and "w_o" not in values:
         raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')

@@ -9,12 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
+from vitral.explanation.conventions import Conventions, laid_out
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, renamed
 from vitral.explanation.operations import CellNamer, Index, Operation
+from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.explanation.steps import Arithmetic
 
 Values = Mapping[str, Tensor]
-SINGLE = ("choice", "total")
+SINGLE = ("choice", "total", "one")
 """Axes of quantities that may be a single number, named without a place."""
 
 
@@ -51,6 +53,8 @@ class Sheet:
         namer: names cells.
         num_heads: query heads.
         names: quantities that formulas write by another name, as with the number of their block.
+        sources: labels of the keys, if they are another sequence than the queries.
+        conventions: how the author lays matrices out.
     """
 
     quantities: tuple[SheetQuantity, ...]
@@ -60,6 +64,8 @@ class Sheet:
     namer: CellNamer = field(default_factory=CellNamer)
     num_heads: int = 1
     names: Mapping[str, Name] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    conventions: Conventions = field(default_factory=Conventions)
 
     def __getitem__(self, name: str) -> SheetQuantity:
         """A quantity by name."""
@@ -91,6 +97,11 @@ class Sheet:
         word = self._namer.words([int(value)]) if getattr(self[name].operation, "chooses", False) else None
         return Arithmetic(self.cell(name, index), renamed(stages, self.names), value, renamed(before, self.names), word)
 
+    def laid_out(self, name: str, written: Any) -> Any:
+        """Formulas and arithmetic of a quantity as the author lays matrices out; those of free steps already are."""
+        is_free = name in self and isinstance(self[name].operation, Compute | Differentiate)
+        return written if is_free else laid_out(written, self.conventions)
+
     def formula(self, name: str) -> Equation:
         """The general formula of a quantity, complete: with gain, bias, and the definitions of its letters."""
         quantity = self[name]
@@ -98,7 +109,7 @@ class Sheet:
         further = getattr(operation, "after", None)
         after = () if further is None else further(name)
         sides = (Name(name, below=getattr(operation, "subscript", "")), self._with_biases(quantity))
-        return renamed(Equation(sides, after=after), self.names)
+        return renamed(self.laid_out(name, Equation(sides, after=after)), self.names)
 
     def _with_biases(self, quantity: SheetQuantity) -> Expression:
         formula = quantity.operation.formula()
@@ -121,7 +132,8 @@ class Sheet:
         """The stages of a cell, or the equations before them."""
         quantity = self[name]
         write = getattr(quantity.operation, part, None)
-        return () if write is None else write([self.values[each] for each in quantity.inputs], index, self._namer)
+        inputs = [self.values[each] for each in quantity.inputs]
+        return () if write is None else self.laid_out(name, write(inputs, index, self._namer))
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         quantity = self[name]
@@ -132,6 +144,7 @@ class Sheet:
         """The name of a cell, without its head, which the matrix's label shows; a single number has no place."""
         if name in self and self[name].axes[-1] in SINGLE and self.values[name].numel() == 1:
             return renamed(Name(name), self.names)
+        index = self.conventions.index(name, index)
         return renamed(self.namer.cell(name, *(index[1:] if len(index) == 3 else index)), self.names)
 
 

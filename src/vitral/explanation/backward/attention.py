@@ -170,9 +170,10 @@ def _mask(operation: ApplyMask, use: Use, place: int) -> Contribution:
 @contribution.register
 def _softmax(operation: Softmax, use: Use, place: int) -> Contribution:
     d = f"d{use.name}"
+    base = () if operation.base == math.e else (Apply("log", (Number(operation.base, exact=True),)),)
 
     def rule(cell: tuple[Name, Name], row: tuple[Name, Name]) -> Expression:
-        return Product((cell[0], Difference(cell[1], Over("l", Product(row)))))
+        return Product((*base, cell[0], Difference(cell[1], Over("l", Product(row)))))
 
     def stages(index: Index) -> Stages:
         shares, gradient = use.output[index[:-1]], use.gradient[index[:-1]]
@@ -181,7 +182,8 @@ def _softmax(operation: Softmax, use: Use, place: int) -> Contribution:
         named = rule(cell, (Name(d, below=before), Name(use.name, below=before)))
         entry = index[-1]
         mean = dot(gradient, shares)
-        return named, Product((Number(float(shares[entry])), Difference(Number(float(gradient[entry])), mean)))
+        distance = Difference(Number(float(gradient[entry])), mean)
+        return named, Product((*base, Number(float(shares[entry])), distance))
 
     formula = rule(
         (Name(use.name, below="i,j"), Name(d, below="i,j")), (Name(d, below="i,l"), Name(use.name, below="i,l"))

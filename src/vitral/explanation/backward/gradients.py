@@ -79,18 +79,29 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
 
 
 def loss_of(sheet: Sheet, name: str, index: Index) -> Loss:
-    """One cell as the loss."""
+    """One cell as the loss.
+
+    Raises:
+        UsageError: the author lays matrices out in another way than the formulas of gradients.
+    """
+    _refuse_layout(sheet)
     seed = torch.zeros_like(sheet.values[name])
     seed[index] = 1
     return Loss(name, seed, index)
 
 
 def log_loss(sheet: Sheet, index: Index) -> Loss:
-    """−log of one of the probabilities as the loss."""
+    """−log of one of the probabilities as the loss; raises as `loss_of`."""
+    _refuse_layout(sheet)
     shares = sheet.values["probabilities"]
     seed = torch.zeros_like(shares)
     seed[index] = -1 / shares[index]
     return Loss("probabilities", seed, index, is_log=True)
+
+
+def _refuse_layout(sheet: Sheet) -> None:
+    if sheet.conventions.columns or sheet.conventions.out_in:
+        raise UsageError("--backward: is written for positions as rows and weights as [in, out], unlike this example")
 
 
 class Backward:

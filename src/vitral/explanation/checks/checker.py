@@ -24,6 +24,7 @@ from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import Author, Printed
 from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, within
 from vitral.explanation.checks.habits import EXACTLY, TOLERANCE, Habit
+from vitral.explanation.checks.hypotheses import Work
 from vitral.explanation.checks.intervals import Interval, step
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
 from vitral.explanation.checks.units import COUNTED, is_whole
@@ -207,7 +208,8 @@ class _Checker:
         """The diagnosis of each wrong cell that a slip explains."""
         computations = (self.exact, self.right, self.printed, self.own)
         mismatch = Mismatch(quantity, printed.values, printed.known, wrong, printed.unit)
-        return Diagnoser(self.sheet, set(self.author.printed), computations).diagnose(mismatch)
+        work = Work(self.habit, self.author.unit)
+        return Diagnoser(self.sheet, set(self.author.printed), computations, work).diagnose(mismatch)
 
     # What is carried on.
 

@@ -9,9 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from vitral.core.tables import Tabular
-from vitral.explanation.checks.diagnosis import WORDS, Slip
 from vitral.explanation.checks.habits import Habit
+from vitral.explanation.checks.hypotheses import WORDS
+from vitral.explanation.checks.slips import Slip
 from vitral.explanation.checks.units import Unit
+from vitral.explanation.checks.wording import slip_words
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression, Name
@@ -277,11 +279,13 @@ def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellF
         of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
         return ", ".join(labels) if of_words or name == "logits" else ""
     first = sheet.namer.first
-    token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
+    names = sheet.sources if name in sheet and sheet[name].axes[-2:-1] == ("source",) else sheet.tokens
+    token = f" ({names[place[-1]]})" if len(names) > place[-1] else ""
     row = f"{place[-1] + first}{token}"
+    line = "column" if sheet.conventions.turned(name) else "row"
     if len(place) == 2 and sheet.num_heads > 1:
-        return say("check.head_row", head=place[0] + first, row=row)
-    return say("check.row", row=row)
+        return say(f"check.head_{line}", head=place[0] + first, row=row)
+    return say(f"check.{line}", row=row)
 
 
 def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
@@ -290,20 +294,8 @@ def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     if slip is None:
         return ""
     sheet = report.example.sheet
-    how = f"_{slip.places['how']}" if "how" in slip.places else ""
-    words = say(f"slips.{slip.kind}{how}", **_places(slip, finding, report, say))
-    return words if slip.step == finding.name or slip.step not in sheet else say("slips.at", slip=words, step=slip.step)
-
-
-def _places(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases) -> dict[str, object]:
-    places: dict[str, object] = {"expected": _printed(report, finding.name, finding.expected, say), **slip.places}
-    first = report.example.sheet.namer.first
-    if "term" in places:
-        places["term"] = int(str(places["term"])) + first
-    row = places.get("row")
-    if isinstance(row, tuple):
-        places["row"] = f"{row[0]}[{row[1] + first}]"
-    return places
+    expected = _printed(report, finding.name, finding.expected, say)
+    return slip_words(slip, finding.name, expected, (sheet.namer, sheet), say)
 
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
@@ -363,6 +355,8 @@ def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[st
         "verdict": finding.verdict.value,
         "slip": None if slip is None else slip.kind,
         "slip_in": None if slip is None else slip.step,
+        "slip_sure": None if slip is None else slip.sure,
+        "slip_or": None if slip is None or slip.other is None else slip.other.kind,
         "guess": guess(finding, report, say),
         "arithmetic": working(report, finding, say),
     }

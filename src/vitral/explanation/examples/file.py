@@ -32,6 +32,7 @@ from vitral.explanation.examples.schema import (
     nesting,
     numbers,
     shape_text,
+    turned_tables,
     with_comma_hint,
 )
 from vitral.explanation.examples.settings import settled
@@ -64,6 +65,15 @@ def load_example(path: Path, find_model: FindModel) -> Example:
     Raises:
         UsageError: the file cannot be read, or contains an error; the message names the line or the cell.
     """
+    return read_example(load_document(path), find_model, path)
+
+
+def load_document(path: Path) -> Document:
+    """The document of a file.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
     try:
         if path.is_dir():
             raise UsageError("{path}: is a folder, not a worked example", path=path)
@@ -75,7 +85,7 @@ def load_example(path: Path, find_model: FindModel) -> Example:
             )
     except OSError as error:
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
-    return read_example(document_of(raw, str(path)), find_model, path)
+    return document_of(raw, str(path))
 
 
 @checked(first=True)
@@ -134,6 +144,11 @@ class _Reader:
         self.conventions = Conventions(
             columns, columns if self.head.weight_layout is None else self.head.weight_layout == "out-in"
         )
+        names = {self.name(".".join(keys)) for keys, _ in _entries(self.head.given)}
+        self.has_memory = "memory" in names
+        if self.has_memory and self.stream != "x":
+            complaint = _("memory: in a block, cross-attention is written as steps; give the states another name")
+            raise self.refuse(complaint, "given", "memory")
         self.sizes: dict[str, tuple[int, str]] = {}
         if self.head.vocabulary:
             self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
@@ -210,12 +225,28 @@ class _Reader:
             size, name = self.sizes["time"]
             complaint = _("tokens: {count} names, but {name} has {size} rows", count=len(tokens), name=name, size=size)
             raise self.refuse(complaint, "tokens")
-        sheet = Sheet(quantities, values, tokens, tuple(head.vocabulary), num_heads=architecture.num_heads)
+        sources = tuple(head.memory_tokens)
+        if sources and len(sources) != self.sizes.get("source", (0, ""))[0]:
+            complaint = _(
+                "memory_tokens: {count} names, but there are {size} keys",
+                count=len(sources),
+                size=self.sizes.get("source", (0, ""))[0],
+            )
+            raise self.refuse(complaint, "memory_tokens")
+        sheet = Sheet(
+            quantities,
+            values,
+            tokens,
+            tuple(head.vocabulary),
+            num_heads=architecture.num_heads,
+            sources=sources,
+            conventions=self.conventions,
+        )
         return architecture, sheet, lines
 
     def followed(self, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
         """Everything that the recipe and the steps compute."""
-        solver = StepSolver(self.steps, self.name, values, architecture.num_heads, self.refuse)
+        solver = StepSolver(self.steps, self.name, values, architecture.num_heads, self.refuse, self.conventions)
 
         def recipe_again() -> tuple[SheetQuantity, ...]:
             lines = (line for line in recipe(architecture, values) if line.name not in solver.names)
@@ -256,7 +287,14 @@ class _Reader:
             final_norm=head.final_norm or "final_norm_gain" in given,
             tied=head.tied,
             rows=rows,
-            sinusoidal=head.given.get("position_embedding") == "sinusoidal",
+            sinusoidal=any(
+                value == "sinusoidal" and self.name(key) == "position_embedding" for key, value in head.given.items()
+            ),
+            position_base=head.position_base,
+            position_halves=head.positions == "halves",
+            first_position=head.first_position,
+            softmax_base=math.e if head.softmax_base == "e" else head.softmax_base,
+            memory=self.has_memory,
         )
 
     def word(self, word: Any, vocabulary: list[str], *path: str | int) -> int:
@@ -270,9 +308,14 @@ class _Reader:
 
     def mask(self, value: Any) -> Mask:
         try:
-            return mask_of(value)
+            return mask_of(turned_tables(value) if self.conventions.columns else value)
         except UsageError as error:
             raise self.refuse(str(error), "mask") from None
+
+    def axes(self, name: str) -> Keys:
+        """The axes of a quantity of this computation."""
+        of_memory = self.has_memory and name in ("w_k", "w_v")
+        return ("kv_heads", "d_memory", AXES[name][2]) if of_memory else AXES[name]
 
     # What is given.
 
@@ -320,7 +363,7 @@ class _Reader:
             raise self.refuse(_("{label}: every number must be finite", label=label), "given", *keys)
         if name in ("probabilities", "next", "weights"):
             self.check_shares(name, tensor)
-        self.bind(label, AXES[name], tensor.shape, "given", *keys)
+        self.bind(label, self.axes(name), tensor.shape, "given", *keys)
         return tensor
 
     def check_shares(self, name: str, tensor: Tensor) -> None:
@@ -388,7 +431,7 @@ class _Reader:
 
     def identity(self, name: str, keys: Keys) -> Tensor:
         """A unit matrix, of the size that the other quantities require."""
-        width = self.sizes.get("d_model", (0, ""))[0]
+        width = self.sizes.get(self.axes(name)[-2] if name != "w_o" else "d_model", (0, ""))[0]
         if name == "w_o":
             width = self.sizes.get("heads", (1, ""))[0] * self.sizes.get("d_value", (width, ""))[0]
         if not width:
@@ -401,7 +444,7 @@ class _Reader:
         eye = torch.eye(width, dtype=torch.float64)
         if len(AXES[name]) < 3:
             return eye
-        self.bind(".".join(keys), AXES[name], (1, width, width), "given", *keys)
+        self.bind(".".join(keys), self.axes(name), (1, width, width), "given", *keys)
         return eye[None]
 
     # Claims about the next token.

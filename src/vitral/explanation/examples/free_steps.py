@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
+from vitral.explanation.conventions import Conventions
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.expressions import Call, Reference, Tree, from_the_end, measured, parse, references, replaced
@@ -90,7 +91,13 @@ class StepSolver:
     """Computes the steps of one file in order."""
 
     def __init__(
-        self, steps: Iterable[FreeStep], known: Names, values: dict[str, Tensor], num_heads: int, refuse: Refuse
+        self,
+        steps: Iterable[FreeStep],
+        known: Names,
+        values: dict[str, Tensor],
+        num_heads: int,
+        refuse: Refuse,
+        conventions: Conventions,
     ) -> None:
         """Resolve the names.
 
@@ -100,7 +107,9 @@ class StepSolver:
             values: those of all quantities known so far; the steps' are added.
             num_heads: query heads.
             refuse: makes errors.
+            conventions: how the author lays matrices out.
         """
+        self.conventions = conventions
         steps = list(steps)
         self.steps = {known(step.name): step for step in steps}
         self.known, self.values, self.one_head, self.refuse = known, values, num_heads == 1, refuse
@@ -173,14 +182,16 @@ class StepSolver:
     def _compute(self, name: str, tree: Tree) -> None:
         names = references(tree)
         self._require(*names)
-        seen = {each: as_seen(self.values[each], one_head=self.one_head) for each in names}
+        turned = frozenset(filter(self.conventions.turned, names))
+        seen = {each: as_seen(self.values[each], one_head=self.one_head, turned=each in turned) for each in names}
         shapes = {each: tuple(value.shape) for each, value in seen.items()}
         shape, operations = measured(tree, shapes)
         self.operations += operations
         if self.operations > MOST_OPERATIONS:
             raise UsageError("all steps together are too large a computation; a worked example is smaller")
         rank, axes = self.form(name, tree, shape)
-        operation = Compute(from_the_end(tree, shapes), rank, self.one_head)
+        is_turned = self.conventions.turned(name)
+        operation = Compute(from_the_end(tree, shapes), rank, self.one_head, turned, is_turned)
         quantity = SheetQuantity(name, axes, operation, names)
         value = quantity.make(self.values)
         if bool(value.isnan().any()) or bool((value == math.inf).any()):
@@ -213,7 +224,8 @@ class StepSolver:
             match node:
                 case Reference(name):
                     found = axes.get(name) or AXES.get(name) or AXES_OF_RANK[self.values[name].dim()]
-                    return found[1:] if self.one_head and len(found) == 3 else found
+                    found = found[1:] if self.one_head and len(found) == 3 else found
+                    return self.conventions.index(name, found)
                 case Call("matmul", (left, right)):
                     return (*known(left)[:-1], *known(right)[-1:])
                 case Call("transpose", (inside,)):

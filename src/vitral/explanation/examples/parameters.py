@@ -14,6 +14,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import LARGEST
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Over, Product, Sum, Words
 from vitral.explanation.operations import CellNamer, Index, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
@@ -72,6 +73,10 @@ class Counted:
 
     subscript: ClassVar[str] = "i"
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Constant.of(self())
+
     def formula(self) -> Expression:
         """The product of the sizes, in words."""
         return Words(N_("product of the sizes of its tensor, or the sum of such products"))
@@ -95,6 +100,11 @@ class Total:
     def __call__(self, rows: Tensor) -> Tensor:
         """[1] of [rows]."""
         return rows.sum()[None] + self.rest
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        total = Call("sum", (Reference(inputs[0]),), (-1,))
+        return Call("add", (total, Constant(self.rest))) if self.rest else total
 
     def formula(self) -> Expression:
         """The sum over rows, and what they leave out."""

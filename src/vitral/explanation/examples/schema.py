@@ -132,7 +132,7 @@ class Head(Config):
     softmax_base: Annotated[float, Field(gt=1, le=1e6)] | Literal["e"] = "e"
     position_base: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
     positions: Literal["pairs", "halves"] = "pairs"
-    first_position: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    first_position: Annotated[int, Field(ge=0, le=1)] = 0
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     block: Literal["pre", "post"] | None = None
@@ -247,6 +247,13 @@ def mask_of(value: Any) -> Mask:
             number=number,
         )
     return as_mask(value)
+
+
+def turned_tables(value: Any) -> Any:
+    """A mask with each table of true and false transposed: of an author who writes positions as columns."""
+    if isinstance(value, list) and value and all(map(_is_allowing, value)) and len({*map(len, value)}) == 1:
+        return [list(column) for column in zip(*value, strict=True)]
+    return [turned_tables(part) for part in value] if isinstance(value, list) else value
 
 
 def _is_nested(value: list[Any]) -> bool:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.explanation.expressions.built_in import BUILT_IN
 from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
@@ -15,6 +16,7 @@ MOST_ELEMENTS = 10**6
 MOST_OPERATIONS = 10**8
 """Largest number of multiplications of an expression."""
 
+COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
 Instead = Callable[[str, Sequence[Tensor], Sequence[int | None]], Tensor | None]
 """Computes a call of a function in another way, or returns None."""
@@ -59,6 +61,11 @@ def evaluate(tree: Tree, values: Values, instead: Instead | None = None) -> Tens
     return _Computer(values, instead).value(tree)
 
 
+def compute(tree: Tree, values: Values) -> Tensor:
+    """The value of a tree of known shape and cost, such as that of a built-in operation."""
+    return _Computer(values).value(tree)
+
+
 class _Computer:
     def __init__(self, values: Values, instead: Instead | None = None) -> None:
         self.values, self.instead = values, instead
@@ -80,7 +87,7 @@ class _Computer:
         other = None if self.instead is None else self.instead(function, arguments, settings)
         if other is not None:
             return other
-        return FUNCTIONS[function].compute(arguments, settings)
+        return COMPUTED[function].compute(arguments, settings)
 
 
 class _Counter(_Computer):

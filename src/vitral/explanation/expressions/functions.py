@@ -138,7 +138,7 @@ FUNCTIONS: dict[str, Function] = {
     "power": _two(torch.pow),
     "matmul": _two(torch.matmul),
     "negative": _elementwise(torch.neg),
-    "transpose": _elementwise(lambda x: x.mT if x.dim() > 1 else x),
+    "transpose": Function(lambda arguments, _: arguments[0].mT if arguments[0].dim() > 1 else arguments[0]),
     "exp": _elementwise(torch.exp),
     "log": _elementwise(torch.log),
     "sqrt": _elementwise(torch.sqrt),

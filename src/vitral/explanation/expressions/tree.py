@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -13,14 +16,19 @@ class Reference:
 
 @dataclass(frozen=True)
 class Constant:
-    """A number."""
+    """A number, or a table of numbers as nested tuples."""
 
-    value: float
+    value: float | tuple[Any, ...]
+
+    @classmethod
+    def of(cls, values: Tensor) -> "Constant":
+        """The constant with these values; a mask becomes ones and zeros."""
+        return cls(_tuples(values.double().tolist()))
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of `functions.FUNCTIONS` with its arguments.
+    """A function of `FUNCTIONS`, or `BUILT_IN`, with its arguments.
 
     Attributes:
         function: its name, as "matmul".
@@ -36,6 +44,10 @@ class Call:
 Tree = Reference | Constant | Call
 Path = tuple[int, ...]
 """The place of a node: the index of the argument at each level; empty for the root."""
+
+
+def _tuples(values: Any) -> Any:
+    return tuple(map(_tuples, values)) if isinstance(values, list) else values
 
 
 def nodes(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Tree]]:

@@ -2,7 +2,7 @@
 
 import html
 
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
+from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Words
 from vitral.explanation.formulas.writer import FormulaWriter
 from vitral.explanation.phrasebook import Phrases
 from vitral.figures.text import visible
@@ -15,15 +15,17 @@ def mathml(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression as a `math` element of MathML Core; an equation of several sides, one line for each."""
     script = _MathML(digits, say)
     equations = expression.all() if isinstance(expression, Equation) else ()
-    lines = [line for each in equations for line in _sides(script, each)] or [script.write(expression)]
-    return "<br>".join(map(_line, lines))
+    lines = [line for each in equations for line in _lines(script, each)] or [_line(script.write(expression))]
+    return "<br>".join(lines)
 
 
-def _sides(script: "_MathML", equation: Equation) -> list[str]:
+def _lines(script: "_MathML", equation: Equation) -> list[str]:
+    if len(equation.sides) == 1 and isinstance(equation.sides[0], Words):  # a sentence, which may be broken
+        return [f"<span>{_shown(script.say.told(equation.sides[0].text))}</span>"]
     first, *others = script.sides(equation)
     if not others:
-        return [first]
-    return [first + script.sign("=") + others[0], *(script.sign("=") + side for side in others[1:])]
+        return [_line(first)]
+    return [_line(first + script.sign("=") + others[0]), *(_line(script.sign("=") + side) for side in others[1:])]
 
 
 def _line(inside: str) -> str:
@@ -71,7 +73,9 @@ class _MathML(FormulaWriter):
         return f"<mo>{sign}</mo>"
 
     def brackets(self, inside: str) -> str:
-        return f"<mrow><mo>(</mo>{inside}<mo>)</mo></mrow>"
+        # Brackets that need not grow stand close to what is in them.
+        size = "" if "<mfrac>" in inside or "<munder>" in inside else ' stretchy="false"'
+        return f"<mrow><mo{size}>(</mo>{inside}<mo{size}>)</mo></mrow>"
 
     def product(self, factors: list[str], tight: bool) -> str:
         # Matrices side by side: invisible times for the ear, a space for the eye and for a copy of the text.
@@ -89,7 +93,9 @@ class _MathML(FormulaWriter):
         return f"<msup>{below}<mrow>{self.write(exponent)}</mrow></msup>"
 
     def over(self, sign: str, index: str, body: str) -> str:
-        symbol = {"Σ": "<mo>∑</mo>", "Π": "<mo>∏</mo>"}.get(sign, f"<mi>{_shown(sign)}</mi>")
+        symbol = {"Σ": "<mo>∑</mo>", "Π": "<mo>∏</mo>"}.get(sign)
+        if symbol is None:  # a function of the index, as argmax
+            symbol, body = f"<mi>{_shown(sign)}</mi>", f"<mo>{OF}</mo><mtext>&#xa0;</mtext>{body}"
         return f"<mrow><munder>{symbol}<mi>{_shown(index)}</mi></munder>{body}</mrow>"
 
     def applied(self, function: str, arguments: str) -> str:

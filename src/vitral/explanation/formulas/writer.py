@@ -102,7 +102,10 @@ class FormulaWriter(ABC):
             case Equation():
                 return self.together([self.one(each) for each in expression.all()])
             case Apply(function, arguments):
-                return self.applied(self.function(self.told(function)), self.brackets(self.listed(arguments)))
+                digits, self.digits = self.digits, _argument_digits(expression, self.digits)
+                written = self.applied(self.function(self.told(function)), self.brackets(self.listed(arguments)))
+                self.digits = digits
+                return written
             case _:
                 return self.arithmetic(expression)
 
@@ -168,7 +171,7 @@ class FormulaWriter(ABC):
         # Without trailing zeros: 0.5, not 0.500.
         if NOISE < abs(value) < 0.5 * 10.0**-digits:
             return number(value, digits)  # 0.000: rounded, and not 0
-        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 4e-16 * abs(value))
+        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 1e-16 * abs(value))
         shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < slack), digits)
         return number(value, shortest)
 
@@ -336,6 +339,20 @@ def _needed(below: Expression, digits: int) -> int:
         low, high = bounds(inside, more)
         if min(abs(low), abs(high)) >= SURE * size and low * high > 0:
             return more
+    return digits
+
+
+def _argument_digits(function: Apply, digits: int) -> int:
+    """The decimals that the argument of a logarithm or of a step needs: not 0, and on the same side of the step."""
+    if function.function == "log" and len(function.arguments) == 1:
+        return _needed(function.arguments[0], digits)
+    if function.function == "floor" and len(function.arguments) == 1:
+        value = value_of(function.arguments[0])
+        if math.isfinite(value):
+            same = (
+                more for more in range(digits, MOST_DECIMALS) if math.floor(round(value, more)) == math.floor(value)
+            )
+            return next(same, digits)
     return digits
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vitral.attention import scales, steps
 from vitral.core.language import N_
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -25,7 +26,15 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, dot, linear_stages, spread
+from vitral.explanation.operations.base import (
+    CellNamer,
+    Index,
+    dot,
+    linear_stages,
+    linear_tree,
+    named,
+    spread,
+)
 
 EXP = Name("e")
 BASE = 10_000
@@ -37,7 +46,7 @@ LEAST_EXPONENT = -5.0
 """If all exponents of a row are smaller, too: e^−5 is already 0.007."""
 CONCATENATED = "Concat(z)"
 """Name of the heads' outputs side by side."""
-SPREAD = N_("standard deviation of the visible scores of its row, or √d_k if they do not differ")
+SPREAD = N_("standard deviation of the visible scores of its row, or the root of d_k if they do not differ")
 MASK = N_("0 where attention is allowed, −∞ elsewhere")
 
 
@@ -57,6 +66,11 @@ class Project:
         """[heads, time, d_head] of [time, d_model] and [heads, d_model, d_head]."""
         biases = [None] * len(weight) if bias is None else list(bias)
         return torch.stack([steps.project(x, w.T, b) for w, b in zip(weight, biases, strict=True)])
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        x, weight, *bias = named(inputs)
+        return linear_tree(Call("split head axis", (x,)), weight, [Call("row axis", (each,)) for each in bias])
 
     def formula(self) -> Expression:
         """X W."""
@@ -90,6 +104,16 @@ class Rotate:
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
 
     subscript: ClassVar[str] = "p,i"
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        [x] = named(inputs)
+        halves = Call("first half", (x,)), Call("second half", (x,))
+        angles = Call("matmul", (Call("positions", (x,)), Constant.of(self.frequencies[None])))
+        cos, sin = Call("cos", (angles,)), Call("sin", (angles,))
+        turned = [[Call("multiply", (half, function)) for function in (cos, sin)] for half in halves]
+        low = Call("subtract", (turned[0][0], turned[1][1]))
+        return Call("concat", (low, Call("add", (turned[0][1], turned[1][0]))))
 
     def formula(self) -> Expression:
         """The first half of the columns; the second half is a further equation."""
@@ -140,6 +164,11 @@ class Score:
         """[heads, time, source]; with fewer key heads than query heads, each serves a group of them."""
         return steps.score(q, k.repeat_interleave(len(q) // len(k), dim=0))
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        q, k = named(inputs)
+        return Call("matmul", (q, Call("transpose", (Call("match heads", (k, q)),))))
+
     def formula(self) -> Expression:
         """Q Kᵀ."""
         return Product((Name("q"), Name("k", above="T")), tight=True)
@@ -186,6 +215,20 @@ class Scale:
     def __call__(self, scores: Tensor) -> Tensor:
         """[heads, time, source]."""
         return steps.scale(scores, self.factors(scores))
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        [scores] = named(inputs)
+        if self.kind == "none":
+            return scores
+        if self.kind in ("sqrt", "linear") and self.d_head is not None:
+            width: Tree = Constant(float(self.d_head))
+            return Call("divide", (scores, Call("sqrt", (width,)) if self.kind == "sqrt" else width))
+        if self.kind != "adaptive":
+            return Call("multiply", (scores, Constant.of(self.factor)))
+        assert self.allowed is not None
+        factor = Call("spread factor", (scores, Constant.of(self.allowed), Constant.of(self.factor)))
+        return Call("multiply", (scores, factor))
 
     def formula(self) -> Expression:
         """Scores over √d_k, over d_k, over σ, or times a factor."""
@@ -259,6 +302,15 @@ class ApplyMask:
         """[heads, time, source]."""
         return steps.mask(scaled if self.bias is None else scaled + self.bias, self.allowed)
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        [scaled] = named(inputs)
+        if self.bias is not None:
+            scaled = Call("add", (scaled, Constant.of(self.bias)))
+        if bool(self.allowed.all()):
+            return scaled
+        return Call("where", (Constant.of(self.allowed), scaled, Constant(-math.inf)))
+
     def formula(self) -> Expression:
         """Scaled + M."""
         terms = [Name("scaled"), Name("M")] if self.bias is None else [Name("scaled"), Name("bias"), Name("M")]
@@ -288,19 +340,29 @@ class Softmax:
 
     Attributes:
         of: name of the input.
+        base: of the exponentials; e as in the definition.
     """
 
     of: str
+    base: float = math.e
     subscript: ClassVar[str] = "i,j"
 
     def __call__(self, entries: Tensor) -> Tensor:
         """The same shape."""
-        return steps.normalise(entries)
+        return steps.normalise(entries if self.base == math.e else entries * math.log(self.base))
+
+    @property
+    def _base(self) -> Expression:
+        return EXP if self.base == math.e else Number(self.base, exact=True)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("softmax of scores", (Reference(inputs[0]),))
 
     def formula(self) -> Expression:
         """Exponential over the row's sum of exponentials."""
-        power = Power(EXP, Name(self.of, below="i,j"))
-        return Fraction(power, Over("l", Power(EXP, Name(self.of, below="i,l"))))
+        power = Power(self._base, Name(self.of, below="i,j"))
+        return Fraction(power, Over("l", Power(self._base, Name(self.of, below="i,l"))))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The exponents, then the exponentials; that of a masked entry is 0."""
@@ -313,18 +375,19 @@ class Softmax:
         largest = max(visible) if shifts else 0.0
         place = index[-2:]
         rule = Fraction(
-            Power(EXP, namer.cell(self.of, *place)),
-            Over("l", Power(EXP, Name(self.of, below=f"{namer.cell('', *place[:-1]).below},l".lstrip(",")))),
+            Power(self._base, namer.cell(self.of, *place)),
+            Over("l", Power(self._base, Name(self.of, below=f"{namer.cell('', *place[:-1]).below},l".lstrip(",")))),
         )
         entry = float(row[index[-1]])
 
         def raised(value: float) -> Expression:
             is_plain = largest == 0 or value == -math.inf
-            return Power(EXP, Number(value) if is_plain else Difference(Number(value), Number(largest)))
+            return Power(self._base, Number(value) if is_plain else Difference(Number(value), Number(largest)))
 
         exponents = Fraction(raised(entry), Sum(tuple(raised(value) for value in entries)))
         values = Fraction(
-            Number(math.exp(entry - largest)), Sum(tuple(Number(math.exp(value - largest)) for value in entries))
+            Number(self.base ** (entry - largest)),
+            Sum(tuple(Number(self.base ** (value - largest)) for value in entries)),
         )
         return (rule, exponents, values)
 
@@ -336,6 +399,11 @@ class Weigh:
     def __call__(self, weights: Tensor, v: Tensor) -> Tensor:
         """[heads, time, d_head]; with fewer value heads than query heads, each serves a group of them."""
         return steps.weigh(weights, v.repeat_interleave(len(weights) // len(v), dim=0))
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        weights, v = named(inputs)
+        return Call("matmul", (weights, Call("match heads", (v, weights))))
 
     def formula(self) -> Expression:
         """Weights v."""
@@ -374,6 +442,12 @@ class Output:
         """[time, d_model] of [heads, time, d_head] and [heads * d_head, d_model]."""
         together = steps.merge_heads(z)
         return together if weight is None else steps.project(together, weight.T, bias)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        z, *rest = named(inputs)
+        together = Call("merge heads", (z,))
+        return linear_tree(together, rest[0], rest[1:]) if rest else together
 
     def formula(self) -> Expression:
         """Concat(z) W_O."""

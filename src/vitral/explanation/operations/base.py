@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from vitral.explanation.expressions.tree import Call, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Difference,
     Equation,
@@ -77,6 +78,10 @@ class Operation(Protocol):
         """The quantity."""
         ...
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """The computation from inputs of these names, as a tree whose value is the quantity."""
+        ...
+
     def formula(self) -> Expression:
         """The right-hand side of its formula."""
         ...
@@ -84,6 +89,17 @@ class Operation(Protocol):
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The right-hand sides for one cell: the rule in names, then in numbers."""
         ...
+
+
+def linear_tree(x: Tree, weight: Tree, bias: Sequence[Tree]) -> Tree:
+    """The tree of x W + b."""
+    product = Call("matmul", (x, weight))
+    return Call("add", (product, bias[0])) if bias else product
+
+
+def named(inputs: Sequence[str]) -> list[Tree]:
+    """References to quantities."""
+    return [Reference(name) for name in inputs]
 
 
 def numbers(values: Tensor) -> list[Number]:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from vitral.attention import steps
 from vitral.core.language import N_
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -33,14 +34,16 @@ from vitral.explanation.operations.base import (
     Index,
     dot,
     linear_stages,
+    linear_tree,
+    named,
     spread,
     squares,
 )
 from vitral.model.feedforward import ACTIVATIONS
 from vitral.model.positions import sinusoids
 
-_ANGLE = Fraction(Name("p"), Power(Number(10000, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
-FROM_ZERO = N_("position p and column 2i are counted from 0")
+FROM_ONE = N_("position p is counted from 1, column 2i from 0")
+FROM_ZERO = N_("p and 2i are counted from 0")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class Lookup:
         """[time, d_model] of [vocab, d_model]."""
         return table[list(self.rows)]
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("chosen rows", (Reference(inputs[0]),), self.rows)
+
     def formula(self) -> Expression:
         """Row t of E."""
         return Name("E", below="token")
@@ -69,37 +76,80 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Sinusoid:
-    """The sinusoidal position embedding (Vaswani et al. 2017, §3.5)."""
+    """The sinusoidal position embedding (Vaswani et al. 2017, §3.5).
+
+    Attributes:
+        time: number of positions.
+        width: of the stream.
+        base: of the angles' rates.
+        halves: whether all sines stand before all cosines.
+        first: number of the first position.
+    """
 
     time: int
     width: int
+    base: float = 10_000.0
+    halves: bool = False
+    first: int = 0
 
     def __call__(self) -> Tensor:
         """[time, d_model]."""
-        return sinusoids(self.time, self.width)
+        if (self.base, self.halves, self.first) == (10_000.0, False, 0):
+            return sinusoids(self.time, self.width)
+        columns = [self._place(column) for column in range(self.width)]
+        rates = torch.tensor([self.base ** -(even / self.width) for even, _ in columns], dtype=torch.float64)
+        angles = torch.outer(torch.arange(self.time, dtype=torch.float64) + self.first, rates)
+        return torch.where(torch.tensor([sine for _, sine in columns]), angles.sin(), angles.cos())
 
-    subscript: ClassVar[str] = "p,2i"
+    def _place(self, column: int) -> tuple[int, bool]:
+        """The 2i of a column, and whether it is a sine."""
+        if self.halves:
+            half = (self.width + 1) // 2
+            return 2 * (column % half), column < half
+        return column - column % 2, column % 2 == 0
+
+    @property
+    def subscript(self) -> str:
+        """The place of a sine in the formula."""
+        return "p,i" if self.halves else "p,2i"
+
+    @property
+    def _angle(self) -> Expression:
+        return Fraction(Name("p"), Power(Number(self.base, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        columns = torch.arange(self.width, dtype=torch.float64)
+        exponents = Call("divide", (Constant.of(columns - columns % 2), Constant(float(self.width))))
+        rates = Call("power", (Constant(10_000.0), exponents))
+        positions = Constant.of(torch.arange(self.time, dtype=torch.float64)[:, None])
+        angles = Call("divide", (positions, rates))
+        return Call("where", (Constant.of(columns % 2 == 0), Call("sin", (angles,)), Call("cos", (angles,))))
 
     def formula(self) -> Expression:
-        """Sine of even columns; the cosine of odd ones is a further equation."""
-        return Apply("sin", (_ANGLE,))
+        """Sine of even columns, or of the first half; the cosine of the others is a further equation."""
+        return Apply("sin", (self._angle,))
 
     def after(self, name: str) -> tuple[Equation, ...]:
-        """The cosine of odd columns, and the meaning of the letters."""
+        """The cosine of the other columns, and the meaning of the letters."""
         width = Number(self.width, exact=True)
+        words = FROM_ONE if self.first == 1 else FROM_ZERO
+        half = (Equation((Name("h"), Number((self.width + 1) // 2, exact=True))),) if self.halves else ()
         return (
-            Equation((Name(name, below="p,2i+1"), Apply("cos", (_ANGLE,)))),
+            Equation((Name(name, below="p,i+h" if self.halves else "p,2i+1"), Apply("cos", (self._angle,)))),
+            *half,
             Equation((Name("d", below="model"), width)),
-            Equation((Words(FROM_ZERO),)),
+            *([Equation((Words(words),))] if not self.halves else []),
         )
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """Sine or cosine of the position over a power of 10,000."""
-        position, column = index
-        even = column - column % 2
-        rate = Power(Number(10000, exact=True), Fraction(Number(even, exact=True), Number(self.width, exact=True)))
-        angle = position / 10_000 ** (even / self.width)
-        function = "cos" if column % 2 else "sin"
+        """Sine or cosine of the position over a power of the base."""
+        position, column = index[0] + self.first, index[1]
+        even, sine = self._place(column)
+        exponent = Fraction(Number(even, exact=True), Number(self.width, exact=True))
+        rate = Power(Number(self.base, exact=True), exponent)
+        angle = position / self.base ** (even / self.width)
+        function = "sin" if sine else "cos"
         whole = Apply(function, (Fraction(Number(position, exact=True), rate),))
         return (whole, Apply(function, (Number(angle),)))
 
@@ -114,6 +164,10 @@ class Add:
     def __call__(self, left: Tensor, right: Tensor) -> Tensor:
         """The sum."""
         return torch.add(left, right)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("add", tuple(named(inputs)))
 
     def formula(self) -> Expression:
         """Left + right."""
@@ -138,6 +192,10 @@ class Replace:
     def __call__(self, output: Tensor) -> Tensor:
         """The output, unchanged."""
         return output
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Reference(inputs[0])
 
     def formula(self) -> Expression:
         """The output's name."""
@@ -165,6 +223,11 @@ class Linear:
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """[time, width] of [time, d_model] and [d_model, width]."""
         return steps.project(x, weight if self.tied else weight.T, bias)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        x, weight, *bias = named(inputs)
+        return linear_tree(x, Call("transpose", (weight,)) if self.tied else weight, bias)
 
     def formula(self) -> Expression:
         """X W."""
@@ -200,6 +263,14 @@ class Normalise:
         if self.kind == "rmsnorm":
             return functional.rms_norm(x, x.shape[-1:], gain, self.epsilon)
         return functional.layer_norm(x, x.shape[-1:], gain, bias, self.epsilon)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        x, gain, *bias = named(inputs)
+        epsilon = Constant(self.epsilon)
+        if self.kind == "rmsnorm":
+            return Call("rmsnorm", (x, gain, epsilon))
+        return Call("layernorm", (x, gain, *(bias or [Constant(0.0)]), epsilon))
 
     def formula(self) -> Expression:
         """(x - μ) / √(σ² + ε), or x over the root mean square."""
@@ -267,6 +338,15 @@ class Activate:
             pre, gate = inputs
             return functional.silu(gate) * pre
         return ACTIVATIONS[self.kind](inputs[0])
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        pre, *gate = named(inputs)
+        if self.kind == "swiglu":
+            return Call("multiply", (Call("silu", tuple(gate)), pre))
+        if self.kind == "squared_relu":
+            return Call("power", (Call("relu", (pre,)), Constant(2.0)))
+        return Call(self.kind, (pre,))
 
     def formula(self) -> Expression:
         """φ(mlp.pre)."""

@@ -23,13 +23,15 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.attention import Softmax
+from vitral.explanation.operations.attention import MOST_EXPONENT, Softmax
 from vitral.explanation.operations.base import CellNamer, Index, dot
 
 EXP = Name("e")
 MINUS = Number(-1, exact=True)
 CONSTANTS = {math.pi: Name("π"), math.e: EXP}
-OF_AXIS = (N_("each row"), N_("each column"))
+OF_AXIS = (Words(N_("rows")), Words(N_("columns")))
+"""Written after the argument of a function that goes through each row, or through each column."""
+MOST_SURPRISES = 4
 MOST_WRITTEN = 12
 """A sum of more terms is written with their values instead of the arithmetic of each."""
 
@@ -46,6 +48,7 @@ def formula_of(tree: Tree) -> Expression:
     """An expression as a formula of whole quantities."""
     match tree:
         case Constant(number):
+            assert isinstance(number, float), "tables of numbers are parts of built-in operations only"
             return CONSTANTS.get(number, Number(number, exact=True))
         case Reference(name):
             return written(name)
@@ -57,7 +60,10 @@ def formula_of(tree: Tree) -> Expression:
                 return Name(made.letters, made.below, "T")
             return Power(made, Name("T"))
         case Call("pick", (inside,), (axis, start, end)):
-            return Apply("part", (formula_of(inside), Words(_range(axis, start, end))))
+            part, places = formula_of(inside), _range(axis, start, end)
+            if isinstance(part, Name) and not part.below:
+                return Name(part.letters, places, part.above)
+            return Apply("part", (part, Words(places)))
         case Call(function, arguments, settings):
             parts = tuple(map(formula_of, arguments))
             return combined(function, (*parts, *_axis_words(function, settings)))
@@ -82,7 +88,7 @@ def _axis_words(function: str, settings: tuple[int | None, ...]) -> tuple[Expres
         return ()
     if function in ("softmax", "log_softmax") and settings[0] == -1:
         return ()
-    return (Words(OF_AXIS[0] if settings[0] == -1 else OF_AXIS[1]),)
+    return (OF_AXIS[0] if settings[0] == -1 else OF_AXIS[1],)
 
 
 def combined(function: str, parts: tuple[Expression, ...]) -> Expression:
@@ -192,11 +198,12 @@ class CellWriter:
         if settings:
             kept = 0 if settings[0] in (-1, 1) else 1
             places[kept] = str(index[kept] + self.namer.first)
-        over = ",".join(place for place in places if place in "ij")
         body = Name(base.letters, ",".join(places), base.above)
         if function in ("max", "min"):
             return Apply(function, (body,))
-        total = Over(over, body)
+        total: Expression = body
+        for letter in [place for place in reversed(places) if place in "ij"]:
+            total = Over(letter, total)
         count = value.numel() if not settings else value.shape[settings[0] or 0]
         return Fraction(total, Number(count, exact=True)) if function == "mean" else total
 
@@ -223,6 +230,8 @@ class CellWriter:
             case Call(function, arguments) if FUNCTIONS[function].cells:
                 whole = self.number(tree, index)
                 short = combined(function, tuple(Number(self.at(each, index)) for each in arguments))
+                if isinstance(short, Apply) and function not in ("where", "less", "equal"):  # first the function's name
+                    return [short] if isinstance(whole, Number) else [short, whole]
                 return [whole] if function in ("where", "less", "equal") else [whole, short]
         moved = self.moved(tree, index)
         return [self.number(tree, index)] if moved is None else self.in_numbers(*moved)
@@ -234,7 +243,7 @@ class CellWriter:
     def number(self, tree: Tree, index: Index) -> Expression:
         """A cell in numbers."""
         match tree:
-            case Constant(number):
+            case Constant(float(number)):
                 return Number(number, exact=abs(number) < math.inf)
             case Call("matmul", (left, right)):
                 return self._dotted(left, right, index)
@@ -293,14 +302,22 @@ class CellWriter:
             shares = targets.reshape(rows.shape)
         else:
             shares = torch.nn.functional.one_hot(targets.reshape(-1).long(), rows.shape[-1]).double()
-        chances = torch.softmax(rows, dim=-1)
-        seen = (shares != 0).nonzero().tolist()
-        pairs = [(float(shares[i, j]), float(chances[i, j])) for i, j in seen]
-        terms = [Product((Number(-share), Apply("log", (Number(chance),)))) for share, chance in pairs]
-        values = [Number(-share * math.log(chance)) for share, chance in pairs if chance > 0]
+        logs = torch.log_softmax(rows, dim=-1)
+        seen = [(i, j) for i, j in (shares != 0).nonzero().tolist() if logs[i, j] > -math.inf]
+        values = [Number(-float(shares[place] * logs[place])) for place in seen]
+        stages = [Sum(tuple(values))]
+        if len(seen) <= MOST_SURPRISES and bool((rows.abs() <= MOST_EXPONENT).all()):
+            logarithms = [Apply("log", (self._chance(rows[i], j),)) for i, j in seen]
+            pairs = zip(seen, logarithms, strict=True)
+            stages.insert(0, Sum(tuple(Product((Number(-float(shares[place])), log)) for place, log in pairs)))
         count = Number(len(rows), exact=True)
-        stages = [Sum(tuple(terms)), Sum(tuple(values))]
         return [stage if len(rows) == 1 else Fraction(stage, count) for stage in stages]
+
+    @staticmethod
+    def _chance(logits: Tensor, place: int) -> Expression:
+        """A softmax in numbers; not its value, which may be so small that no logarithm of its digits is near."""
+        raised = tuple(Power(EXP, Number(logit)) for logit in logits.tolist())
+        return Fraction(raised[place], Sum(raised))
 
     def _averaged(self, function: str, terms: Sequence[Expression]) -> Expression:
         total = Sum(tuple(terms))

@@ -12,6 +12,8 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.decoding import Sampling, distribution
+from vitral.explanation.expressions.built_in import hypotheses_of
+from vitral.explanation.expressions.tree import Call, Constant, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Equation,
@@ -25,7 +27,7 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, numbers
+from vitral.explanation.operations.base import CellNamer, Index, named, numbers
 
 LAST = N_("last row of the probabilities")
 ZERO = N_("0 for words that are not kept")
@@ -61,6 +63,15 @@ class Filtered:
         return Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
 
     subscript: ClassVar[str] = "i"
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        shares: Tree = Call("last row", tuple(named(inputs)))
+        if self.rule == "temperature" and self.value > 0:
+            return Call("softmax of scores", (Call("divide", (Call("log", (shares,)), Constant(self.value))),))
+        rule, value = ("top_k", 1.0) if self.rule == "temperature" else (self.rule, self.value)
+        kept = Call(f"keep {rule.replace('_', ' ')}", (shares, Constant(value)))
+        return Call("divide", (kept, Call("sum", (kept,), (-1,))))
 
     def formula(self) -> Expression:
         """p^(1/T) over the sum of such powers, or p over the sum of the kept probabilities."""
@@ -123,6 +134,10 @@ class Greedy:
 
     chooses: ClassVar[bool] = True
 
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Call("place of largest", (Call("last row", tuple(named(inputs))),))
+
     def formula(self) -> Expression:
         """Arg max p."""
         return Over("w", Name("p", below="w"), sign="argmax")
@@ -165,22 +180,17 @@ class Beam:
         return torch.tensor([math.exp(score)] if self.probability else words, dtype=torch.float64)
 
     def _searched(self, table: Tensor) -> list[tuple[tuple[int, ...], float]]:
-        """The last hypotheses with their log-probabilities; equal ones by index, as in `beam_search`."""
-        steps = distribution(table.log()).log().tolist()
-        hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
-        for _ in range(self.length):
-            grown = [
-                ((*words, word), score + step)
-                for words, score in hypotheses
-                for word, step in enumerate(steps[words[-1] if words else self.start])
-            ]
-            hypotheses = sorted(grown, key=lambda hypothesis: (-hypothesis[1], hypothesis[0]))[: self.num_beams]
-        return hypotheses
+        return hypotheses_of(table, self.start, self.num_beams, self.length)
 
     @property
     def chooses(self) -> bool:
         """Whether the result is words."""
         return not self.probability
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        function = "best path probability" if self.probability else "best path"
+        return Call(function, tuple(named(inputs)), (self.start, self.num_beams, self.length))
 
     def formula(self) -> Expression:
         """The words with the largest product of probabilities, or this product."""
@@ -235,6 +245,10 @@ class FoundBeam(Beam):
     def __call__(self, *_: Tensor) -> Tensor:
         """Indices of the words, [length], or their probability, [1]."""
         return torch.tensor([math.prod(self.shares)] if self.probability else self.found, dtype=torch.float64)
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        return Constant.of(self())
 
     def hypotheses(self, *_: Any) -> list[tuple[tuple[int, ...], list[float]]]:
         """The words found, with the probability of each."""

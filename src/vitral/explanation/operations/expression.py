@@ -24,14 +24,18 @@ class Compute:
         expression: of quantities, which are the inputs in the order of `references`.
         rank: number of axes of the result; axes of size 1 are put before those of the value.
         one_head: whether quantities of heads are matrices in the expression, because there is one head.
+        turned: the inputs that the author writes transposed.
+        is_turned: whether the author writes the result transposed.
     """
 
     expression: Tree
     rank: int
     one_head: bool = True
+    turned: frozenset[str] = frozenset()
+    is_turned: bool = False
 
-    def tree(self) -> Tree:
-        """The computation as a tree."""
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
         return self.expression
 
     def __call__(self, *inputs: Tensor) -> Tensor:
@@ -41,6 +45,7 @@ class Compute:
     def computed(self, inputs: Sequence[Tensor], instead: Instead | None = None) -> Tensor:
         """The quantity, with some functions computed in another way; see `evaluate`."""
         made = evaluate(self.expression, self._seen(inputs), instead)
+        made = made.mT if self.is_turned else made
         return made.reshape(*(1,) * (self.rank - made.dim()), *made.shape)
 
     def formula(self) -> Expression:
@@ -50,19 +55,22 @@ class Compute:
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """One cell: the rule in names where it is short, then in numbers."""
         writer = CellWriter(self._seen(inputs), namer)
+        index = (*index[:-2], index[-1], index[-2]) if self.is_turned else index
         rank = writer.value(self.expression).dim()
         return writer.stages(self.expression, index[len(index) - rank :])
 
     def _seen(self, inputs: Sequence[Tensor]) -> Values:
-        return dict(zip(references(self.expression), map(self._matrix, inputs), strict=True))
+        names = references(self.expression)
+        return {
+            name: as_seen(value, one_head=self.one_head, turned=name in self.turned)
+            for name, value in zip(names, inputs, strict=True)
+        }
 
-    def _matrix(self, value: Tensor) -> Tensor:
-        return as_seen(value, one_head=self.one_head)
 
-
-def as_seen(value: Tensor, *, one_head: bool) -> Tensor:
-    """A quantity as expressions see it: with one head, without the axis of heads."""
-    return value[0] if one_head and value.dim() == 3 and len(value) == 1 else value
+def as_seen(value: Tensor, *, one_head: bool, turned: bool = False) -> Tensor:
+    """A quantity as expressions see it: with one head without the axis of heads, and as the author lays it out."""
+    value = value[0] if one_head and value.dim() == 3 and len(value) == 1 else value
+    return value.mT if turned and value.dim() > 1 else value
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,461 @@
+"""Hypotheses: the numbers that a printed quantity has after a slip in it, or in an unprinted step before it."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
+from vitral.explanation.checks.habits import Habit
+from vitral.explanation.checks.slips import GENERIC
+from vitral.explanation.checks.special_edits import special_edits
+from vitral.explanation.checks.units import Unit
+from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
+from vitral.explanation.operations import Linear, Output, Project, Score, Weigh
+from vitral.explanation.sheet import Sheet, SheetQuantity, Values
+
+WORDS = ("greedy", "beam")
+"""Quantities whose numbers are indices of words."""
+MOST_CELLS = 150
+"""In larger quantities, slips of single cells are tried only in the printed quantity, not in the steps before it."""
+MOST_ENTRIES = 400
+"""In larger tables, no entry is supposed to be copied wrongly."""
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A slip that is supposed.
+
+    Attributes:
+        kind: one of `slips.KINDS`.
+        step: where it is made.
+        places: placeholders of its phrase.
+        grain: how far it reaches: "all", a "row", a "column" or a "cell".
+        partial: whether it is made in one row of an unprinted step, though it is one of all rows by its nature.
+    """
+
+    kind: str
+    step: str
+    places: Mapping[str, object]
+    grain: str = "all"
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """How an author computes unprinted steps.
+
+    Attributes:
+        habit: of rounding.
+        unit: of a quantity, by name.
+    """
+
+    habit: Habit | None = None
+    unit: Callable[[str], Unit] = lambda _: Unit(2)
+
+    def make(self, step: SheetQuantity, tree: Tree, values: Values) -> Tensor:
+        """A step from these values, before it is rounded."""
+        if self.habit is None or not self.habit.inside(step):
+            return compute(tree, values)
+        return self.habit.make(step, values, self.unit(step.name))
+
+    def alike(self, steps: Sequence[SheetQuantity]) -> tuple[object, ...]:
+        """What matters of the work for these steps; the last of them is printed."""
+        if self.habit is None:
+            return ()
+        inside = [self.habit.inside(step) for step in steps]
+        rounds = (self.habit.carry, self.habit.guards, self.habit.cuts) if self.habit.carry == "steps" else ()
+        return (*filter(None, inside), *(rounds if len(steps) > 1 else ()))
+
+    def carried(self, step: SheetQuantity, value: Tensor) -> Tensor:
+        """What the author goes on with of an unprinted step."""
+        if self.habit is None or self.habit.carry != "steps":
+            return value
+        unit = self.unit(step.name)
+        return self.habit.carried(self.habit.printed(step, value, unit), unit)
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """Slips with the printed quantity under each, [hypotheses, *shape]."""
+
+    supposed: list[Supposed]
+    made: Tensor
+
+
+class Supposer:
+    """Makes the hypotheses about one quantity, from one computation of its inputs."""
+
+    def __init__(
+        self, sheet: Sheet, claimed: Set[str], target: SheetQuantity, base: Values, work: Work | None = None
+    ) -> None:
+        """Keep the computation.
+
+        Args:
+            sheet: the computation.
+            claimed: the printed quantities.
+            target: the quantity that is compared.
+            base: the values of the computation that the author may have continued from.
+            work: how the author computes a step; None: exactly.
+        """
+        self.work = work or Work()
+        self.sheet, self.claimed, self.target, self.base = sheet, claimed, target, base
+        self.shapes = {name: tuple(value.shape) for name, value in base.items()}
+        self.order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
+
+    @cached_property
+    def steps(self) -> list[SheetQuantity]:
+        """The quantity and the unprinted ones that it is computed from, the quantity first."""
+        steps, waiting = [self.target], list(self.target.inputs)
+        while waiting:
+            name = waiting.pop()
+            if name in self.sheet and name not in self.claimed and self.sheet[name] not in steps:
+                steps.append(self.sheet[name])
+                waiting += self.sheet[name].inputs
+        return steps
+
+    @cached_property
+    def ordered(self) -> list[SheetQuantity]:
+        """These steps in the order of the computation, the quantity first."""
+        return sorted(self.steps, key=lambda step: -self.order[step.name])
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """What these steps are computed from: given or printed quantities."""
+        own = {step.name for step in self.steps}
+        return tuple(dict.fromkeys(name for step in self.steps for name in step.inputs if name not in own))
+
+    def same(self, other: "Supposer") -> bool:
+        """Whether both make the same hypotheses."""
+        names = {*self.leaves, *(step.name for step in self.steps)} - {self.target.name}
+        if any(not torch.equal(self.base[name], other.base[name]) for name in names):
+            return False
+        return self.work.alike(self.steps) == other.work.alike(self.steps)
+
+    def tree(self, step: SheetQuantity) -> Tree:
+        """The computation of a step."""
+        return step.operation.tree(step.inputs)
+
+    def all(self) -> Iterator[Hypotheses]:
+        """Every hypothesis, in families."""
+        if self.target.name in WORDS:
+            yield from self.edited(self.target)
+            return
+        for step in self.steps:
+            yield from self.edited(step)
+            yield from self.rows(step)
+            yield from self.terms(step)
+        yield from self.rows_of_matrices()
+        yield from self.copied()
+        yield from self.exchanged()
+
+    def drift(self, decimals: int) -> Tensor:
+        """How far the quantity moves if every unprinted step before it is rounded to so many decimals, or cut."""
+        usual = self.base[self.target.name]
+        moved = torch.zeros_like(usual)
+        for turn in (torch.round, torch.trunc):
+            values = dict(self.base)
+            for step in reversed(self.ordered):
+                values[step.name] = _value(self.tree(step), values, {})
+                if values[step.name] is None:
+                    return moved
+                if step is not self.target:
+                    values[step.name] = turn(values[step.name] * 10.0**decimals) / 10.0**decimals
+            moved = torch.maximum(moved, (values[self.target.name] - usual).abs().nan_to_num())
+        return moved
+
+    # Edits of trees.
+
+    def edits(self, step: SheetQuantity) -> Iterator[Edit]:
+        """The edits of a step's tree, special ones, and functions moved up from the steps below."""
+        tree = self.tree(step)
+        editor = self.before(step)
+        yield from special_edits(step.operation, step.inputs, self.base)
+        yield from self.skipped(step, tree)
+        yield from editor.edits(tree, type(step.operation).__name__)
+        composed = tree
+        for _ in range(2):
+            inner = {Reference(name): self.tree(self.sheet[name]) for name in self.below(composed)}
+            composed = substituted(composed, inner)
+            yield from moved(composed)
+
+    def before(self, step: SheetQuantity) -> Editor:
+        """Edits with what is known when a step is computed."""
+        own = self.order[step.name]
+        return Editor({name: shape for name, shape in self.shapes.items() if self.order.get(name, -1) < own})
+
+    def below(self, tree: Tree) -> list[str]:
+        """The quantities in a tree that are computed from others of the same shape, as masked from scaled."""
+        return [
+            name
+            for name in references(tree)
+            if name in self.sheet and any(self.shapes[each] == self.shapes[name] for each in self.sheet[name].inputs)
+        ]
+
+    def skipped(self, step: SheetQuantity, tree: Tree) -> Iterator[Edit]:
+        """The input of a printed input in its place: the printed step was not used."""
+        for name in step.inputs:
+            if name in self.sheet and name in self.claimed:
+                below = self.sheet[name]
+                for edit in self.before(below).edits(self.tree(below), type(below.operation).__name__):
+                    if not isinstance(edit.tree, Reference) or edit.kind in (*GENERIC, "operand-other"):
+                        continue
+                    if self.shapes[edit.tree.name] == self.shapes[name]:
+                        yield Edit(edit.kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
+
+    def edited(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        """The edits of a step."""
+        usual, supposed, made = self.base[step.name], [], []
+        seen: set[Tree] = set()
+        known: dict[Tree, Tensor | None] = {}
+        for edit in self.edits(step):
+            if edit.tree in seen:
+                continue
+            seen.add(edit.tree)
+            value = _value(edit.tree, self.base, known)
+            if value is not None and value.shape == usual.shape and not torch.equal(value, usual):
+                supposed.append(Supposed(edit.kind, step.name, edit.places))
+                made.append(value)
+        if made:
+            yield self.outcome(step, supposed, torch.stack(made))
+            if step is not self.target and usual.dim() > 1 and usual.shape[-2] > 1:
+                yield from self.in_rows(step, supposed, torch.stack(made))
+
+    def in_rows(self, step: SheetQuantity, supposed: Sequence[Supposed], made: Tensor) -> Iterator[Hypotheses]:
+        """Edits of an unprinted step that are made in one row only, of all heads or of one."""
+        usual = self.base[step.name]
+        local = [Supposed(one.kind, one.step, one.places, "row", True) for one in supposed]
+        for part in _rows(usual):
+            mixed = usual.expand_as(made).clone()
+            mixed[(slice(None), *part)] = made[(slice(None), *part)]
+            yield self.outcome(step, local, mixed)
+
+    # Rows, terms and entries.
+
+    def rows(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        """A row, or a column of scores, computed from that of another position."""
+        usual = self.base[step.name]
+        known = not step.inputs or step.inputs[0] not in self.sheet or step.inputs[0] in self.claimed
+        if not isinstance(step.operation, Project | Score) and not (
+            step is self.target and known and isinstance(step.operation, Linear | Weigh | Output)
+        ):
+            return
+        for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if isinstance(step.operation, Score) else 1]:
+            turned = usual if axis == -2 else usual.mT
+            supposed, made = [], []
+            for place in range(turned.shape[-2]):
+                other = turned[..., place : place + 1, :].expand_as(turned)
+                row = {"row": (_row_of(step, axis), place)}
+                if step is self.target:
+                    supposed.append(Supposed("other-row", step.name, row, grain))
+                    made.append(other)
+                    continue
+                for part in _rows(turned):
+                    if not torch.equal(turned[part], other[part]):
+                        mixed = turned.clone()
+                        mixed[part] = other[part]
+                        made.append(mixed)
+                        supposed.append(Supposed("other-row", step.name, row, "row", partial=part[0] is not ...))
+            if made:
+                values = torch.stack(made)
+                yield self.outcome(step, supposed, values if axis == -2 else values.mT)
+
+    def rows_of_matrices(self) -> Iterator[Hypotheses]:
+        """A row of another table in place of a row of the quantity, a query, a key or a value."""
+        usual, target = self.base[self.target.name], self.target
+        if usual.dim() < 2:
+            return
+        operands = [self.base[name] for name in target.inputs]
+        mixes = isinstance(target.operation, Score | Weigh)
+        width = operands[-1].shape[-1] if mixes else usual.shape[-1]
+        supposed, made = [], []
+        for name, shape in self.before(target).shapes.items():
+            if len(shape) < 2 or shape[-1] != width or math.prod(shape) > MOST_ENTRIES:
+                continue
+            table = self.base[name] if len(shape) == usual.dim() else self.base[name].expand(*usual.shape[:-2], *shape)
+            if len(usual) % len(table) if usual.dim() == 3 else table.dim() != 2:
+                continue
+            table = table.repeat_interleave(len(usual) // len(table), dim=0) if usual.dim() == 3 else table
+            for place in range(shape[-2]):
+                for grain, value in self.with_row(table[..., place : place + 1, :], operands):
+                    supposed.append(Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True))
+                    made.append(value.expand_as(usual))
+        if made:
+            yield self.outcome(target, supposed, torch.stack(made))
+
+    def with_row(self, row: Tensor, operands: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """The quantity with a row, [..., 1, width], in place of one of its own or of an operand."""
+        if isinstance(self.target.operation, Score):
+            q, k = operands
+            yield "column", q @ row.mT
+            yield "row", row @ k.repeat_interleave(len(q) // len(k), dim=0).mT
+        elif isinstance(self.target.operation, Weigh):
+            weights, v = operands
+            shared = v.repeat_interleave(len(weights) // len(v), dim=0)
+            for place in range(shared.shape[-2]):
+                change = weights[..., place : place + 1] * (row - shared[..., place : place + 1, :])
+                yield "row", self.base[self.target.name] + change
+        else:
+            yield "row", row
+
+    def terms(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+        """One term of a sum of products missing, doubled, with the wrong sign, or added in place of multiplied."""
+        product = next((node for _, node in nodes(self.tree(step)) if _is_product(node)), None)
+        usual = self.base[step.name]
+        if product is None or (step is not self.target and usual.numel() > MOST_CELLS):
+            return
+        known: dict[Tree, Tensor | None] = {}
+        left, right = (_value(each, self.base, known) for each in product.arguments)
+        if left is None or right is None:
+            return
+        a, b = left.movedim(-1, 0)[..., None], right.movedim(-2, 0)[..., None, :]
+        shape = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        a, b = (each.expand(len(each), *shape, *each.shape[-2:]) for each in (_lifted(a, shape), _lifted(b, shape)))
+        terms = a * b
+        changes = {
+            "term-dropped": -terms,
+            "term-doubled": terms,
+            "term-sign": -2 * terms,
+            "term-added": torch.where(terms != 0, a + b - terms, 0.0),
+        }
+        for kind, change in changes.items():
+            change = change.reshape(len(terms), *usual.shape) if change[0].numel() == usual.numel() else None
+            if change is None:
+                continue
+            supposed = [Supposed(kind, step.name, {"term": term}, "cell") for term in range(len(terms))]
+            if step is self.target:
+                yield self.outcome(step, supposed, usual + change)
+                continue
+            cells = torch.eye(usual.numel(), dtype=usual.dtype).reshape(-1, 1, *usual.shape)
+            every = (usual + cells * change).flatten(0, 1)
+            yield self.outcome(step, [*supposed] * usual.numel(), every)
+
+    def copied(self) -> Iterator[Hypotheses]:
+        """One entry of what the steps are computed from, copied wrongly in one step or in all."""
+        for name in self.leaves:
+            table = self.base[name]
+            if table.dim() < 1 or table.numel() > MOST_ENTRIES:
+                continue
+            cells, changed = [], []
+            for index in itertools.product(*map(range, table.shape)):
+                for used in _miscopied(table, index):
+                    other = table.clone()
+                    other[index] = used
+                    changed.append(other)
+                    cells.append({"table": name, "index": index, "used": float(used)})
+            if not changed:
+                continue
+            tables = torch.stack(changed)
+            readers = [step for step in self.steps if name in step.inputs]
+            for step in readers:
+                supposed = [Supposed("copied-wrong", step.name, cell, "row") for cell in cells]
+                yield self.outcome(step, supposed, self.many([step], name, step.name, tables))
+            if len(readers) > 1:
+                supposed = [Supposed("copied-wrong", name, cell, "row") for cell in cells]
+                yield self.outcome(name, supposed, tables)
+
+    def exchanged(self) -> Iterator[Hypotheses]:
+        """Two quantities of the same shape exchanged for each other."""
+        for first, second in itertools.combinations(self.leaves, 2):
+            if self.shapes[first] == self.shapes[second]:
+                swapped = {**self.base, first: self.base[second], second: self.base[first]}
+                for step in reversed(self.ordered):
+                    value = _value(self.tree(step), swapped, {})
+                    swapped[step.name] = self.base[step.name] if value is None else value
+                places = {"first": first, "second": second}
+                supposed = Supposed("operands-exchanged", self.target.name, places)
+                yield Hypotheses([supposed], swapped[self.target.name][None])
+
+    # On to the printed quantity.
+
+    def outcome(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Hypotheses:
+        """The printed quantity, from many values of a step or of what is given."""
+        name = step if isinstance(step, str) else step.name
+        if name == self.target.name:
+            return Hypotheses(supposed, made)
+        made = made if isinstance(step, str) else self.work.carried(step, made)
+        return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
+
+    def many(self, chain: Sequence[SheetQuantity], name: str, target: str, made: Tensor) -> Tensor:
+        """A quantity from many values of another one, by the steps between them."""
+        trees = [(each, self.tree(each)) for each in chain]
+
+        def run(value: Tensor) -> Tensor:
+            values = {**self.base, name: value}
+            for each, tree in trees:
+                made = self.work.make(each, tree, values)
+                values[each.name] = made if each.name == target else self.work.carried(each, made)
+            return values[target]
+
+        def alone(value: Tensor) -> Tensor:
+            try:
+                return run(value)
+            except (RuntimeError, UsageError, ValueError):
+                return torch.full_like(self.base[target], torch.nan)
+
+        try:
+            return torch.vmap(run)(made)
+        except (RuntimeError, UsageError, ValueError):  # a step that cannot be computed for many at once
+            return torch.stack([alone(value) for value in made])
+
+    def chain(self, name: str) -> list[SheetQuantity]:
+        """The steps from a quantity on to the printed one, in the order of the computation."""
+        reached, chain = {name}, []
+        own = {step.name for step in self.steps}
+        for quantity in self.sheet.quantities:
+            if quantity.name in own and quantity.name != name and reached & set(quantity.inputs):
+                reached.add(quantity.name)
+                chain.append(quantity)
+        return chain
+
+
+def _value(tree: Tree, values: Values, known: dict[Tree, Tensor | None]) -> Tensor | None:
+    """The value of a tree; None where shapes do not fit or a number is none."""
+    try:
+        made = compute(tree, values)
+    except (RuntimeError, IndexError, ValueError, UsageError, AssertionError):
+        return None
+    return None if bool(made.isnan().any()) else made
+
+
+def _rows(usual: Tensor) -> Iterator[tuple[object, ...]]:
+    """The rows of a quantity, as indices: of all heads, and of each if there are several."""
+    for row in range(usual.shape[-2]):
+        yield (..., row, slice(None))
+        if usual.dim() == 3 and len(usual) > 1:
+            yield from ((head, row, slice(None)) for head in range(len(usual)))
+
+
+def _is_product(node: Tree) -> bool:
+    return isinstance(node, Call) and node.function == "matmul"
+
+
+def _lifted(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A tensor with axes of heads, where it has none."""
+    return x.reshape(len(x), *(1,) * (len(shape) - (x.dim() - 3)), *x.shape[1:])
+
+
+def _row_of(step: SheetQuantity, axis: int) -> str:
+    """The quantity whose row is taken: q or k of the scores, the first input of all others."""
+    return step.inputs[-1 if axis == -1 else 0] if step.inputs else step.name
+
+
+def _miscopied(table: Tensor, index: tuple[int, ...]) -> Iterator[Tensor]:
+    """What an entry may be read as: a neighbour, the other sign."""
+    value = table[index]
+    seen = {float(value)}
+    for axis in range(max(0, table.dim() - 2), table.dim()):
+        for step in (1, -1):
+            place = index[axis] + step
+            if 0 <= place < table.shape[axis]:
+                other = table[(*index[:axis], place, *index[axis + 1 :])]
+                if float(other) not in seen:
+                    seen.add(float(other))
+                    yield other
+    if float(-value) not in seen:
+        yield -value

@@ -1,0 +1,29 @@
+"""The tree of every operation has the operation's value."""
+
+import pytest
+import torch
+from students import student_sheet
+
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.file import parse_example
+from vitral.explanation.expressions import compute, references
+from vitral.lab.examples import gallery, preset_model
+
+
+def agree(example: Example) -> None:
+    sheet = example.sheet
+    for quantity in sheet.quantities:
+        tree = quantity.operation.tree(quantity.inputs)
+        assert set(references(tree)) <= set(quantity.inputs)
+        made = compute(tree, sheet.values)
+        torch.testing.assert_close(made, sheet.values[quantity.name], atol=1e-12, rtol=1e-12, msg=quantity.name)
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_in_the_gallery(name: str) -> None:
+    agree(parse_example(gallery()[name], preset_model))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_on_sheets_at_random(seed: int) -> None:
+    agree(parse_example(student_sheet(seed).text, preset_model))
