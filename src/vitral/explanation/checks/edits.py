@@ -176,7 +176,7 @@ class Editor:
         """Edits of a function's definition."""
         holes = tuple(Reference(f"argument {place}") for place in range(len(call.arguments)))
         body = DEFINITIONS[call.function](*holes)
-        filled = dict(zip(holes, call.arguments, strict=True))
+        filled: dict[Tree, Tree] = dict(zip(holes, call.arguments, strict=True))
         for edit in Editor({}).edits(body, call.function.removesuffix(" of scores")):
             yield Edit(edit.kind, substituted(edit.tree, filled), edit.places)
         if call.function == "layernorm":
