@@ -105,11 +105,10 @@ def verdict_on(report: CheckReport, changed: Changed) -> Verdict:
     raise AssertionError(changed.step)
 
 
-def first_step(report: CheckReport, at_least: Verdict) -> str | None:
-    """The first step with a cell that is wrong in itself, or doubtful as well."""
-    verdicts = {Verdict.wrong, at_least}
+def first_step(report: CheckReport, verdict: Verdict) -> str | None:
+    """The first step with a cell of this verdict."""
     for checked in report.quantities:
-        if any(finding.verdict in verdicts for finding in checked.findings):
+        if any(finding.verdict is verdict for finding in checked.findings):
             return checked.claim.label
     return None
 
@@ -165,8 +164,11 @@ def _report(sheet: Sheet, row: Row) -> CheckReport | None:
 class SlipRows:
     """The rows about sheets with a slip."""
 
-    first: Row = field(default_factory=lambda: Row("first wrong step right, of slips", Limit(0.99, at_most=False)))
-    accused: Row = field(default_factory=lambda: Row("… and called wrong, not only doubtful", TOLD))
+    first: Row = field(
+        default_factory=lambda: Row("first step called wrong, or else doubtful, right", Limit(0.99, at_most=False))
+    )
+    accused: Row = field(default_factory=lambda: Row("… and called wrong", TOLD))
+    alone: Row = field(default_factory=lambda: Row("… and no other step called wrong in itself", TOLD))
     named: dict[str, Row] = field(
         default_factory=lambda: {
             "all": Row("slip named, where all steps are printed", Limit(0.85, at_most=False)),
@@ -181,9 +183,17 @@ class SlipRows:
         report = _report(sheet, self.first)
         if report is None:
             return
-        shown, called = first_step(report, Verdict.doubtful), first_step(report, Verdict.wrong)
+        called = first_step(report, Verdict.wrong)
+        shown = called or first_step(report, Verdict.doubtful)
         self.first.count(shown != sheet.first, sheet, f"{sheet.first} called {shown}")
         self.accused.count(called != sheet.first, sheet, f"{sheet.first} called {called}")
+        others = [
+            checked.claim.label
+            for checked in report.quantities
+            if checked.claim.label != called and checked.worst is Verdict.wrong
+        ]
+        if called == sheet.first:
+            self.alone.count(bool(others), sheet, ", ".join(others))
         names = names_given(report, called)
         said = " or ".join(f"{name.kind} in {name.step}" for name in names)
         if sheet.slip not in NAMELESS:
@@ -193,7 +203,7 @@ class SlipRows:
 
     def all(self) -> list[Row]:
         """The rows."""
-        return [self.first, self.accused, *self.named.values(), self.right]
+        return [self.first, self.accused, self.alone, *self.named.values(), self.right]
 
 
 def acquitted(sheets: Iterator[Sheet], row: Row, verdicts: tuple[Verdict, ...], units: float, exact: bool) -> Row:

@@ -64,14 +64,14 @@ REFUSALS = [
         6,
         "weights: claimed as 1 × 2, but it is 1 × 1",
     ),
-    (HEAD + "[given]\nscore = [[1]]\n", 4, "unknown name 'score' under [given], did you mean 'scores'?"),
+    (HEAD + "[given]\nscors = [[1]]\n", 4, "unknown name 'scors' under [given], did you mean 'scores'?"),
     (
         HEAD + "[given]\nscores = [[1]]\n[claimed]\nweight = [[1]]\n",
         6,
         "unknown name 'weight' under [claimed], did you mean 'weights'?",
     ),
-    ("scale = 'none'\n[given]\nscores = [[1]]\n", 2, "mask: is needed"),
-    ("mask = 'causal'\n[given]\nscores = [[1]]\n", 2, "scale: is needed"),
+    ("scale = 'none'\n[given]\nscores = [[1]]\n[claimed]\nmasked = [[1]]\n", 5, "mask: is needed"),
+    ("mask = 'causal'\n[given]\nscores = [[1]]\n[claimed]\noutput = [[1]]\n", 5, "scale: is needed"),
     (
         "mask = 'causal'\nscale = 'sqrt'\n[given]\nscores = [[1]]\n",
         3,

@@ -143,9 +143,10 @@ def test_a_decimal_comma_is_no_comma_of_a_list() -> None:
 
 
 def test_words_in_formulas_are_translated_and_names_are_not() -> None:
-    formula = Sum((Apply("mean", (Name("rows"),)), Over("row", Name("count")), Words("rows"), Apply("max", ())))
-    assert text(formula, 3, SAY) == "mean(rows) + Σ_row count + rows + max()"
-    assert text(formula, 3, phrases("pt")) == "média(rows) + Σ_linha contagem + linhas + max()"
+    formula = Sum((Apply("mean", (Name("rows"),)), Over("row", Name("others")), Words("others"), Apply("max", ())))
+    assert text(formula, 3, SAY) == "mean(rows) + Σ_row others + others + max()"
+    assert text(formula, 3, phrases("pt")) == "média(rows) + Σ_linha outras + outras + max()"
+    assert text(Words("others", own=True), 3, phrases("pt")) == "others"  # a word of the reader's text
 
 
 def test_what_reads_the_same_is_not_said_twice() -> None:
@@ -161,14 +162,40 @@ def test_long_sums_say_how_many_terms_follow_and_what_they_come_to(script, langu
     for count in (MOST_TERMS + 1, MOST_TERMS + 2, 40):
         long = Sum(tuple(Product((Number(index), Number(0.5))) for index in range(1, count + 1)))
         written = script(long, 3, say)
-        rest = sum(index * 0.5 for index in range(MOST_TERMS + 1, count + 1))
+        rest = sum(index * 0.5 for index in range(1, count - MOST_TERMS + 1))  # the largest are written
         told = say("page.more_terms", count=count - MOST_TERMS, total=say.number(f"{rest:.1f}".removesuffix(".0")))
         told = escape(told) if script is latex else told
         assert (told in written) == (count > MOST_TERMS + 1)
 
 
+def test_of_a_long_sum_the_largest_terms_are_written_in_their_order_or_in_that_of_their_size() -> None:
+    terms = Sum(tuple(map(Number, (0.1, -7, 0.2, 3, -0.3, 5, 0.4, 4, 0.5, 6))))
+    assert text(terms, 1, SAY) == "−7 + 3 + 5 + 4 + 6 + … (5 more terms: 0.9)"
+    by_size = replace(SAY, sort_terms=True)
+    assert text(terms, 1, by_size) == "−7 + 6 + 5 + 4 + 3 + … (5 more terms: 0.9)"
+    assert text(Sum(tuple(map(Number, (1, -2, 3)))), 1, by_size) == "3 − 2 + 1"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "digits", "expected"),
+    [
+        (Fraction(Number(0.3), Root(Number(0.00002))), 3, "0.3 / √0.00002"),
+        (Fraction(Number(1), Sum((Number(1), Number(0.37), Number(0.14)))), 0, "1 / (1 + 0.4 + 0.1)"),
+        (Fraction(Number(2), Number(0.4)), 0, "2 / 0.4"),
+        (Fraction(Number(1 / 3), Number(7)), 2, "0.33 / 7"),
+        (Power(Number(1e-7), Fraction(Number(1, exact=True), Number(2, exact=True))), 2, "0.0000001^(1 / 2)"),
+    ],
+)
+def test_no_denominator_is_rounded_to_0(fraction: Expression, digits: int, expected: str) -> None:
+    assert text(fraction, digits, SAY) == expected
+
+
+def test_a_number_that_is_rounded_to_0_is_not_written_as_0() -> None:
+    assert text(Sum((Number(1e-12), Number(0.0), Number(1e-17))), 3, SAY) == "0.000 + 0 + 0"
+
+
 def test_long_lists_say_how_many_follow() -> None:
-    assert text(Apply("max", tuple(map(Number, range(20)))), 1, SAY) == "max(0, 1, 2, 3, 4, … 15 more)"
+    assert text(Apply("max", tuple(map(Number, range(20)))), 1, SAY) == "max(15, 16, 17, 18, 19, … 15 more)"
     assert "more" not in text(Apply("max", tuple(map(Number, range(MOST_TERMS + 1)))), 1, SAY)
 
 

@@ -2,15 +2,29 @@
 
 import base64
 import hashlib
+import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.figures.html import page
+from vitral.figures.html import packed, page
 from vitral.figures.markdown import markdown
-from vitral.figures.sections import Beside, CellTable, Details, Formula, Paragraph, Section
+from vitral.figures.plain import plain_text
+from vitral.figures.sections import (
+    Beside,
+    CellTable,
+    CellWords,
+    Details,
+    Diagram,
+    Drawing,
+    Formula,
+    Paragraph,
+    Section,
+    WholeTable,
+)
 
 NASTY = "</td><script>alert(1)</script> \x1b[31m `|*"
 
@@ -24,7 +38,12 @@ def table(chosen: tuple[int, int] = (1, 0), caption: str = "numbers", heat: bool
     rows = (("a", "0.25", "…", "0.75"), ("b", "1.00", "…", "−∞"))
     workings = ((working("aa"), None, working("ac")), (working("ba"), None, working("bc")))
     shares = ((0.25, 0.0, 0.75), (1.0, 0.0, 0.0)) if heat else ()
-    return CellTable(caption, ("", "one", "… 3 more", "three"), rows, workings, chosen, shares)
+    columns = ("", "one", "… 3 more", "five")
+    return CellTable(caption, columns, rows, workings, chosen, shares, rows_at=(0, 1), columns_at=(0, None, 4))
+
+
+def packed_name(name: str) -> str:
+    return packed(working(name).mathml)
 
 
 class Cells(HTMLParser):
@@ -66,13 +85,19 @@ def read(*sections: Section) -> tuple[str, Cells]:
 def test_each_cell_points_to_its_own_arithmetic() -> None:
     for chosen in ((0, 0), (0, 2), (1, 0), (1, 2)):
         written, cells = read(table(chosen))
-        kept = re.findall(r"<div><math><mi>(\w+)</mi></math></div>", written)
+        (stored,) = re.findall(r'<script type="application/json">(.*?)</script>', written, re.DOTALL)
+        kept = json.loads(stored)["told"]
         told = {
-            text: kept[int(cell["data-told"] or "")]
+            text: kept[f"{cell['data-row']},{cell['data-column']}"]
             for text, cell in zip(cells.texts, cells.cells, strict=True)
-            if "data-told" in cell
+            if cell.get("role") == "gridcell"
         }
-        assert told == {"0.25": "aa", "0.75": "ac", "1.00": "ba", "−∞": "bc"}
+        assert told == {
+            "0.25": packed_name("aa"),
+            "0.75": packed_name("ac"),
+            "1.00": packed_name("ba"),
+            "−∞": packed_name("bc"),
+        }
         first = re.search(r'<div class="told" aria-live="polite"><math><mi>(\w+)</mi>', written)
         assert first is not None
         assert first[1] == "ab"[chosen[0]] + "abc"[chosen[1]]
@@ -90,7 +115,7 @@ def test_one_cell_of_each_table_is_reached_by_tab_and_the_others_by_arrows() -> 
 
 def test_cells_are_shaded_by_share_and_infinite_ones_are_muted() -> None:
     _, cells = read(table())
-    heat = [cell["style"] for cell in cells.cells if "data-told" in cell]
+    heat = [cell["style"] for cell in cells.cells if cell.get("role") == "gridcell"]
     assert heat == ["--heat:0.250", "--heat:0.750", "--heat:1.000", "--heat:0.000"]
     assert [text for cell, text in zip(cells.cells, cells.texts, strict=True) if cell.get("class") == "infinite"] == [
         "−∞"
@@ -159,3 +184,48 @@ def test_parts_that_do_not_fit_are_refused(broken: str) -> None:
     parts[broken] = (parts[broken][0], parts[broken][1][:-1])
     with pytest.raises(UsageError, match="table 'numbers': its rows, workings and heat are not all of one shape"):
         CellTable(whole.caption, whole.columns, chosen=whole.chosen, **parts)
+
+
+def test_a_gap_is_a_button_only_where_the_whole_table_is_there() -> None:
+    words = CellWords("open", "close", "all", "fewer", "scroll")
+    rows = (("a", "0.25", "0.1", "0.2", "0.3", "0.75"), ("b", "1.00", "0.4", "0.5", "0.6", "−∞"))
+    whole = WholeTable(("one", "two", "three", "four", "five"), rows, ask="look at {row} and {column}")
+    written, cells = read(replace(table(), whole=whole, words=words))
+    (gap,) = [attributes for tag, attributes in cells.tags if tag == "button"]
+    assert gap["aria-label"] == "… 3 more: open"
+    assert "disabled" in gap  # the page's script enables it
+    (stored,) = re.findall(r'<script type="application/json">(.*?)</script>', written, re.DOTALL)
+    kept = json.loads(stored)
+    assert [tuple(row) for row in kept["rows"]] == list(rows)
+    assert tuple(kept["columns"]) == whole.columns
+    assert not [tag for tag, _ in read(table())[1].tags if tag == "button"]
+
+
+def test_stored_numbers_and_words_cannot_end_their_script() -> None:
+    nasty = CellTable(NASTY, ("", NASTY), ((NASTY, NASTY),), ((working("aa"),),), (0, 0))
+    whole = WholeTable((NASTY,), ((NASTY, NASTY),), ask=NASTY)
+    written, _ = read(replace(nasty, whole=whole, words=CellWords(*[NASTY] * 5)))
+    assert written.count("</script>") == 3  # the fragments, the table, the script
+    assert "\x1b" not in written
+
+
+def test_markdown_has_the_mathematics_of_a_formula_and_not_its_text() -> None:
+    written = markdown("t", [Formula("<math></math>", "q = x W", "q = x \\ W")])
+    assert written.endswith("$$\nq = x \\ W\n$$\n")
+    assert "q = x W" not in written
+
+
+def test_a_diagram_is_read_aloud_shown_and_written() -> None:
+    first = Drawing('<rect class="above"/>', 40, 20, f"first {NASTY}", "one; two")
+    diagram = Diagram("The path", ((first,), (first, first)), "x → y\nz", "<math><mi>A</mi></math>")
+    written, cells = read(diagram, diagram)
+    drawings = [attributes for tag, attributes in cells.tags if tag == "svg"]
+    assert [each["role"] for each in drawings] == ["img"] * 6
+    names = [(each["aria-labelledby"] or "").split() for each in drawings]
+    known = [attributes.get("id") for _, attributes in cells.tags if attributes.get("id")]
+    assert len(set(known)) == len(known)
+    assert all(name in known for pair in names for name in pair)
+    assert "\x1b" not in written
+    for other in (markdown("t", [diagram]), plain_text("t", [diagram])):
+        assert "x → y\nz" in other
+        assert "The path" in other

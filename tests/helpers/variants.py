@@ -40,9 +40,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d_ff": 7}
 
 
-def made(variant: str, seed: int = 3) -> Transformer:
-    """A model of a variant whose parameters are all large and distinct."""
-    model = Transformer(ModelConfig.parse(BASE | VARIANTS[variant]), TOKENIZER.vocab_size, seed=seed).eval()
+def made(variant: str | dict[str, Any], seed: int = 3) -> Transformer:
+    """A model of a variant, by name or by its settings, whose parameters are all large and distinct."""
+    changes = VARIANTS[variant] if isinstance(variant, str) else variant
+    model = Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vitral.cli.options import (
+    AllOption,
     ColumnOption,
     DigitsOption,
     FileOption,
@@ -36,6 +37,7 @@ def exercise(
     query: QueryOption = None,
     key: KeyOption = None,
     column: ColumnOption = None,
+    all: AllOption = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -57,4 +59,4 @@ def exercise(
         say(_("written: {path}", path=file))
         say(_("fill in the question marks, then run: vitral check {path}", path=file))
     if file is None or out is not None:
-        write_walkthrough(walk_example(made, choice), format, digits, out)
+        write_walkthrough(walk_example(made, choice), format, digits, out, whole=all)

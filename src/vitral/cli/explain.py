@@ -1,5 +1,6 @@
 """vitral explain: a computation in numbers, step by step."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_explained
 from vitral.cli.exercise import exercise as make_exercise
 from vitral.cli.options import (
+    AllOption,
     ColumnOption,
     DeviceName,
     DeviceOption,
@@ -22,6 +24,7 @@ from vitral.cli.options import (
     Precision,
     QueryOption,
     ReplaceOption,
+    SortTermsOption,
     Which,
     WhichOption,
     choice_of,
@@ -39,14 +42,29 @@ WhatArgument = Annotated[
     ),
 ]
 
+LayerOption = Annotated[
+    str | None, typer.Option("--layer", help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
+]
+BackwardOption = Annotated[
+    bool,
+    typer.Option(
+        "--backward", help="Show the backward pass: the gradient of one number, or of a run's next-token loss."
+    ),
+]
+CellOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[ROW,COLUMN]",
+        help="With --backward, example only: the number, as in output[2,1].  [default: the last quantity's]",
+    ),
+]
+
 
 def explain(
     what: WhatArgument = None,
     text: Annotated[str | None, typer.Option(help="Run only: text the model reads.  [default: To be]")] = None,
     replace: ReplaceOption = None,
-    layer: Annotated[
-        str | None, typer.Option(help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
-    ] = None,
+    layer: LayerOption = None,
     head: HeadOption = None,
     query: QueryOption = None,
     key: KeyOption = None,
@@ -57,6 +75,10 @@ def explain(
     ending: Annotated[
         bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
     ] = False,
+    backward: BackwardOption = False,
+    cell: CellOption = None,
+    all: AllOption = False,
+    sort_terms: SortTermsOption = False,
     digits: DigitsOption = 3,
     format: FormOption = Form.text,
     out: FileOption = None,
@@ -93,6 +115,8 @@ def explain(
         make_exercise(exercise, *sizes, **shown, format=format, out=None if exercise else out)
         return
     is_run = Path(what).is_dir()
+    if cell is not None and (is_run or not backward):
+        raise UsageError("explain: --cell goes with --backward and a worked example")
     first = 0 if is_run else 1
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
@@ -100,16 +124,17 @@ def explain(
         from vitral.explanation import RunView
         from vitral.lab import Run
 
-        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending)
+        view = RunView(numbers("--layer", layer or "0", 0), choice, block=block, ending=ending, backward=backward)
         loaded = Run(what, checkpoint.value, device=device.value, dtype=dtype.value)
         walkthrough = loaded.explain("To be" if text is None else text, view, replace=replace)
     else:
         _refuse_run_options(what, text=text, replace=replace, layer=layer, block=block, ending=ending)
-        from vitral.explanation import walk_example
+        from vitral.explanation import walk_backward, walk_example
         from vitral.lab.examples import find_example
 
-        walkthrough = walk_example(find_example(what), choice)
-    write_walkthrough(walkthrough, format, digits, out)
+        example = find_example(what)
+        walkthrough = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
+    write_walkthrough(dataclasses.replace(walkthrough, sort_terms=sort_terms), format, digits, out, whole=all)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

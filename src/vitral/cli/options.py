@@ -144,10 +144,18 @@ HeadOption = Annotated[
         "example]"
     ),
 ]
-QueryOption = Annotated[int | None, typer.Option(help="Query position to work through.  [default: the last]")]
+QueryOption = Annotated[
+    int | None, typer.Option(help="Query position to work through.  [default: the middle one; the last with --ending]")
+]
 KeyOption = Annotated[int | None, typer.Option(help="Key position to work through.  [default: the most attended]")]
 ColumnOption = Annotated[int | None, typer.Option(help="Feature to work through.  [default: the first]")]
 DigitsOption = Annotated[int, typer.Option(help="Digits after the decimal point.", min=0, max=12)]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Write all rows, columns and terms of sums.  [default: those that matter most]")
+]
+SortTermsOption = Annotated[
+    bool, typer.Option("--sort-terms", help="Write the terms of a sum in the order of their size.")
+]
 FormOption = Annotated[Form, typer.Option("--format", help="Form of the walkthrough.")]
 FileOption = Annotated[Path | None, typer.Option(help="File to write the walkthrough to.  [default: the screen]")]
 

@@ -20,7 +20,6 @@ from vitral.explanation import (
     Panel,
     Step,
     Walkthrough,
-    phrases,
     to_latex,
     to_markdown,
     to_page,
@@ -29,7 +28,7 @@ from vitral.explanation import (
 )
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.truncation import Gap, Shown, ShownPanel, truncate
-from vitral.explanation.walkthrough import heading, opening, stacked
+from vitral.explanation.walkthrough import heading, opening, stacked, worked_out
 from vitral.figures.text import visible
 from vitral.lab.examples import write_new
 
@@ -43,22 +42,24 @@ SPACING = 3
 """Blanks between two columns."""
 
 
-def write_walkthrough(walkthrough: Walkthrough, form: Form, digits: int, out: Path | None) -> None:
-    """Write a walkthrough in one form, to the screen or to a new file.
+def write_walkthrough(
+    walkthrough: Walkthrough, form: Form, digits: int, out: Path | None, *, whole: bool = False
+) -> None:
+    """Write a walkthrough in one form, to the screen or to a new file; `whole` with all rows, columns and terms.
 
     Raises:
         UsageError: the file exists.
         StorageError: writing to disk failed.
     """
     if out is None and form is Form.text:
-        print_walkthrough(walkthrough, digits)
+        print_walkthrough(walkthrough, digits, whole=whole)
         return
     writers = {Form.text: to_text, Form.markdown: to_markdown, Form.html: to_page, Form.latex: to_latex}
     if form is Form.json:
-        plain, as_ascii = to_plain(walkthrough, digits=digits), out is None and not prints_unicode()
+        plain, as_ascii = to_plain(walkthrough, digits=digits, whole=whole), out is None and not prints_unicode()
         written = json.dumps(plain, indent=2, ensure_ascii=as_ascii, allow_nan=False) + "\n"
     else:
-        written = writers[form](walkthrough, digits=digits)
+        written = writers[form](walkthrough, digits=digits, whole=whole)
     if out is not None:
         path = write_new(out, written if written.endswith("\n") else f"{written}\n")
         say(_("written: {path}", path=path))
@@ -66,13 +67,13 @@ def write_walkthrough(walkthrough: Walkthrough, form: Form, digits: int, out: Pa
         sys.stdout.write(written)
 
 
-def print_walkthrough(walkthrough: Walkthrough, digits: int) -> None:
+def print_walkthrough(walkthrough: Walkthrough, digits: int, *, whole: bool = False) -> None:
     """Print every step: formula, shapes, sentence, numbers, and the arithmetic of one cell."""
     screen = console()
     if not screen.is_terminal:
-        say(to_text(walkthrough, digits=digits))
+        say(to_text(walkthrough, digits=digits, whole=whole))
         return
-    words = phrases(walkthrough.language)
+    words = walkthrough.phrases(whole=whole)
     screen.print(Text(visible(walkthrough.title), style="bold"))
     for paragraph in opening(walkthrough, words, "bright"):
         screen.print(Text(visible(paragraph), style="dim"))
@@ -96,8 +97,7 @@ def _print_step(screen: Console, step: Step, number: int, digits: int, words: Ph
             screen.print(Padding(Text(visible(panel.label), style="italic"), (0, 0, 0, INDENT)))
         for part in _tables(step, panel, truncate(panel, digits, words), screen.width - INDENT):
             screen.print(Padding(part, (0, 0, 0, INDENT)))
-        arithmetic = panel.working(*panel.cell)
-        if arithmetic.stages:
+        for arithmetic in worked_out(panel):
             screen.print(
                 Padding(Text(visible("\n".join(stacked(arithmetic, digits, words))), style="cyan"), (0, 0, 0, INDENT))
             )
@@ -134,4 +134,4 @@ def _style(step: Step, panel: Panel, row: Shown, column: Shown) -> Style:
         return Style()
     share = panel.matrix[row][column] if step.is_share else 0.0
     heat = Style.parse(HEAT[min(len(HEAT) - 1, round(share * (len(HEAT) - 1)))])
-    return heat + Style(bold=True, reverse=True) if (row, column) == panel.cell else heat
+    return heat + Style(bold=True, reverse=True) if (row, column) in panel.worked else heat

@@ -13,7 +13,7 @@ from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.explanation.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
-from vitral.explanation.walks import RunView, walk_example, walk_run
+from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "to_plain",
     "to_sections",
     "to_text",
+    "walk_backward",
     "walk_example",
     "walk_run",
 ]

@@ -11,11 +11,12 @@ from torch import Tensor
 from vitral.core.checked import checked
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import number
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, Words
-from vitral.explanation.operations import Activate, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
+from vitral.explanation.formulas.notation import Words
+from vitral.explanation.operations import Activate, Add, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
 from vitral.explanation.operations.decoding import Beam, Filtered
+from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.sheet import Sheet, SheetQuantity, Values
+from vitral.explanation.sheet import Sheet, SheetQuantity
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step, Working
 
 DIGITS = 3
@@ -24,9 +25,11 @@ SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
+SHAPE_SIGNS: Mapping[type, str] = {Add: " + ", Activate: " ⊙ "}
+"""Signs between the shapes of an operation's inputs: a sum, for numbers one by one; others are products of matrices."""
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
-GIVEN_AXES = {1: ("column",), 2: ("row", "column"), 3: ("heads", "row", "column")}
+GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
 @checked(first=True)
@@ -36,7 +39,7 @@ class Choice:
 
     Attributes:
         heads: query heads; None for all.
-        query: position of the query; None for the last.
+        query: position of the query; None for the middle one, or the last where the next token is chosen.
         key: position of the key; None for the one with the largest weight.
         column: of matrices with features as columns.
         with_given: whether the given numbers are shown as the first step.
@@ -88,10 +91,26 @@ class Narrator:
             tall = next(
                 (values[made.name] for made in self.sheet.quantities if made.axes[0] == "time"), torch.zeros(1, 1)
             )
-            return (len(tall) - 1 if self.choice.query is None else self.choice.query), 0
-        query = square.shape[1] - 1 if self.choice.query is None else self.choice.query
+            return self._query(len(tall)), 0
+        query = self._query(square.shape[1])
         key = int(square[self.heads[0], query].argmax()) if self.choice.key is None else self.choice.key
         return query, key
+
+    def _query(self, count: int) -> int:
+        if self.choice.query is not None:
+            return self.choice.query
+        return count - 1 if "logits" in self.sheet or "probabilities" in self.sheet.values else middle(count)
+
+    def _hidden(self, head: int) -> Cell | None:
+        """A cell that the mask hides: in the chosen row, else in the middle one, else in the first that has one."""
+        if "masked" not in self.sheet.values:
+            return None
+        table = self.sheet.values["masked"][head]
+        for row in (self.query, middle(len(table)), *range(len(table))):
+            is_hidden = table[row] == -math.inf
+            if bool(is_hidden.any()) and not bool(is_hidden.all()):
+                return row, int(is_hidden.int().argmax())
+        return None
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those with the given names."""
@@ -117,9 +136,9 @@ class Narrator:
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
             shape = _shape(value[0] if value.dim() == 3 else value, seen[-2:])
-            for panel in self._panels(value, seen, name, partial(_given_cell, self.sheet, name)):
+            for panel in self.panels(value, seen, name, partial(_given_cell, self.sheet, name)):
                 label = f"{name}, {panel.label}" if panel.label else name
-                panels.append(replace(panel, label=f"{label} {shape}"))
+                panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
     def _step(self, quantity: SheetQuantity) -> Step:
@@ -127,15 +146,17 @@ class Narrator:
         return Step(
             name=name,
             title=self._title(quantity),
-            formula=Equation((Name(name), _formula(quantity, self.sheet.values))),
+            formula=self.sheet.formula(name),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=self._panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
+            panels=self.panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
             is_share=name in SHARES or isinstance(quantity.operation, Filtered),
         )
 
     def _title(self, quantity: SheetQuantity) -> str:
         name, operation = quantity.name, quantity.operation
+        if isinstance(operation, Compute | Differentiate):
+            return self.say("titles.step", name=name)
         if isinstance(operation, Filtered):
             return self.say(f"titles.{operation.rule}", value=self.say.number(f"{operation.value:g}"))
         if name in ("resid_mid", "resid_post") and self.post_norm:
@@ -148,24 +169,37 @@ class Narrator:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
-        before = " · ".join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
+        if isinstance(quantity.operation, Differentiate):
+            inputs = [quantity.operation.of]
+        sign = SHAPE_SIGNS.get(type(quantity.operation), " · ")
+        before = sign.join(_shape(self.sheet.values[name], made.get(name, ("time", "d_model"))) for name in inputs)
         after = _shape(self.sheet.values[quantity.name], quantity.axes)
         return f"{before} → {after}" if before else after
 
-    def _panels(
+    def panels(
         self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
     ) -> tuple[Panel, ...]:
+        """The matrices of a quantity: one for each chosen head, or one.
+
+        Args:
+            value: the numbers.
+            axes: their names; the first of quantities of heads is "heads".
+            name: of the quantity.
+            arithmetic: of a cell, by its whole index.
+        """
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
             return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)
-        made = []
+        made: list[Panel] = []
         for place, head in self._places(value):
             label = (
                 self.say("explain.head", number=head + self.sheet.namer.first)
                 if len(value) > 1 or self.sheet.num_heads > 1
                 else ""
             )
-            made.append(self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,))))
+            panel = self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,)))
+            hidden = self._hidden(head) if name in ("masked", "weights") and not made else None
+            made.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
         return tuple(made)
 
     def _places(self, value: Tensor) -> list[tuple[int, int]]:
@@ -186,7 +220,20 @@ class Narrator:
             axes[-1] == "source",
             self._cell(name, axes, table),
             working,
+            name,
+            asked=() if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else self._asked(name, axes),
+            first=self.sheet.namer.first,
+            words=self._chosen_words(name, table),
         )
+
+    def _asked(self, name: str, axes: tuple[str, ...]) -> tuple[str, str]:
+        return "key" if name in ("k", "v", "k_pre") else "query", "key" if axes[-1] == "source" else "column"
+
+    def _chosen_words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
+        """The words that the numbers stand for, if they are choices."""
+        if name not in self.sheet or not getattr(self.sheet[name].operation, "chooses", False):
+            return ()
+        return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in table.tolist())
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         first = self.sheet.namer.first
@@ -216,6 +263,10 @@ class Narrator:
 
     def _words(self, quantity: SheetQuantity) -> str:
         name, say = quantity.name, self.say
+        if isinstance(quantity.operation, Differentiate):
+            return say("sentences.derivative", of=quantity.operation.of, by=quantity.operation.by)
+        if isinstance(quantity.operation, Compute):
+            return say("sentences.step")
         row, column = self._position(self.query), self._position(self.key)
         narrators = {
             "scores": self._scoring,
@@ -364,24 +415,18 @@ class Narrator:
         return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
 
 
-def _formula(quantity: SheetQuantity, values: Values) -> Expression:
-    """The right-hand side of the quantity's formula, with its gain and bias if there are any."""
-    formula = quantity.operation.formula()
-    biases: list[Name] = []
-    for name in quantity.inputs:
-        if name.endswith("_gain") and bool((values[name] != 1).any()):
-            formula = Product((Name("g"), formula))
-        elif name.endswith("_bias") and bool((values[name] != 0).any()):
-            biases.append(Name("b"))
-        elif name.startswith("b_"):
-            mark = name.removeprefix("b_")
-            biases.append(Name("b", above=mark.upper() if len(mark) == 1 else mark))
-    return Sum((formula, *biases)) if biases else formula
-
-
 def _shape(value: Tensor, axes: Sequence[str]) -> str:
     sizes: Mapping[str, int] = dict(zip(axes, value.shape, strict=True))
     return "[" + ", ".join(f"{axis} {size}" for axis, size in sizes.items()) + "]"
+
+
+def middle(count: int) -> int:
+    """The middle one of so many positions: under a causal mask it sees some keys, and some are hidden from it.
+
+    >>> middle(1), middle(2), middle(3), middle(4)
+    (0, 1, 1, 2)
+    """
+    return count // 2
 
 
 def short(value: float) -> str:

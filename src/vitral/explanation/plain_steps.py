@@ -5,7 +5,7 @@ from typing import Any
 
 from vitral.explanation.formulas import latex, text
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.steps import Panel, Step
+from vitral.explanation.steps import Cell, Panel, Step
 
 
 def plain_step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
@@ -23,13 +23,23 @@ def plain_step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
 
 
 def _panel(panel: Panel, digits: int, say: Phrases) -> dict[str, Any]:
-    arithmetic = panel.working(*panel.cell).equation()
+    written = [_arithmetic(panel, cell, digits, say) for cell in panel.worked]
     return {
         "label": panel.label,
+        "quantity": panel.quantity,
+        "head": panel.head,
         "rows": list(panel.row_labels),
         "columns": list(panel.column_labels),
         "matrix": [[_number(value) for value in row] for row in panel.matrix],
-        "cell": list(panel.cell),
+        **written[0],
+        "also": written[1:],
+    }
+
+
+def _arithmetic(panel: Panel, cell: Cell, digits: int, say: Phrases) -> dict[str, Any]:
+    arithmetic = panel.working(*cell).equation()
+    return {
+        "cell": list(cell),
         "arithmetic": text(arithmetic, digits, say),
         "arithmetic_latex": latex(arithmetic, digits, say),
     }

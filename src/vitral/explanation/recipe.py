@@ -234,9 +234,8 @@ def _norm(
     gain, shift = f"{norm or name}_gain", f"{norm or name}_bias"
     if source in values:
         values.setdefault(gain, torch.ones_like(values[source][0]))
-    yield RecipeLine(
-        name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), (shift,)
-    )
+    takes = () if parts.norm_type == "rmsnorm" else (shift,)  # RMSNorm has no bias
+    yield RecipeLine(name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), takes)
 
 
 def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> Iterator[RecipeLine]:
@@ -249,10 +248,10 @@ def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> I
             rotate = Rotate(name, parts.frequencies)
             yield RecipeLine(name, HEADS, (projected,), lambda _, made=rotate: made)
     yield RecipeLine("scores", SQUARE, ("q", "k"), lambda _: Score())
-    yield RecipeLine("scaled", SQUARE, ("scores",), lambda known: _scale(parts, known))
-    yield RecipeLine(
-        "masked", SQUARE, ("scaled",), lambda known: ApplyMask(_allowed(parts, known["scaled"]), parts.bias)
-    )
+    # Without a scale, or without a mask, the computation ends before it.
+    scale, mask = ("scale",) * (parts.scale is None), ("mask",) * (parts.mask is None)
+    yield RecipeLine("scaled", SQUARE, ("scores",), lambda known: _scale(parts, known), after=scale)
+    yield RecipeLine("masked", SQUARE, ("scaled",), lambda known: _masking(parts, known), after=mask)
     yield RecipeLine("weights", SQUARE, ("masked",), lambda _: Softmax("masked"))
     yield RecipeLine("z", HEADS, ("weights", "v"), lambda _: Weigh())
     if "b_o" in values and "w_o" not in values:
@@ -264,11 +263,10 @@ def _scale(parts: Architecture, values: Values) -> Scale:
     """The scale with its factor.
 
     Raises:
-        UsageError: the scale, the width of a head or a learned factor is unknown.
+        UsageError: the width of a head or a learned factor is unknown.
     """
     kind, scores = parts.scale, values["scores"]
-    if kind is None:
-        raise UsageError('scale: is needed after the scores; add scale = "none", "sqrt", "linear" or a number')
+    assert kind is not None
     widths = [values[name].shape[-1] for name in ("q", "k") if name in values]
     d_head = widths[0] if widths else parts.d_k
     if kind in ("learned", "learned-per-head"):
@@ -283,6 +281,10 @@ def _scale(parts: Architecture, values: Values) -> Scale:
     usual = 1 / d_head if kind == "linear" else 1 / math.sqrt(d_head)
     allowed = _allowed(parts, scores) if kind == "adaptive" else None
     return Scale(kind, torch.tensor(usual, dtype=torch.float64), allowed, d_head)
+
+
+def _masking(parts: Architecture, values: Values) -> ApplyMask:
+    return ApplyMask(_allowed(parts, values["scaled"]), parts.bias)
 
 
 def _factor(values: Values, kind: str, num_heads: int) -> Tensor:

@@ -4,15 +4,18 @@ A walkthrough shows the values of a sheet; a check applies its operations to an 
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
-from vitral.explanation.formulas.notation import Expression
+from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, renamed
 from vitral.explanation.operations import CellNamer, Index, Operation
 from vitral.explanation.steps import Arithmetic
 
 Values = Mapping[str, Tensor]
+SINGLE = ("choice", "total")
+"""Axes of quantities that may be a single number, named without a place."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Sheet:
         vocabulary: the words of the vocabulary, if there is one.
         namer: names cells.
         num_heads: query heads.
+        names: quantities that formulas write by another name, as with the number of their block.
     """
 
     quantities: tuple[SheetQuantity, ...]
@@ -55,6 +59,7 @@ class Sheet:
     vocabulary: tuple[str, ...] = ()
     namer: CellNamer = field(default_factory=CellNamer)
     num_heads: int = 1
+    names: Mapping[str, Name] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> SheetQuantity:
         """A quantity by name."""
@@ -73,18 +78,50 @@ class Sheet:
             through: quantities that the reader does not see; if the cell is a copy of one of their cells, its
                 arithmetic is appended.
         """
+        value = float(self.values[name][index])
         if name not in self:
-            return Arithmetic(self.cell(name, index), (), float(self.values[name][index]))
-        target, stages = self.cell(name, index), self._stages(name, index)
-        value, source = float(self.values[name][index]), self._source(name, index)
+            return Arithmetic(self.cell(name, index), (), value)
+        chain = [(name, index)]
+        source = self._source(name, index)
         while source is not None and source[0] in through and source[0] in self:
-            stages = (*stages, *self._stages(*source))
+            chain.append(source)
             source = self._source(*source)
-        return Arithmetic(target, stages, value)
+        stages = tuple(stage for link in chain for stage in self._written("stages", *link))
+        before = tuple(equation for link in chain for equation in self._written("before", *link))
+        word = self._namer.words([int(value)]) if getattr(self[name].operation, "chooses", False) else None
+        return Arithmetic(self.cell(name, index), renamed(stages, self.names), value, renamed(before, self.names), word)
 
-    def _stages(self, name: str, index: Index) -> tuple[Expression, ...]:
+    def formula(self, name: str) -> Equation:
+        """The general formula of a quantity, complete: with gain, bias, and the definitions of its letters."""
         quantity = self[name]
-        return quantity.operation.stages([self.values[each] for each in quantity.inputs], index, self.namer)
+        operation = quantity.operation
+        further = getattr(operation, "after", None)
+        after = () if further is None else further(name)
+        sides = (Name(name, below=getattr(operation, "subscript", "")), self._with_biases(quantity))
+        return renamed(Equation(sides, after=after), self.names)
+
+    def _with_biases(self, quantity: SheetQuantity) -> Expression:
+        formula = quantity.operation.formula()
+        biases: list[Name] = []
+        for name in quantity.inputs:
+            if name.endswith("_gain") and bool((self.values[name] != 1).any()):
+                formula = Product((Name("g"), formula))
+            elif name.endswith("_bias") and bool((self.values[name] != 0).any()):
+                biases.append(Name("b"))
+            elif name.startswith("b_"):
+                mark = name.removeprefix("b_")
+                biases.append(Name("b", above=mark.upper() if len(mark) == 1 else mark))
+        return Sum((formula, *biases)) if biases else formula
+
+    @property
+    def _namer(self) -> CellNamer:
+        return replace(self.namer, vocabulary=self.vocabulary)
+
+    def _written(self, part: str, name: str, index: Index) -> tuple[Any, ...]:
+        """The stages of a cell, or the equations before them."""
+        quantity = self[name]
+        write = getattr(quantity.operation, part, None)
+        return () if write is None else write([self.values[each] for each in quantity.inputs], index, self._namer)
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         quantity = self[name]
@@ -92,8 +129,10 @@ class Sheet:
         return None if passes is None else passes([self.values[each] for each in quantity.inputs], index)
 
     def cell(self, name: str, index: Index) -> Expression:
-        """The name of a cell, without its head, which the matrix's label shows."""
-        return self.namer.cell(name, *(index[1:] if len(index) == 3 else index))
+        """The name of a cell, without its head, which the matrix's label shows; a single number has no place."""
+        if name in self and self[name].axes[-1] in SINGLE and self.values[name].numel() == 1:
+            return renamed(Name(name), self.names)
+        return renamed(self.namer.cell(name, *(index[1:] if len(index) == 3 else index)), self.names)
 
 
 def computed(quantities: Sequence[SheetQuantity], given: Values) -> dict[str, Tensor]:

@@ -3,8 +3,8 @@
 One traced pass records the values; the recipe contributes the operations, for the arithmetic of single cells.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -54,8 +54,10 @@ def trace_text(
 ) -> TracedText:
     """Run the model once on the text, in evaluation mode, and record every activation.
 
+    The pass is in double precision, whatever the model's: else rounding would make the written arithmetic untrue.
+
     Args:
-        model: its mode is restored afterwards.
+        model: is not changed.
         tokenizer: the model's.
         text: the input.
         rules: decoding rules to apply to the last position, as ("temperature", 0.5).
@@ -76,8 +78,9 @@ def trace_text(
     refuse_own_parts(model.config)
     rows, beam = tuple(map(int, ids[0])), None
     recorder = Recorder()
-    with _evaluating(model), torch.inference_mode():
-        model(ids.to(model.token_embedding.weight.device), tap=recorder)
+    model = copy.deepcopy(model).cpu().double().eval()
+    with torch.autocast("cpu", enabled=False), torch.inference_mode():
+        model(ids, tap=recorder)
         placed, bias = model.positions.embed(0, time), model.positions.bias(time, time)
         if rules and limit > time:
             beam = _beam(model, tokenizer, text, rows)
@@ -118,16 +121,6 @@ def refuse_own_parts(config: ModelConfig) -> None:
                 name=own.name,
                 file=own.file,
             )
-
-
-@contextmanager
-def _evaluating(model: Transformer) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 def _exact(value: Tensor) -> Tensor:

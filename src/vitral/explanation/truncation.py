@@ -44,13 +44,20 @@ class ShownPanel:
 
     def chosen(self, panel: Panel) -> tuple[int, int]:
         """Row and column of the panel's chosen cell, among those shown."""
-        return self.rows.index(panel.cell[0]), self.columns.index(panel.cell[1])
+        return self.worked(panel)[0]
+
+    def worked(self, panel: Panel) -> list[tuple[int, int]]:
+        """Row and column of each cell whose arithmetic is written out, among those shown."""
+        return [(self.rows.index(row), self.columns.index(column)) for row, column in panel.worked]
 
 
 def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
-    """The rows and columns that are shown: the last positions, the first features, and always the chosen cell."""
+    """The rows and columns that are shown: the last positions, the first features, and always the worked cells.
+
+    If `say` writes everything, these are all rows and columns.
+    """
     digits = _enough(panel, digits)
-    rows, columns = _rows(panel), _columns(panel)
+    rows, columns = _places(panel, say)
     headings = tuple(_label(panel.column_labels, place, say) for place in columns)
     lines = tuple(
         (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits, say) for place in columns))
@@ -59,9 +66,9 @@ def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
     return ShownPanel(tuple(rows), tuple(columns), headings, lines)
 
 
-def is_truncated(panel: Panel) -> bool:
-    """Whether the panel is too large to be shown whole."""
-    return any(isinstance(place, Gap) for place in (*_rows(panel), *_columns(panel)))
+def is_truncated(panel: Panel, say: Phrases) -> bool:
+    """Whether the panel is not shown whole."""
+    return any(isinstance(place, Gap) for places in _places(panel, say) for place in places)
 
 
 def _enough(panel: Panel, digits: int) -> int:
@@ -73,22 +80,25 @@ def _enough(panel: Panel, digits: int) -> int:
     return digits
 
 
-def _rows(panel: Panel) -> list[Shown]:
-    return _indices(len(panel.row_labels), panel.cell[0], by_position=True)
+def _places(panel: Panel, say: Phrases) -> tuple[list[Shown], list[Shown]]:
+    """The visible rows and columns."""
+    if say.whole:
+        return list(range(len(panel.row_labels))), list(range(len(panel.column_labels)))
+    rows, columns = ({cell[axis] for cell in panel.worked} for axis in (0, 1))
+    return (
+        _indices(len(panel.row_labels), rows, by_position=True),
+        _indices(len(panel.column_labels), columns, by_position=panel.columns_are_positions),
+    )
 
 
-def _columns(panel: Panel) -> list[Shown]:
-    return _indices(len(panel.column_labels), panel.cell[1], by_position=panel.columns_are_positions)
-
-
-def _indices(count: int, kept: int, *, by_position: bool) -> list[Shown]:
+def _indices(count: int, kept: set[int], *, by_position: bool) -> list[Shown]:
     """The visible indices of an axis with gaps between them; a gap of one is not worth it."""
     if by_position:
         shown = range(count) if count <= MOST_POSITIONS else range(count - LAST_POSITIONS, count)
     else:
         shown = range(min(count, MOST_FEATURES))
     places: list[Shown] = []
-    for is_shown, run in groupby(range(count), lambda index: index in shown or index == kept):
+    for is_shown, run in groupby(range(count), lambda index: index in shown or index in kept):
         indices = list(run)
         places += indices if is_shown or len(indices) == 1 else [Gap(len(indices))]
     return places
@@ -101,4 +111,6 @@ def _label(labels: tuple[str, ...], place: Shown, say: Phrases) -> str:
 def _cell(panel: Panel, row: Shown, column: Shown, digits: int, say: Phrases) -> str:
     if isinstance(row, Gap) or isinstance(column, Gap):
         return "…"
+    if panel.words:
+        return visible(panel.words[row][column])
     return say.number(number(panel.matrix[row][column], digits))

@@ -1,15 +1,21 @@
 """Walkthroughs of worked examples and of a model's forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
+from vitral.explanation.backward import Loss, log_loss, loss_of, named_cell
+from vitral.explanation.backward.of_run import gradient_at
+from vitral.explanation.backward.walk import backward_steps, last_cell, loss_sentence
 from vitral.explanation.examples.example import Example
-from vitral.explanation.narration import Choice, Narrator
+from vitral.explanation.formulas.notation import Name
+from vitral.explanation.narration import Choice, Narrator, middle
+from vitral.explanation.operations import CONCATENATED
 from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.picture import Picture, draw
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
 from vitral.explanation.trace import TracedText, trace_text
@@ -34,6 +40,7 @@ class RunView:
         ending: whether the head is shown: logits, probabilities, and the choice under each decoding rule.
         language: "en" or "pt"; the current one if None.
         rules: decoding rules shown with the ending.
+        backward: whether the backward pass of the next token's loss is shown instead.
     """
 
     layers: tuple[int, ...] | None = (0,)
@@ -42,6 +49,7 @@ class RunView:
     ending: bool = False
     language: str | None = None
     rules: Sequence[tuple[str, float]] = RULES
+    backward: bool = False
 
 
 @checked(first=True)
@@ -50,7 +58,7 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
 
     Args:
         example: the computation.
-        choice: of heads and cells; by default all heads and the last query.
+        choice: of heads and cells; by default all heads and the middle query.
         language: "en" or "pt"; the current one if None.
 
     Raises:
@@ -64,7 +72,34 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
-    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language)
+    drawn = draw([(example.sheet, None)], narrator.query, narrator.heads)
+    return Walkthrough(example.title, tuple(intro), (Chapter("", narrator.steps()),), say.language, drawn)
+
+
+@checked(first=True)
+def walk_backward(
+    example: Example, cell: str | None = None, choice: Choice | None = None, language: str | None = None
+) -> Walkthrough:
+    """The backward pass of a worked example: the gradient of one number with respect to everything it is made of.
+
+    Args:
+        example: the computation.
+        cell: the number, as "output[2,1]"; if None, the quantity `loss`, or else the worked cell of the last quantity.
+        choice: of heads; of the row and column of the last quantity.
+        language: "en" or "pt"; the current one if None.
+
+    Raises:
+        UsageError: no such cell, or nothing in the example has a gradient.
+    """
+    choice, say = choice or Choice(), phrases(language)
+    example = example.told(say.language)
+    _check_choice(example.sheet, choice)
+    narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")
+    name, index = named_cell(cell, example.sheet, narrator.heads[0]) if cell is not None else last_cell(narrator)
+    loss = loss_of(example.sheet, name, index)
+    intro = (say("backward.intro"), loss_sentence(narrator, loss, say))
+    chapter = Chapter(say("backward.heading"), backward_steps(narrator, loss, say))
+    return Walkthrough(example.title, intro, (chapter,), say.language)
 
 
 @checked(first=True)
@@ -90,10 +125,77 @@ def walk_run(
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
+    view = replace(view, choice=_chosen(view, len(traced.labels)))
+    if view.backward:
+        return _backward_of_run(model, tokenizer, text, traced, layers, view, name)
     chapters = _chapters(traced, layers, view, say)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
-    intro = [say("explain.run_intro", count=len(traced.labels))]
-    return Walkthrough(title, tuple(intro), chapters, say.language)
+    intro = [say("explain.run_intro", count=len(traced.labels)), *_about_blocks(len(model.blocks), layers, view, say)]
+    if len(layers) > 1:
+        intro.append(say("picture.one_block", block=layers[0]))
+    return Walkthrough(title, tuple(intro), chapters, say.language, _picture(traced, layers, view))
+
+
+def _backward_of_run(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    traced: TracedText,
+    layers: Sequence[int],
+    view: RunView,
+    name: str,
+) -> Walkthrough:
+    """The backward pass of the next token's loss: from the head, if it is shown, through each block from the last.
+
+    Raises:
+        UsageError: no token follows the chosen position.
+    """
+    say, choice = phrases(view.language), view.choice
+    rows, query = tuple(map(int, tokenizer.encode(text))), choice.query
+    assert query is not None
+    for layer in layers:
+        _check_choice(traced.blocks[layer], choice)
+    if query + 1 >= len(rows):
+        raise UsageError(
+            "explain: --backward needs the token after the chosen position; give --query below {last} or a longer text",
+            last=len(rows) - 1,
+        )
+    chapters: list[Chapter] = []
+    if view.ending:
+        loss = log_loss(traced.ending, (query, rows[query + 1]))
+        chapters.append(Chapter(say("explain.ending"), backward_steps(Narrator(traced.ending, say, choice), loss, say)))
+    of = "resid_post" if view.block else "out"
+    for layer in reversed(layers):
+        at = f"blocks.{layer}.{'resid_post' if view.block else 'attn.out'}"
+        loss = Loss(of, gradient_at(model, rows, query, at))
+        narrator = Narrator(traced.blocks[layer], say, choice, post_norm=traced.post_norm)
+        title = say("explain.block" if view.block else "explain.attention", number=layer)
+        chapters.append(Chapter(title, backward_steps(narrator, loss, say)))
+    row = say("explain.position", number=query, label=traced.labels[query])
+    intro = (say("backward.intro"), say("backward.loss_next", token=traced.labels[query + 1], row=row))
+    title = say("explain.run_title", run=name or "Vitral", text=repr(text))
+    return Walkthrough(title, intro, tuple(chapters), say.language)
+
+
+def _chosen(view: RunView, count: int) -> Choice:
+    """The choice with its query: of so many positions the middle one, or the last where the next token is chosen."""
+    query = view.choice.query
+    return replace(
+        view.choice,
+        query=query if query is not None else count - 1 if view.ending and not view.backward else middle(count),
+    )
+
+
+def _picture(traced: TracedText, layers: Sequence[int], view: RunView) -> Picture | None:
+    """The path through the first of the blocks; of the others only their output."""
+    assert view.choice.query is not None
+    names = None if view.block else ATTENTION
+    pieces: list[tuple[Sheet, Collection[str] | None]] = [(traced.embedding, None)] if view.block else []
+    pieces += [(traced.blocks[layer], names) for layer in layers[:1]]
+    pieces += [(traced.blocks[layer], ("resid_post",)) for layer in layers[1:] if view.block]
+    pieces += [(traced.ending, None)] if view.ending else []
+    heads = view.choice.heads if view.choice.heads is not None else range(traced.embedding.num_heads)
+    return draw(pieces, view.choice.query, tuple(heads))
 
 
 def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
@@ -110,19 +212,46 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
     return layers
 
 
+def _about_blocks(have: int, layers: Sequence[int], view: RunView, say: Phrases) -> list[str]:
+    """What is said of the blocks: those that are not shown, and the number of a block at its names."""
+    unshown = [layer for layer in range(have) if layer not in layers]
+    told = []
+    if unshown and (view.block or view.ending):
+        kind = "unshown_one" if len(unshown) == 1 else "unshown"
+        told.append(say(f"explain.{kind}", blocks=", ".join(map(str, unshown))))
+    if have and _is_numbered(layers, view):
+        told.append(say("explain.numbered"))
+    return told
+
+
+def _is_numbered(layers: Sequence[int], view: RunView) -> bool:
+    """Whether one name would have two values without the number of its block."""
+    return len(layers) > 1 or view.ending
+
+
+def _with_numbers(sheet: Sheet, block: int) -> Sheet:
+    """The sheet of a block, its quantities written with the block's number."""
+    quantities = ("resid_pre", CONCATENATED, *(quantity.name for quantity in sheet.quantities))
+    return replace(sheet, names={name: Name(name, above=f"({block})") for name in quantities})
+
+
 def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> tuple[Chapter, ...]:
-    choice = view.choice
+    choice, blocks, ending = view.choice, traced.blocks, traced.ending
     chapters = []
     for layer in layers:
-        _check_choice(traced.blocks[layer], choice)
+        _check_choice(blocks[layer], choice)
+    if _is_numbered(layers, view):
+        blocks = tuple(_with_numbers(sheet, layer) for layer, sheet in enumerate(blocks))
+        last = Name("resid_post", above=f"({len(blocks) - 1})") if blocks else Name("embed")
+        ending = replace(ending, names={"resid_post": last})
     if view.block:
         chapters.append(Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps()))
     for layer in layers:
-        narrator = Narrator(traced.blocks[layer], say, choice, post_norm=traced.post_norm)
+        narrator = Narrator(blocks[layer], say, choice, post_norm=traced.post_norm)
         title = say("explain.block" if view.block else "explain.attention", number=layer)
         chapters.append(Chapter(title, narrator.steps(None if view.block else ATTENTION)))
     if view.ending:
-        chapters.append(Chapter(say("explain.ending"), Narrator(traced.ending, say, choice).steps()))
+        chapters.append(Chapter(say("explain.ending"), Narrator(ending, say, choice).steps()))
     return tuple(chapter for chapter in chapters if chapter.steps)
 
 

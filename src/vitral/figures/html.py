@@ -6,13 +6,15 @@ forbids any other. The page is readable without it.
 
 import base64
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -21,7 +23,17 @@ from vitral.core import language as languages
 from vitral.core.checked import checked
 from vitral.core.language import _
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
-from vitral.figures.sections import Beside, CellTable, Details, Figure, Formula, Heading, Section, SortableTable
+from vitral.figures.sections import (
+    Beside,
+    CellTable,
+    Details,
+    Diagram,
+    Figure,
+    Formula,
+    Heading,
+    Section,
+    SortableTable,
+)
 from vitral.figures.text import visible
 
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
@@ -65,7 +77,8 @@ def page(
     shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer}
     words |= {"contents": contents or _("Contents"), "language": language or languages.language()}
-    return shell.render(**words, body=body, entries=entries, script=script)
+    fragments = Markup(json.dumps(FRAGMENTS, ensure_ascii=False).replace("<", "\\u003c")) if script else ""
+    return shell.render(**words, body=body, entries=entries, script=script, fragments=fragments)
 
 
 class PageScript(NamedTuple):
@@ -94,24 +107,69 @@ def _has(sections: Sequence[Section], kinds: tuple[type, ...]) -> bool:
 
 
 class _Workings(NamedTuple):
-    """The arithmetic of the cells of a table: every text, the index of each cell's, and the one shown first."""
+    """The arithmetic of a table's cells.
 
-    all: list[Markup]
-    places: list[list[int | None]]
+    `stored` is JSON for the script: the arithmetic of every cell by "row,column", that with all terms, the whole table.
+    """
+
     first: Markup
+    also: list[Markup]
+    rows: list[int | None]
+    columns: list[int | None]
+    stored: Markup
 
 
 def _workings(table: CellTable) -> _Workings:
-    every: list[Markup] = []
-    places: list[list[int | None]] = []
-    for row in table.workings:
-        places.append([])
-        for working in row:
-            places[-1].append(None if working is None else len(every))
-            if working is not None:
-                every.append(Markup(working.mathml))
-    first = places[table.chosen[0]][table.chosen[1]]
-    return _Workings(every, places, Markup() if first is None else every[first])
+    rows = list(table.rows_at) or list(range(len(table.rows)))
+    columns = list(table.columns_at) or list(range(len(table.columns) - 1))
+    whole, stores = table.whole, [(rows, columns, table.workings)]
+    if whole is not None and whole.workings:
+        stores.append((list(range(len(whole.rows))), list(range(len(whole.columns))), whole.workings))
+    known = {
+        f"{row},{column}": working
+        for at_rows, at_columns, workings in stores
+        for row, line in zip(at_rows, workings, strict=True)
+        for column, working in zip(at_columns, line, strict=True)
+        if working is not None
+    }
+    told = {place: packed(working.mathml) for place, working in known.items()}
+    terms = {place: packed(working.whole) for place, working in known.items() if working.whole}
+    stored: dict[str, Any] = {"told": told, "terms": terms}
+    if table.words is not None:
+        stored["words"] = {name: visible(words) for name, words in asdict(table.words).items()}
+    if whole is not None:
+        stored |= {"columns": list(map(visible, whole.columns)), "ask": visible(whole.ask), "first": whole.first}
+        stored["heat"] = bool(table.heat)
+        stored["rows"] = [list(map(visible, line)) for line in whole.rows]
+    chosen, *also = ((table.workings[row][column]) for row, column in (table.chosen, *table.also))
+    return _Workings(
+        Markup() if chosen is None else Markup(chosen.mathml),
+        [Markup(working.mathml) for working in also if working is not None],
+        rows,
+        columns,
+        Markup(json.dumps(stored, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
+    )
+
+
+FRAGMENTS = (
+    *("<mrow><mo>−</mo><mn>", "</mn></mrow>", "</mn><mo>·</mo><mn>", "</mn><mo>+</mo><mn>", "</mn><mo>−</mo><mn>"),
+    *("<mo>=</mo>", "<mo>·</mo>", "<mn>", "</mn>", "<mo>", "</mo>", "<mi>", "</mi>", "<mrow>", "</mrow>"),
+    *("<mtext>", "</mtext>", "<msub>", "</msub>", "<msup>", "</msup>", "<mfrac>", "</mfrac>"),
+    *("<math>", "</math>", "<br>"),
+)
+"""Pieces of MathML; a stored formula has the letters A to Z in their place, the first of them A."""
+
+
+def packed(mathml: str) -> str:
+    """A formula in few bytes for the script, which unpacks it: a capital letter is a fragment, or itself after a grave.
+
+    >>> packed("<math><mi>W</mi></math>")
+    'XL`WMY'
+    """
+    mathml = re.sub("[A-Z`]", r"`\g<0>", mathml)
+    for place, fragment in enumerate(FRAGMENTS):
+        mathml = mathml.replace(fragment, chr(ord("A") + place))
+    return mathml
 
 
 def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
@@ -119,13 +177,16 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
     figures = count(1)
 
     def render(section: Section) -> Markup:
-        extra = {}
+        extra: dict[str, Any] = {}
         if isinstance(section, Heading):
             extra["anchor"] = _note(anchors, section)
         elif isinstance(section, Figure):
             extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
         elif isinstance(section, SortableTable):
             extra["drawings"] = [Markup(_themed(svg)) for svg in section.drawings]
+        elif isinstance(section, Diagram):
+            drawings = [[(drawing, Markup(drawing.svg)) for drawing in row] for row in section.rows]
+            extra |= {"formula": Markup(section.formula), "drawings": drawings, "prefix": f"diagram{next(figures)}"}
         elif isinstance(section, Formula):
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):

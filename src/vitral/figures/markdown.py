@@ -69,7 +69,7 @@ def _(section: pieces.Listing) -> str:
 @_block.register
 def _(section: pieces.Table) -> str:
     table = "\n".join(table_lines(section.columns, section.rows, section.prose))
-    return f"{escape(section.caption)}\n\n{table}"
+    return f"{escape(section.caption)}\n\n{table}" if section.caption else table
 
 
 @_block.register
@@ -80,6 +80,11 @@ def _(section: pieces.SortableTable) -> str:
 @_block.register
 def _(section: pieces.Figure) -> str:
     return f"![{_one_line(section.alt)}]({section.path})\n\n{escape(section.caption)}"
+
+
+@_block.register
+def _(section: pieces.Diagram) -> str:
+    return f"**{_one_line(section.caption)}**\n\n{fence(section.text)}"
 
 
 @_block.register
@@ -101,17 +106,19 @@ def _(section: pieces.Details) -> str:
 
 @_block.register
 def _(section: pieces.Formula) -> str:
-    return fence(section.text)
+    return f"$$\n{section.latex}\n$$" if section.latex else fence(section.text)
 
 
 @_block.register
 def _(section: pieces.CellTable) -> str:
-    row, column = section.chosen
-    working, rows = section.workings[row][column], [list(cells) for cells in section.rows]
-    if working is not None:
-        rows[row][column + 1] = f"[{rows[row][column + 1]}]"
-    table = _block(pieces.Table(section.caption, section.columns, tuple(map(tuple, rows))))
-    return table if working is None else f"{table}\n\n{fence(working.text)}"
+    rows = [list(cells) for cells in section.rows]
+    worked: list[str] = []
+    for row, column in (section.chosen, *section.also):
+        working = section.workings[row][column]
+        if working is not None:
+            rows[row][column + 1] = f"[{rows[row][column + 1]}]"
+            worked.append(_block(working))
+    return "\n\n".join([_block(pieces.Table(section.caption, section.columns, tuple(map(tuple, rows)))), *worked])
 
 
 @_block.register

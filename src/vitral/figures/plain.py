@@ -8,6 +8,7 @@ from vitral.figures.sections import (
     CellTable,
     Columns,
     Details,
+    Diagram,
     Formula,
     Heading,
     Listing,
@@ -42,6 +43,8 @@ def _block(section: Section) -> str:
         case Table() | SortableTable() | CellTable():
             table = _as_table(section)
             return f"\n{_table(table)}" if table.caption else _table(table)
+        case Diagram():
+            return "\n".join([visible(section.caption), visible(section.text)])
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():

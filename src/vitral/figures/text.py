@@ -115,6 +115,13 @@ def _picture(character: str) -> str:
     return "␡" if point == _DELETE else f"⟨U+{point:04X}⟩"
 
 
+def columns(text: str) -> int:
+    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in text)
+    return len(text) + wide - marks
+
+
 def drawable(text: str) -> str:
     """One line that the bundled font can draw: characters without a glyph are written as code points.
 

@@ -9,7 +9,7 @@ from vitral.core.checked import Natural, checked
 from vitral.core.devices import DtypeName
 from vitral.core.errors import UsageError
 from vitral.core.language import language
-from vitral.explanation import CheckReport, Choice, Exercise, RunView, Walkthrough, walk_example
+from vitral.explanation import CheckReport, Choice, Exercise, RunView, Walkthrough, walk_backward, walk_example
 from vitral.explanation import check as check_example
 from vitral.explanation.examples.example import Example
 from vitral.lab.examples import correct, find_example, make_exercise
@@ -35,6 +35,8 @@ def explain(
     column: Natural | None = None,
     block: bool = False,
     ending: bool = False,
+    backward: bool = False,
+    cell: str | None = None,
     replace: str | None = None,
     checkpoint: Which | None = None,
     device: str | None = None,
@@ -50,11 +52,13 @@ def explain(
         text: of a run: what the model reads; "To be" if None.
         layer: of a run: blocks to show; block 0 if None.
         head: heads to show; head 0 of a run, all of an example if None.
-        query: position to work through; the last if None.
+        query: position to work through; the middle one if None, or the last where the next token is chosen.
         key: position to work through; the most attended if None.
         column: feature to work through; the first if None.
         block: of a run: show embeddings and whole blocks, not attention only.
         ending: of a run: also show logits, probabilities and the choice.
+        backward: show the backward pass: the gradient of one number, or of a run's next-token loss.
+        cell: of an example, with `backward`: the number, as "output[2,1]"; the last quantity's if None.
         replace: of a run: a character in place of those that the model has never seen.
         checkpoint: of a run: "best" or "last".
         device: of a run.
@@ -63,6 +67,8 @@ def explain(
     Raises:
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
     """
+    if cell is not None and not backward:
+        raise UsageError("explain: --cell goes with --backward and a worked example")
     of_run = isinstance(what, Run) or is_run(what) or (Path(what).is_dir())
     first = 0 if of_run else 1
     places = (None if place is None else place - first for place in (query, key, column))
@@ -71,14 +77,15 @@ def explain(
     choice = Choice(heads, at_query, at_key, at_column or 0)
     if of_run:
         layers = (0,) if layer is None else numbers(layer, 0)
-        view = RunView(layers, choice, block=block, ending=ending, language=language())
+        view = RunView(layers, choice, block=block, ending=ending, language=language(), backward=backward)
         return opened(what, checkpoint, device, dtype).explain(TEXT if text is None else text, view, replace=replace)
     of_runs_only = {"text": text, "layer": layer, "block": block, "ending": ending, "replace": replace}
     of_runs_only |= {"checkpoint": checkpoint, "device": device, "dtype": dtype}
     given = [name for name, value in of_runs_only.items() if value not in (None, False)]
     if given:
         raise UsageError("explain: {what} is no run; leave out {name}, or give a run", what=what, name=given[0])
-    return walk_example(find_example(str(what)), choice, language())
+    example = find_example(str(what))
+    return walk_backward(example, cell, choice, language()) if backward else walk_example(example, choice, language())
 
 
 def numbers(chosen: Numbers, first: int) -> tuple[int, ...] | None:

@@ -179,6 +179,8 @@ class _Maker:
         return kept
 
     def sheet(self, slip: str | None) -> Sheet:
+        if slip:
+            self.printed.discard(SLIPS[slip].skips)
         honest = Paper(self.problem, self.pen, self.printed)
         self.check(honest)
         shown = honest

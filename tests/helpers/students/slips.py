@@ -24,6 +24,7 @@ class SlipKind:
         make: works the step out with the slip; None for a slip of the pen.
         misprint: changes what is written and what is carried on; None for a slip of a step.
         rows: whether it may happen in a single row instead of everywhere.
+        skips: a step that the student does not make then.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SlipKind:
     make: Make | None = None
     misprint: Misprint | None = None
     rows: bool = False
+    skips: str = ""
 
     def place(self, paper: Paper) -> str:
         """The step of this paper in which it happens."""
@@ -49,7 +51,7 @@ class SlipKind:
 SLIPS: dict[str, SlipKind] = {}
 
 
-def slip(name: str, *steps: str, rows: bool = False) -> Callable[[Make], Make]:
+def slip(name: str, *steps: str, rows: bool = False, skips: str = "") -> Callable[[Make], Make]:
     """Add a slip of a step to the table."""
 
     def add(make: Make) -> Make:
@@ -57,7 +59,7 @@ def slip(name: str, *steps: str, rows: bool = False) -> Callable[[Make], Make]:
             value = make(paper, step)
             return one_row(paper, step, value) if rows and paper.rng.random() < 0.3 else value
 
-        SLIPS[name] = SlipKind(name, steps, made, rows=rows)
+        SLIPS[name] = SlipKind(name, steps, made, rows=rows, skips=skips)
         return make
 
     return add

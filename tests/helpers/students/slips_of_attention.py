@@ -77,9 +77,9 @@ def mask_zero(paper: Paper, step: str) -> Value:
     return paper.step_masked(hidden=ZERO)
 
 
-@slip("mask-after-softmax", "weights", rows=True)
+@slip("mask-after-softmax", "weights", rows=True, skips="masked")
 def mask_after(paper: Paper, step: str) -> Value:
-    need("masked" in paper.have and "masked" not in paper.printed)
+    need("masked" in paper.have)
     rows = [[paper.pen.softmax(row) for row in rows] for rows in paper.have[paper.before_mask]]
     allowed = paper.problem.mask or []
     return [

@@ -9,11 +9,11 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
+from vitral.explanation.checks.edits import Edit, Editor, moved
 from vitral.explanation.checks.slips import GENERIC
 from vitral.explanation.checks.special_edits import special_edits
 from vitral.explanation.checks.way import Way, value_of
-from vitral.explanation.expressions import Call, Reference, Tree, nodes, references
+from vitral.explanation.expressions import Call, Reference, Tree, nodes, references, substituted
 from vitral.explanation.operations import Linear, Output, Project, Score, Weigh
 from vitral.explanation.sheet import SheetQuantity
 

@@ -16,7 +16,7 @@ from vitral.explanation.checks.units import Unit
 from vitral.explanation.checks.wording import slip_words
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
+from vitral.explanation.formulas.notation import Expression, Name
 from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
@@ -274,7 +274,8 @@ def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellF
         labels = [
             sheet.vocabulary[finding.index[0]] for finding in findings if len(sheet.vocabulary) > finding.index[0]
         ]
-        return ", ".join(labels) if name not in ("total", "greedy", "beam", "beam_probability") else ""
+        of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
+        return ", ".join(labels) if of_words or name == "logits" else ""
     first = sheet.namer.first
     token = f" ({sheet.tokens[place[-1]]})" if len(sheet.tokens) > place[-1] else ""
     row = f"{place[-1] + first}{token}"
@@ -295,8 +296,8 @@ def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
     """A cell's arithmetic in one line."""
-    sides = (_named(report, finding), *finding.arithmetic.stages, Number(finding.arithmetic.value))
-    return text(Equation(sides), report.example.decimals, say)
+    arithmetic = replace(finding.arithmetic, target=_named(report, finding))
+    return text(arithmetic.equation(), report.example.decimals, say)
 
 
 def _named(report: CheckReport, finding: CellFinding) -> Expression:
@@ -308,8 +309,6 @@ def _named(report: CheckReport, finding: CellFinding) -> Expression:
 def _against(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     """A cell's arithmetic and the printed number."""
     line = working(report, finding, say)
-    if finding.name in WORDS:
-        line = line.rpartition(" = ")[0]  # the value is the index of a word
     return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed, say))
 
 

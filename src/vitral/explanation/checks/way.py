@@ -10,7 +10,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.units import Unit
-from vitral.explanation.expressions import Tree, compute
+from vitral.explanation.expressions import Reference, Tree, compute
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
 
@@ -28,6 +28,8 @@ class Work:
 
     def make(self, step: SheetQuantity, tree: Tree, values: Values) -> Tensor:
         """A step from these values, before it is rounded."""
+        if tree == Reference(step.name):
+            return step.make(values)
         if self.habit is None or not self.habit.inside(step):
             return compute(tree, values)
         return self.habit.make(step, values, self.unit(step.name))
@@ -98,8 +100,8 @@ class Way:
         return self.work.alike(self.steps) == other.work.alike(self.steps)
 
     def tree(self, step: SheetQuantity) -> Tree:
-        """The computation of a step."""
-        return step.operation.tree(step.inputs)
+        """The computation of a step; the step itself if its operation has no tree, as a derivative."""
+        return step.operation.tree(step.inputs) or Reference(step.name)
 
     def drift(self, decimals: int) -> Tensor:
         """How far the quantity moves if every unprinted step before it is rounded to so many decimals, or cut."""

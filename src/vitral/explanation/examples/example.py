@@ -1,6 +1,7 @@
 """A worked example: given numbers, the computation from them, and the author's claims."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ class AuthorClaim:
         values: the numbers, NaN where nothing is claimed; for words, their indices in the vocabulary.
         axes_left_out: number of leading axes that the file omits: the heads, or every axis of a single number.
         rows: keys of the numbers, where the file has a table instead of a list.
+        order: the axes that the file has, in its order; None for all but those left out.
+        paths: the places of the cells, where the file has parts of the quantity one by one.
     """
 
     name: str
@@ -32,6 +35,8 @@ class AuthorClaim:
     values: Tensor
     axes_left_out: int = 0
     rows: tuple[str, ...] = ()
+    order: tuple[int, ...] | None = None
+    paths: Mapping[Index, tuple[str | int, ...]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -40,7 +45,12 @@ class AuthorClaim:
 
     def path(self, index: Index) -> tuple[str | int, ...]:
         """The place of a cell in the file."""
-        return (*self.key, self.rows[index[0]]) if self.rows else (*self.key, *index[self.axes_left_out :])
+        if index in self.paths:
+            return self.paths[index]
+        if self.rows:
+            return (*self.key, self.rows[index[0]])
+        axes = range(self.axes_left_out, len(index)) if self.order is None else self.order
+        return (*self.key, *(index[axis] for axis in axes))
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +67,7 @@ class Example(Shown):
         sheet: the computation from the given numbers.
         claims: the author's numbers, in the order of the computation.
         architecture: mask, scale and the other parts.
+        states_decimals: whether the file states the decimals; otherwise the typed numbers show them.
     """
 
     path: Path | None
@@ -68,6 +79,7 @@ class Example(Shown):
     sheet: Sheet
     claims: tuple[AuthorClaim, ...]
     architecture: Architecture
+    states_decimals: bool = False
     _is_only_text = True
 
     @property

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +11,30 @@ from torch import Tensor
 
 from vitral.attention.masks import Mask
 from vitral.core.checked import checked
-from vitral.core.config import nearest
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
+from vitral.explanation.conventions import Conventions
 from vitral.explanation.documents import document_of
+from vitral.explanation.examples.claims import Part, cells_of, part_of
 from vitral.explanation.examples.digits import DEFAULT, most_decimals
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.free_steps import StepSolver, read_steps
+from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
 from vitral.explanation.examples.schema import (
-    ALIASES,
     AXES,
     MOST_DECIMALS,
     OF_BLOCKS,
-    STREAM_KEYS,
     Head,
     NotNumbers,
     mask_of,
     nesting,
     numbers,
     shape_text,
+    with_comma_hint,
 )
+from vitral.explanation.examples.settings import settled
 from vitral.explanation.operations.decoding import Beam, Filtered, Greedy, word_index
 from vitral.explanation.recipe import Architecture, RecipeLine, follow, missing_for, recipe
 from vitral.explanation.sheet import Sheet, SheetQuantity
@@ -97,6 +101,15 @@ def _entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
             yield (key,), value
 
 
+def typed_axes(typed: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes of a shape that a typed list has, where it may leave out axes of size 1; None if they do not fit."""
+    every = tuple(range(len(shape)))
+    leading = next((place for place, size in enumerate(shape) if size != 1), len(shape))
+    several = tuple(axis for axis in every if shape[axis] != 1)
+    choices = [every, *(every[first:] for first in range(1, leading + 1)), several]
+    return next((axes for axes in choices if typed == tuple(shape[axis] for axis in axes)), None)
+
+
 class _Reader:
     """Reads one file; an error names the place."""
 
@@ -107,24 +120,41 @@ class _Reader:
             raise UsageError(
                 "{where}: no [given] table; a worked example has the tables [given] and [claimed]", where=where
             )
+        self.moved: dict[tuple[str, ...], tuple[str, ...]] = {}
+        data, self.moved = settled(data, self.refuse)
         try:
             self.head = Head.parse(data, where)
         except UsageError as error:
             complaint = str(error).removeprefix(f"{where}: ")
-            unknown = next((key for key in data if key not in Head.model_fields), None)
-            raise self.refuse(complaint, complaint.partition(":")[0] if unknown is None else unknown) from None
+            raise self.refuse(complaint, complaint.partition(":")[0]) from None
         self.stream = "x" if self.head.block is None else "resid_pre"
+        self.steps = read_steps(dict(_entries(self.head.steps)), self.refuse)
+        self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
+        columns = self.head.layout == "columns"
+        self.conventions = Conventions(
+            columns, columns if self.head.weight_layout is None else self.head.weight_layout == "out-in"
+        )
         self.sizes: dict[str, tuple[int, str]] = {}
         if self.head.vocabulary:
             self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with the place of the deepest part of `path` that the file contains."""
+        for depth in range(len(path), 0, -1):
+            begin = tuple(map(str, path[:depth]))
+            if begin in self.moved:
+                path = (*self.moved[begin], *path[depth:])
+                break
         return self.document.refuse(complaint, *path)
 
     def missing(self, what: str, name: str, *path: str) -> UsageError:
         """The error for a claim that the given numbers do not determine."""
+        settings = {
+            "scale": _('scale: is needed after the scores; add scale = "none", "sqrt", "linear" or a number'),
+            "mask": _('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"'),
+        }
         complaint = _("{what}: cannot be computed, {name} is missing under [given]", what=what, name=name)
+        complaint = settings.get(name, complaint)
         return self.refuse(complaint, *path)
 
     def read(self, path: Path | None) -> Example:
@@ -135,7 +165,7 @@ class _Reader:
             sheet = parameter_sheet(given, head.claimed, self.find_model, self.refuse)
         else:
             architecture, sheet, lines = self.computation()
-        claims = [self.claim(keys, value, sheet, lines) for keys, value in _entries(head.claimed)]
+        claims = self.claims(sheet, lines)
         names = [claim.name for claim in claims]
         for claim in claims:
             if names.count(claim.name) > 1:
@@ -153,6 +183,7 @@ class _Reader:
             sheet,
             tuple(claims),
             architecture,
+            states_decimals=head.decimals is not None,
         )
 
     def decimals(self, claims: list[AuthorClaim]) -> int:
@@ -162,13 +193,6 @@ class _Reader:
         paths = (claim.path(tuple(place)) for claim in claims for place in claim.values.isfinite().nonzero().tolist())
         return min(most_decimals(map(self.document.typed, paths)) or DEFAULT, MOST_DECIMALS)
 
-    def name(self, keys: Keys) -> str:
-        """The quantity that a key stands for."""
-        key = ".".join(keys)
-        if key == "output":
-            return "out" if self.head.block is None else "resid_post"
-        return self.stream if key in STREAM_KEYS else ALIASES.get(key, key)
-
     def computation(self) -> tuple[Architecture, Sheet, dict[str, RecipeLine]]:
         """Everything but a parameter table: the parts, the sheet and the recipe's lines by name."""
         head = self.head
@@ -177,11 +201,7 @@ class _Reader:
         if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
             complaint = _("position_embedding: give token_embedding too; it determines the size")
             raise self.refuse(complaint, "given", "position_embedding")
-        try:
-            quantities = follow(recipe(architecture, values), values)
-        except UsageError as error:
-            key = str(error).partition(":")[0]
-            raise self.refuse(str(error), *((key,) if key in head.model_fields_set else ("given", key))) from None
+        quantities = self.followed(architecture, values)
         lines = {line.name: line for line in recipe(architecture, values)}
         for key in head.claimed:
             quantities += self.choice(key, values, lines)
@@ -192,6 +212,24 @@ class _Reader:
             raise self.refuse(complaint, "tokens")
         sheet = Sheet(quantities, values, tokens, tuple(head.vocabulary), num_heads=architecture.num_heads)
         return architecture, sheet, lines
+
+    def followed(self, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
+        """Everything that the recipe and the steps compute."""
+        solver = StepSolver(self.steps, self.name, values, architecture.num_heads, self.refuse)
+
+        def recipe_again() -> tuple[SheetQuantity, ...]:
+            lines = (line for line in recipe(architecture, values) if line.name not in solver.names)
+            try:
+                return follow(lines, values)
+            except UsageError as error:
+                key = str(error).partition(":")[0]
+                raise self.refuse(str(error), *self.place_of(key)) from None
+
+        return solver.quantities(recipe_again)
+
+    def place_of(self, key: str) -> tuple[str, ...]:
+        """The path of a setting or of a given number."""
+        return (key,) if key in self.head.model_fields_set else ("given", key)
 
     def architecture(self, given: Values) -> Architecture:
         head = self.head
@@ -243,19 +281,36 @@ class _Reader:
         values: Values = {}
         keys_of: dict[str, Keys] = {}
         for keys, value in _entries(self.head.given):
-            name = self.name(keys)
+            name = self.name(".".join(keys))
             if keys[0] in ("d_k", *BEAM) or (name == "position_embedding" and value == "sinusoidal"):
                 continue
             if name in keys_of:
                 raise self.refuse(_("{name}: is given twice, by two names", name=name), "given", *keys)
+            if name in self.name.own:
+                keys_of[name] = keys
+                values[name] = self.own_number(".".join(keys), value, "given", *keys)
+                continue
             if name not in AXES:
-                hint = nearest(".".join(keys), [*AXES, *BEAM, "d_k"])
-                complaint = _("unknown name {name!r} under [given], {hint}", name=".".join(keys), hint=hint)
+                label = ".".join(keys)
+                near = hint(label, [*AXES, *BEAM, "d_k"])
+                complaint = _("unknown name {name!r} under [given], {hint}", name=label, hint=near)
                 raise self.refuse(complaint, "given", *keys)
             keys_of[name] = keys
             if value != "identity":
                 values[name] = self.given(name, keys, value)
         return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
+
+    def own_number(self, label: str, value: Any, *path: str) -> Tensor:
+        """A number, a list, a matrix or a list of matrices that only steps use; words stand for their indices."""
+        words = [value] if isinstance(value, str) else value
+        if isinstance(words, list) and words and all(isinstance(word, str) for word in words) and self.head.vocabulary:
+            return torch.tensor([self.word(word, self.head.vocabulary, *path) for word in words], dtype=torch.float64)
+        tensor = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
+        if tensor.numel() == 0 or tensor.dim() > 3:
+            raise self.refuse(_("{label}: expected a number, a list, a matrix or a list of these", label=label), *path)
+        if not bool((tensor < math.inf).all()):
+            raise self.refuse(_("{label}: every number must be finite", label=label), *path)
+        return tensor.reshape(1) if tensor.dim() == 0 else tensor
 
     def given(self, name: str, keys: Keys, value: Any) -> Tensor:
         label = ".".join(keys)
@@ -285,14 +340,15 @@ class _Reader:
         if tensor.numel() == 0:
             raise self.refuse(_("{label}: is empty", label=label), *path)
         if tensor.dim() == rank - 1 and (leading or name == "factor"):
-            return tensor[None], 1
+            one = name in ("logits", "probabilities")  # a vector for one position
+            return tensor[None] if one or name == "factor" else self.conventions.seen(name, tensor)[None], 1
         if tensor.dim() != rank:
             expected, got = nesting(rank), nesting(tensor.dim())
             if leading:
                 expected = _("{one} or {other}", one=nesting(rank - 1), other=expected)
             complaint = _("{label}: expected {expected}, not {got}", label=label, expected=expected, got=got)
             raise self.refuse(complaint, *path)
-        return tensor, 0
+        return self.conventions.seen(name, tensor), 0
 
     def numbers(self, value: Any, path: tuple[str, ...], label: str) -> Any:
         try:
@@ -321,7 +377,14 @@ class _Reader:
                     expected=known[0],
                     other=known[1],
                 )
-                raise self.refuse(complaint, *path)
+                raise self.refuse(with_comma_hint(complaint, self.raw(path), known[0]), *path)
+
+    def raw(self, path: Keys) -> Any:
+        """The value at a path of the file."""
+        value: Any = self.document.data
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
     def identity(self, name: str, keys: Keys) -> Tensor:
         """A unit matrix, of the size that the other quantities require."""
@@ -402,28 +465,81 @@ class _Reader:
         label, path = ".".join(keys), ("claimed", *keys)
         if label in ("rows", "total") and "rows" in sheet.values:
             return self.count(label, value)
-        name = self.name(keys)
-        if name not in sheet.values:
-            if name not in AXES:
-                hint = nearest(label, [*AXES, "output", "greedy", "beam"])
-                raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=hint), *path)
-            if self.head.block is None and name in OF_BLOCKS:
-                complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
-                raise self.refuse(complaint, *path)
-            raise self.missing(label, missing_for(name, lines, sheet.values) or name, *path)
+        name = self.claimed_name(label, sheet, lines, path)
+        shape = tuple(sheet.values[name].shape)
         if name in ("greedy", "beam"):
             values, left_out = self.words(name, label, value)
         elif name in AXES:
             values, left_out = self.tensor(name, label, value, *path)
         else:
-            values = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
-            left_out = int(values.dim() == 0)
-            values = values[None] if left_out else values
-        if values.shape != sheet.values[name].shape:
-            expected, got = (tuple(tensor.shape)[left_out:] for tensor in (sheet.values[name], values))
-            shapes = {"claimed": shape_text(got), "expected": shape_text(expected)}
-            raise self.refuse(_("{label}: claimed as {claimed}, but it is {expected}", label=label, **shapes), *path)
+            values, left_out = torch.tensor(self.numbers(value, path, label), dtype=torch.float64), 0
+            order = typed_axes(tuple(values.shape), shape)
+            if order is not None:
+                return AuthorClaim(name, path, values.reshape(shape), order=order)
+        if tuple(values.shape) != shape:
+            turned = [self.conventions.index(name, tuple(each)) for each in (shape, values.shape)]
+            expected, got = (each[left_out:] for each in turned)
+            complaint = _(
+                "{label}: claimed as {claimed}, but it is {expected}",
+                label=label,
+                claimed=shape_text(got),
+                expected=shape_text(expected),
+            )
+            raise self.refuse(with_comma_hint(complaint, value, expected[-1] if expected else None), *path)
+        if self.conventions.turned(name) and values.dim() > 1:
+            return AuthorClaim(
+                name, path, values, order=self.conventions.index(name, tuple(range(values.dim())))[left_out:]
+            )
         return AuthorClaim(name, path, values, left_out)
+
+    def claimed_name(self, label: str, sheet: Sheet, lines: Mapping[str, RecipeLine], path: Keys) -> str:
+        """The quantity that a key under [claimed] stands for."""
+        name = self.name(label)
+        if name in sheet.values:
+            return name
+        if name not in AXES:
+            near = hint(label, [*AXES, *sheet.values, "output", "greedy", "beam"])
+            raise self.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=near), *path)
+        if self.head.block is None and name in OF_BLOCKS:
+            complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
+            raise self.refuse(complaint, *path)
+        raise self.missing(label, missing_for(name, lines, sheet.values) or name, *path)
+
+    def part(self, part: Part, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> AuthorClaim:
+        """A claim about a part of a quantity: NaN everywhere else."""
+        path = ("claimed", *part.keys)
+        name = self.claimed_name(part.name, sheet, lines, path)
+        value = sheet.values[name]
+        grid = self.conventions.seen(name, torch.arange(value.numel()).reshape(value.shape))
+        grid = grid[0] if grid.dim() == 3 and len(grid) == 1 else grid
+        typed = torch.tensor(self.numbers(part.value, path, part.name), dtype=torch.float64)
+        cells = cells_of(part, typed, grid)
+        if isinstance(cells, str):
+            raise self.refuse(with_comma_hint(cells, part.value, grid.shape[-1]), *path)
+        values, paths = torch.full(value.shape, math.nan, dtype=torch.float64), {}
+        for place, (number, keys) in cells.items():
+            index = tuple(int(each) for each in torch.unravel_index(torch.tensor(place), value.shape))
+            values[index], paths[index] = number, ("claimed", *keys)
+        return AuthorClaim(name, ("claimed", part.name), values, paths=paths)
+
+    def claims(self, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> list[AuthorClaim]:
+        """All claims; those about parts of the same quantity together."""
+        whole: list[AuthorClaim] = []
+        parts: dict[str, AuthorClaim] = {}
+        for keys, value in _entries(self.head.claimed):
+            part = None if "rows" in sheet.values else part_of(keys, value)
+            if part is None:
+                whole.append(self.claim(keys, value, sheet, lines))
+                continue
+            claim = self.part(part, sheet, lines)
+            before = parts.get(claim.name)
+            if before is not None:
+                if bool((~before.values.isnan() & ~claim.values.isnan()).any()):
+                    raise self.refuse(_("{name}: a cell is claimed twice", name=claim.name), "claimed", *part.keys)
+                values = torch.where(claim.values.isnan(), before.values, claim.values)
+                claim = replace(before, values=values, paths={**before.paths, **claim.paths})
+            parts[claim.name] = claim
+        return [*whole, *parts.values()]
 
     def words(self, name: str, key: str, value: Any) -> tuple[Tensor, int]:
         """The indices of claimed words, NaN for "?"."""

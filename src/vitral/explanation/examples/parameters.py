@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import LARGEST
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
-from vitral.explanation.formulas.notation import Expression, Name, Number, Over, Product, Sum, Words
+from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Over, Product, Sum, Words
 from vitral.explanation.operations import CellNamer, Index, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
 from vitral.model import ModelConfig, ParameterRow, parameter_table
@@ -71,13 +71,15 @@ class Counted:
         """[rows]."""
         return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
 
+    subscript: ClassVar[str] = "i"
+
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
         return Constant.of(self())
 
     def formula(self) -> Expression:
-        """Rows times columns."""
-        return Product((Words(N_("rows")), Words(N_("columns"))))
+        """The product of the sizes, in words."""
+        return Words(N_("product of the sizes of its tensor, or the sum of such products"))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The product of the sizes, summed over the tensors of the row."""
@@ -105,8 +107,13 @@ class Total:
         return Call("add", (total, Constant(self.rest))) if self.rest else total
 
     def formula(self) -> Expression:
-        """The sum over rows."""
-        return Over("row", Name("count"))
+        """The sum over rows, and what they leave out."""
+        rows = Over("i", Name("rows", below="i"))
+        return Sum((rows, Name("others"))) if self.rest else rows
+
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The parameters that no row names."""
+        return (Equation((Name("others"), Number(self.rest))),) if self.rest else ()
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The counts of all rows."""

@@ -16,12 +16,14 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
 from vitral.core.toml_faults import toml_fault
+from vitral.explanation.examples.numerals import has_split_decimals, value_of
 
 AXES = {
     "embedding": ("vocab", "d_model"),
     "token_embedding": ("time", "d_model"),
     "position_embedding": ("time", "d_model"),
     "x": ("time", "d_model"),
+    "memory": ("source", "d_memory"),
     "resid_pre": ("time", "d_model"),
     "attn_norm_gain": ("d_model",),
     "attn_norm_bias": ("d_model",),
@@ -100,6 +102,13 @@ OF_BLOCKS = (
 )
 """Quantities that exist only in a block."""
 
+ONLY_IN_BLOCKS = (
+    *OF_BLOCKS,
+    *(name for name in AXES if name.endswith(("_gain", "_bias"))),
+    *("w_gate", "b_gate", "w_up", "b_up", "w_down", "b_down"),
+)
+"""These and their parameters."""
+
 MOST_DECIMALS = 12
 
 
@@ -110,6 +119,9 @@ class Head(Config):
     source: str = ""
     note: str = ""
     tokens: list[str] = Field(default_factory=list)
+    memory_tokens: list[str] = Field(default_factory=list)
+    layout: Literal["rows", "columns"] = "rows"
+    weight_layout: Literal["in-out", "out-in"] | None = None
     vocabulary: list[str] = Field(default_factory=list)
     mask: Any = None
     scale: (
@@ -117,6 +129,10 @@ class Head(Config):
         | Annotated[float, Field(ge=-1e6, le=1e6)]
         | None
     ) = None
+    softmax_base: Annotated[float, Field(gt=1, le=1e6)] | Literal["e"] = "e"
+    position_base: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
+    positions: Literal["pairs", "halves"] = "pairs"
+    first_position: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     block: Literal["pre", "post"] | None = None
@@ -126,6 +142,7 @@ class Head(Config):
     final_norm: bool = False
     tied: bool = False
     given: dict[str, Any] = Field(default_factory=dict)
+    steps: dict[str, Any] = Field(default_factory=dict)
     claimed: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -173,21 +190,33 @@ def numbers(value: Any, name: str, may_be_unknown: bool, depth: int = 0) -> Any:
         if depth > MOST_NESTED:
             raise NotNumbers(_("{name}: lists nested too deep", name=name))
         made = []
+        unknown = ["?"] * next((len(part) for part in value if isinstance(part, list)), 0)
+        value = [unknown if unknown and part == "?" and may_be_unknown else part for part in value]
         for place, part in enumerate(value):
             try:
                 made.append(numbers(part, name, may_be_unknown, depth + 1))
             except NotNumbers as error:
                 raise NotNumbers(str(error), place, *error.place) from None
             if _shape_of(made[-1]) != _shape_of(made[0]):
-                raise NotNumbers(f"{name}: {_unlike(made[0], made[-1])}", place)
+                complaint = f"{name}: {_unlike(made[0], made[-1])}"
+                raise NotNumbers(with_comma_hint(complaint, value), place)
         return made
     if isinstance(value, str) and (value in SPECIAL or (value == "?" and may_be_unknown)):
         return SPECIAL.get(value, math.nan)
+    if isinstance(value, str) and (read := value_of(value)) is not None:
+        return numbers(read, name, may_be_unknown, depth)
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
         if abs(value) > LARGEST and value not in (math.inf, -math.inf):
             raise NotNumbers(_("{name}: {value} is too large for a worked example", name=name, value=str(value)[:20]))
         return float(value)
     raise NotNumbers(_("{name}: {value!r} is not a number", name=name, value=value))
+
+
+def with_comma_hint(complaint: str, value: Any, width: int | None = None) -> str:
+    """The complaint, and what an unquoted decimal comma does, if there may be one."""
+    if not has_split_decimals(value, width):
+        return complaint
+    return _('{complaint}; if a comma is decimal: 0,5 is two numbers, write 0.5 or "0,5"', complaint=complaint)
 
 
 def mask_of(value: Any) -> Mask:

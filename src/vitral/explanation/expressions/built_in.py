@@ -11,10 +11,10 @@ from vitral.decoding.sampling import distribution, keep_min_p, keep_top_k, keep_
 from vitral.explanation.expressions.functions import Function, Settings
 
 
-def best_path(table: Tensor, start: int, num_beams: int, length: int) -> tuple[tuple[int, ...], float]:
-    """The words of the best hypothesis of a beam search in a bigram table, and its log-probability.
+def best_paths(table: Tensor, start: int, num_beams: int, length: int) -> list[tuple[tuple[int, ...], float]]:
+    """The last hypotheses of a beam search in a bigram table, the best first: words and log-probability.
 
-    Of equal hypotheses the first by index is chosen, as in `beam_search`.
+    Equal ones are in the order of their indices, as in `beam_search`.
     """
     steps = distribution(table.log()).log().tolist()
     hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
@@ -25,7 +25,7 @@ def best_path(table: Tensor, start: int, num_beams: int, length: int) -> tuple[t
             for word, step in enumerate(steps[words[-1] if words else start])
         ]
         hypotheses = sorted(grown, key=lambda hypothesis: (-hypothesis[1], hypothesis[0]))[:num_beams]
-    return hypotheses[0]
+    return hypotheses
 
 
 def _whole(settings: Settings) -> list[int]:
@@ -34,12 +34,12 @@ def _whole(settings: Settings) -> list[int]:
 
 def _path(arguments: Sequence[Tensor], settings: Settings) -> Tensor:
     start, num_beams, length = _whole(settings)
-    return torch.tensor(best_path(arguments[0], start, num_beams, length)[0], dtype=torch.float64)
+    return torch.tensor(best_paths(arguments[0], start, num_beams, length)[0][0], dtype=torch.float64)
 
 
 def _path_probability(arguments: Sequence[Tensor], settings: Settings) -> Tensor:
     start, num_beams, length = _whole(settings)
-    return torch.tensor([math.exp(best_path(arguments[0], start, num_beams, length)[1])], dtype=torch.float64)
+    return torch.tensor([math.exp(best_paths(arguments[0], start, num_beams, length)[0][1])], dtype=torch.float64)
 
 
 def _of_one(function: Callable[[Tensor], Tensor]) -> Function:
@@ -74,6 +74,8 @@ def _largest(x: Tensor) -> Tensor:
 
 BUILT_IN: dict[str, Function] = {
     "split head axis": _of_one(lambda x: x.unsqueeze(-3)),
+    "without one head": _of_one(lambda x: x[0] if x.dim() == 3 and len(x) == 1 else x),
+    "with axes": Function(lambda a, rank: a[0].reshape(*(1,) * ((rank[0] or 0) - a[0].dim()), *a[0].shape), settings=1),
     "row axis": _of_one(lambda x: x.unsqueeze(-2)),
     "last row": _of_one(lambda x: x[..., -1, :]),
     "chosen rows": Function(lambda arguments, rows: arguments[0][..., _whole(rows), :], settings=10**6),

@@ -1,13 +1,14 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.explanation.expressions.built_in import BUILT_IN
-from vitral.explanation.expressions.functions import FUNCTIONS
+from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
 MOST_ELEMENTS = 10**6
@@ -17,6 +18,8 @@ MOST_OPERATIONS = 10**8
 
 COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
+Instead = Callable[[str, Sequence[Tensor], Sequence[int | None]], Tensor | None]
+"""Computes a call of a function in another way, or returns None."""
 
 
 def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -25,18 +28,37 @@ def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ..
     Raises:
         UsageError: an unknown name, shapes that do not fit, or a computation that is too large.
     """
-    counter = _Counter({name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes.items()})
-    return tuple(counter.value(tree).shape)
+    return measured(tree, shapes)[0]
 
 
-def evaluate(tree: Tree, values: Values) -> Tensor:
+def measured(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[int, ...], int]:
+    """The shape of an expression's value, and the number of its multiplications, from shapes alone.
+
+    Raises:
+        UsageError: as `shape_of`.
+    """
+    return _measured(tree, tuple((name, tuple(shape)) for name, shape in shapes.items()))
+
+
+@lru_cache(maxsize=4096)  # a check evaluates the same expression many times, a search many expressions
+def _measured(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], int]:
+    counter = _Counter({name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes})
+    return tuple(counter.value(tree).shape), counter.operations
+
+
+def evaluate(tree: Tree, values: Values, instead: Instead | None = None) -> Tensor:
     """The value of an expression, float64.
+
+    Args:
+        tree: the expression.
+        values: of the quantities in it.
+        instead: computes some of the functions in another way, as by hand.
 
     Raises:
         UsageError: as `shape_of`.
     """
     shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
-    return compute(tree, values)
+    return _Computer(values, instead).value(tree)
 
 
 def compute(tree: Tree, values: Values) -> Tensor:
@@ -45,8 +67,8 @@ def compute(tree: Tree, values: Values) -> Tensor:
 
 
 class _Computer:
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, values: Values, instead: Instead | None = None) -> None:
+        self.values, self.instead = values, instead
 
     def value(self, tree: Tree) -> Tensor:
         match tree:
@@ -60,6 +82,11 @@ class _Computer:
                 return self.called(function, [self.value(argument) for argument in arguments], settings)
 
     def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
+        if function == GRADIENT:
+            raise UsageError("grad(loss, name) can only be a step or part of a step")
+        other = None if self.instead is None else self.instead(function, arguments, settings)
+        if other is not None:
+            return other
         return COMPUTED[function].compute(arguments, settings)
 
 
@@ -88,3 +115,13 @@ class _Counter(_Computer):
                 "{function}: {n:,} numbers in one step; a worked example is smaller", function=function, n=made.numel()
             )
         return made
+
+
+def from_the_end(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Tree:
+    """The tree with axes counted from the last, so that quantities may have further axes before their own."""
+    match tree:
+        case Call(function, arguments, settings):
+            if settings and settings[0] is not None and settings[0] >= 0 and FUNCTIONS[function].setting == "axis":
+                settings = (settings[0] - len(shape_of(arguments[0], shapes)), *settings[1:])
+            return Call(function, tuple(from_the_end(each, shapes) for each in arguments), settings)
+    return tree

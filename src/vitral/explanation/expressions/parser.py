@@ -1,16 +1,22 @@
 """Expressions as text to trees. Python's parser reads them; only the node types below are accepted."""
 
 import ast
-import math
+import warnings
 from collections.abc import Callable
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions.functions import FUNCTIONS, NAMES
+from vitral.core.language import N_
+from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT, NAMES
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree, nodes
 
 MOST_CHARACTERS = 2000
 MOST_NODES = 200
+MOST_DEEP = 60
+"""Largest number of functions and operators inside one another."""
+MOST_INDEX = 10**6
+LARGEST = 1e15
+"""A constant is smaller: larger whole numbers are not exact in double precision."""
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -20,6 +26,7 @@ OPERATORS: dict[type[ast.AST], str] = {
     ast.Pow: "power",
     ast.MatMult: "matmul",
 }
+COMPARISONS: dict[type[ast.AST], str] = {ast.Lt: "less", ast.Gt: "less", ast.Eq: "equal"}
 
 
 def parse(text: str, known: Callable[[str], str] = lambda name: name) -> Tree:
@@ -34,12 +41,17 @@ def parse(text: str, known: Callable[[str], str] = lambda name: name) -> Tree:
     """
     if len(text) > MOST_CHARACTERS:
         raise UsageError("an expression of {n:,} characters; at most {most:,}", n=len(text), most=MOST_CHARACTERS)
+    text = " ".join(text.split())
     try:
-        parsed = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as of "1if x else 2"
+            parsed = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UsageError("{text!r} is not an expression", text=_short(text)) from None
     if sum(1 for _ in ast.walk(parsed)) > 4 * MOST_NODES:
         raise UsageError("the expression {text!r} has more than {most} parts", text=_short(text), most=MOST_NODES)
+    if _depth(parsed) > MOST_DEEP:
+        raise UsageError("the expression {text!r} is nested too deep", text=_short(text))
     tree = _Reader(known).tree(parsed.body)
     if sum(1 for _ in nodes(tree)) > MOST_NODES:
         raise UsageError("the expression {text!r} has more than {most} parts", text=_short(text), most=MOST_NODES)
@@ -50,52 +62,85 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
+def _depth(node: ast.AST) -> int:
+    level, depth = [node], 0
+    while level:
+        level, depth = [child for each in level for child in ast.iter_child_nodes(each)], depth + 1
+    return depth
+
+
 class _Reader:
     def __init__(self, known: Callable[[str], str]) -> None:
         self.known = known
 
     def tree(self, node: ast.expr) -> Tree:
         match node:
-            case ast.Constant(bool() | str() | bytes() | complex()):
-                pass
-            case ast.Constant(int() | float() as value) if math.isfinite(value) and abs(value) < 1e15:
+            case ast.Constant(int() | float() as value) if not isinstance(value, bool) and abs(value) < LARGEST:
                 return Constant(float(value))
             case ast.Name(name):
                 return Constant(NAMES[name]) if name in NAMES and self.known(name) == name else self.reference(name)
             case ast.Attribute(value, "T"):
                 return Call("transpose", (self.tree(value),))
-            case ast.Attribute():
-                return self.reference(ast.unparse(node))
-            case ast.UnaryOp(ast.USub(), operand):
-                return Call("negative", (self.tree(operand),))
-            case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
-                return Call(OPERATORS[type(operator)], (self.tree(left), self.tree(right)))
+            case ast.Attribute(ast.Name(table), name):
+                return self.reference(f"{table}.{name}")
+            case ast.UnaryOp() | ast.BinOp() | ast.Compare():
+                return self.operator(node)
             case ast.Call(ast.Name(function), arguments, keywords):
                 return self.call(function, arguments, keywords)
             case ast.Subscript(value, index):
                 return self.picked(value, index)
-        raise UsageError("{part!r} is not part of the language of expressions", part=_short(ast.unparse(node)))
+        raise self.foreign(node)
+
+    def foreign(self, node: ast.expr) -> UsageError:
+        """The error for what no expression has."""
+        return UsageError("{part!r} is not part of the language of expressions", part=_short(ast.unparse(node)))
+
+    def operator(self, node: ast.UnaryOp | ast.BinOp | ast.Compare) -> Tree:
+        match node:
+            case ast.UnaryOp(ast.UAdd(), operand):
+                return self.tree(operand)
+            case ast.UnaryOp(ast.USub(), operand):
+                return Call("negative", (self.tree(operand),))
+            case ast.BinOp(left, sign, right) if type(sign) in OPERATORS:
+                return Call(OPERATORS[type(sign)], (self.tree(left), self.tree(right)))
+            case ast.Compare(left, [sign], [right]) if type(sign) in COMPARISONS:
+                sides = (self.tree(left), self.tree(right))
+                return Call(COMPARISONS[type(sign)], sides[::-1] if isinstance(sign, ast.Gt) else sides)
+        raise self.foreign(node)
 
     def reference(self, name: str) -> Reference:
         return Reference(self.known(name))
 
     def call(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Call:
+        if name == GRADIENT:
+            return self.gradient(arguments, keywords)
         function = FUNCTIONS.get(name)
         if function is None or name == "pick":
-            known = [each for each in FUNCTIONS if each != "pick"]
+            known = [each for each in (*FUNCTIONS, GRADIENT) if each != "pick"]
             raise UsageError("unknown function {name!r}, {hint}", name=name, hint=nearest(name, known))
-        settings = [self.setting(keyword.value) for keyword in keywords if keyword.arg == "axis"]
-        if len(settings) < len(keywords) or len(settings) > function.settings:
-            raise UsageError("{name}: only axis = … may be named, and only where there is one", name=name)
-        if not function.least <= len(arguments) <= function.most:
+        bare = len(arguments) if function.setting == "axis" else function.most  # max(x, 0) names no axis
+        written = [*arguments[bare:], *(each.value for each in keywords if each.arg == function.setting)]
+        if len(written) > function.settings or any(each.arg != function.setting for each in keywords):
+            complaint = N_("{name}: at most {most} arguments")
+            if function.settings:
+                complaint = N_("{name}: at most {most} arguments, and {setting} = a whole number")
+            raise UsageError(complaint, name=name, most=function.most, setting=function.setting)
+        arguments = arguments[:bare]
+        if not function.least <= len(arguments) <= function.most or (name == "one_hot" and not written):
             raise UsageError(
                 "{name}: {n} arguments, expected {least} to {most}",
                 name=name,
-                n=len(arguments),
-                least=function.least,
-                most=function.most,
+                n=len(arguments) + len(written),
+                least=function.least + (name == "one_hot"),
+                most=function.most + function.settings,
             )
-        return Call(name, tuple(map(self.tree, arguments)), tuple(settings))
+        return Call(name, tuple(map(self.tree, arguments)), tuple(map(self.setting, written)))
+
+    def gradient(self, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Call:
+        names = [self.tree(argument) for argument in arguments if isinstance(argument, ast.Name | ast.Attribute)]
+        if keywords or len(arguments) != 2 or len(names) != 2 or not all(isinstance(each, Reference) for each in names):
+            raise UsageError("{name}: expected two names, as {name}(loss, w_q)", name=GRADIENT)
+        return Call(GRADIENT, tuple(names))
 
     def picked(self, value: ast.expr, index: ast.expr) -> Tree:
         """A subscript, one axis after another; every axis stays."""
@@ -114,8 +159,8 @@ class _Reader:
     def setting(self, node: ast.expr) -> int:
         """A whole number."""
         match node:
-            case ast.Constant(int() as value) if not isinstance(value, bool):
+            case ast.Constant(value) if type(value) is int and value <= MOST_INDEX:
                 return value
-            case ast.UnaryOp(ast.USub(), ast.Constant(int() as value)) if not isinstance(value, bool):
+            case ast.UnaryOp(ast.USub(), ast.Constant(value)) if type(value) is int and value <= MOST_INDEX:
                 return -value
         raise UsageError("{part!r}: expected a whole number", part=_short(ast.unparse(node)))

@@ -1,9 +1,20 @@
 """Formulas and arithmetic as small trees, and their three written forms: plain text, MathML and LaTeX."""
 
-from vitral.explanation.formulas.latex_writer import latex
+from vitral.explanation.formulas.latex_writer import latex, markdown_latex
 from vitral.explanation.formulas.mathml_writer import mathml
-from vitral.explanation.formulas.text_writer import sides, text
+from vitral.explanation.formulas.text_writer import lines, sides, text
 from vitral.explanation.formulas.writer import MOST_TERMS, number, value_of
 from vitral.figures.latex import escape
 
-__all__ = ["MOST_TERMS", "escape", "latex", "mathml", "number", "sides", "text", "value_of"]
+__all__ = [
+    "MOST_TERMS",
+    "escape",
+    "latex",
+    "lines",
+    "markdown_latex",
+    "mathml",
+    "number",
+    "sides",
+    "text",
+    "value_of",
+]

@@ -1,14 +1,34 @@
 """Formulas and plain text for pdflatex; a character that the fonts lack is replaced by its code point."""
 
-from vitral.explanation.formulas.notation import Expression, Name, Number
+from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
 from vitral.explanation.formulas.writer import FormulaWriter
 from vitral.explanation.phrasebook import Phrases
 from vitral.figures.latex import escape
+from vitral.figures.text import visible
 
 
 def latex(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression as LaTeX for math mode."""
     return _LaTeX(digits, say).write(expression)
+
+
+def markdown_latex(expression: Expression, digits: int, say: Phrases) -> str:
+    """The expression as LaTeX that stays intact in Markdown: no backslash before a punctuation mark.
+
+    Several equations, and the sides of an equation, have a line each.
+    """
+    script = _InMarkdown(digits, say)
+    if not isinstance(expression, Equation):
+        return script.write(expression)
+    lines: list[str] = []  # a backslash before a newline would be one before a punctuation mark: \\cr
+    for equation in expression.all():
+        first, *others = script.sides(equation)
+        begin = [f"{first} &= {others[0]}" if others else rf"&\ {first}"]
+        lines += [*begin, *(f"&= {side}" for side in others[1:])]
+    if len(lines) == 1:
+        return script.one(expression)
+    inside = r" \cr ".join(lines)
+    return rf"\begin{{aligned}} {inside} \end{{aligned}}"
 
 
 _TEX = {
@@ -19,7 +39,7 @@ _TEX = {
     "μ": r"\mu ",
     "ε": r"\varepsilon ",
     "Φ": r"\Phi ",
-    "Π": r"\prod ",
+    "θ": r"\theta ",
     "…": r"\ldots ",
     "²": "^2",
     "√": r"\sqrt",
@@ -36,12 +56,13 @@ class _LaTeX(FormulaWriter):
     def name(self, name: Name) -> str:
         base = self.letters(name.letters)
         below = f"_{{{self.letters(name.below, upright=False)}}}" if name.below else ""
-        above = {"": "", "T": r"^{\top}"}.get(name.above, f"^{{{self.letters(name.above, upright=False)}}}")
+        marks = self.marks(name.above, lambda letters: self.letters(letters, upright=False), r"\top")
+        above = f"^{{{marks}}}" if marks else ""
         return f"{base}{above}{below}"
 
     def letters(self, letters: str, *, upright: bool = True) -> str:
         plain = all(
-            letter in _TEX or (letter.isascii() and (letter.isalnum() or letter in ",:;'")) for letter in letters
+            letter in _TEX or (letter.isascii() and (letter.isalnum() or letter in ",:;'()")) for letter in letters
         )
         if plain and (len(letters) == 1 or not upright):
             return "".join(_TEX.get(letter, letter) for letter in letters)
@@ -70,10 +91,36 @@ class _LaTeX(FormulaWriter):
         below = self.brackets(self.write(base)) if loose else self.write(base)
         return f"{{{below}}}^{{{self.write(exponent)}}}"
 
-    def over(self, index: str, body: str) -> str:
-        return rf"\sum_{{{self.letters(index)}}} {body}"
+    def over(self, sign: str, index: str, body: str) -> str:
+        symbol = {"Σ": r"\sum", "Π": r"\prod"}.get(sign, rf"\operatorname*{{{sign}}}")
+        return rf"{symbol}_{{{self.letters(index)}}} {body}"
+
+    def together(self, equations: list[str]) -> str:
+        inside = r" \\ ".join(f"&{equation}" for equation in equations)
+        return equations[0] if len(equations) == 1 else rf"\begin{{aligned}}{inside}\end{{aligned}}"
 
     def function(self, function: str) -> str:
-        return {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos ", "Π": r"\prod "}.get(
-            function
-        ) or self.letters(function)
+        named = {"max": r"\max ", "sin": r"\sin ", "sen": r"\operatorname{sen} ", "cos": r"\cos "}
+        return named.get(function) or self.letters(function)
+
+
+class _InMarkdown(_LaTeX):
+    """For the Markdown of GitHub, which takes a backslash before a punctuation mark away."""
+
+    def letters(self, letters: str, *, upright: bool = True) -> str:
+        plain = super().letters(letters, upright=upright)
+        return plain if not plain.startswith(r"\text") else self.words(letters)
+
+    def words(self, words: str) -> str:
+        inside = "".join(_WIDE.get(letter, letter) for letter in visible(words))
+        return rf"\text{{{inside}}}".replace("_", r"}\_\text{").replace(r"\text{}", "")
+
+    def sign(self, sign: str) -> str:
+        return f"{sign} " if sign in ",;" else super().sign(sign)
+
+    def product(self, factors: list[str], tight: bool) -> str:
+        return (r"\ " if tight else r" \cdot ").join(factors)
+
+
+_WIDE = {letter: chr(ord(letter) + 0xFEE0) for letter in "\\{}$%#&^~<>|`*"} | {"\n": " "}
+"""Letters that TeX, Markdown or HTML would obey, and their wide forms, which are obeyed by none."""

@@ -7,17 +7,23 @@ from vitral.explanation.formulas.writer import FormulaWriter
 from vitral.explanation.phrasebook import Phrases
 from vitral.figures.text import visible
 
+TIMES, OF = "&#x2062;", "&#x2061;"
+"""Invisible operators that a screen reader speaks: times, and a function of."""
+
 
 def mathml(expression: Expression, digits: int, say: Phrases) -> str:
     """The expression as a `math` element of MathML Core; an equation of several sides, one line for each."""
     script = _MathML(digits, say)
-    if not isinstance(expression, Equation):
-        return _line(script.write(expression))
-    first, *others = script.sides(expression)
-    if not others:
-        return _line(first)
-    lines = [first + script.sign("=") + others[0], *(script.sign("=") + side for side in others[1:])]
+    equations = expression.all() if isinstance(expression, Equation) else ()
+    lines = [line for each in equations for line in _sides(script, each)] or [script.write(expression)]
     return "<br>".join(map(_line, lines))
+
+
+def _sides(script: "_MathML", equation: Equation) -> list[str]:
+    first, *others = script.sides(equation)
+    if not others:
+        return [first]
+    return [first + script.sign("=") + others[0], *(script.sign("=") + side for side in others[1:])]
 
 
 def _line(inside: str) -> str:
@@ -29,6 +35,18 @@ def _shown(letters: str) -> str:
     return html.escape(visible(letters))
 
 
+def _places(below: str) -> str:
+    """A subscript: places and letters with commas between them, or a word."""
+    tags = [_place(part) for part in below.split(",")]
+    return f"<mrow>{'<mo>,</mo>'.join(tags)}</mrow>" if len(tags) > 1 else tags[0]
+
+
+def _place(part: str) -> str:
+    if part.isdecimal():
+        return f"<mn>{part}</mn>"
+    return f"<mo>{part}</mo>" if part == ":" else f"<mi>{_shown(part)}</mi>"
+
+
 class _MathML(FormulaWriter):
     def number(self, letters: str) -> str:
         if letters.startswith("−"):
@@ -37,8 +55,9 @@ class _MathML(FormulaWriter):
 
     def name(self, name: Name) -> str:
         base = f"<mi>{_shown(name.letters)}</mi>"
-        below = f"<mtext>{_shown(name.below)}</mtext>"
-        above = f"<mi>{_shown(name.above)}</mi>"
+        below = _places(name.below)
+        above = self.marks(name.above, lambda letters: f"<mi>{_shown(letters)}</mi>", "<mo>⊤</mo>")
+        above = f"<mrow>{above}</mrow>" if name.above.endswith(")T") else above
         if name.below and name.above:
             return f"<msubsup>{base}{below}{above}</msubsup>"
         if name.below:
@@ -55,7 +74,8 @@ class _MathML(FormulaWriter):
         return f"<mrow><mo>(</mo>{inside}<mo>)</mo></mrow>"
 
     def product(self, factors: list[str], tight: bool) -> str:
-        return self.joined(self.between(factors, '<mspace width="0.2em"/>' if tight else "<mo>·</mo>"))
+        # Matrices side by side: invisible times for the ear, a space for the eye and for a copy of the text.
+        return self.joined(self.between(factors, f"<mo>{TIMES}</mo><mtext>&#xa0;</mtext>" if tight else "<mo>·</mo>"))
 
     def fraction(self, above: Expression, below: Expression) -> str:
         return f"<mfrac><mrow>{self.write(above)}</mrow><mrow>{self.write(below)}</mrow></mfrac>"
@@ -68,8 +88,15 @@ class _MathML(FormulaWriter):
         below = self.brackets(self.write(base)) if loose else self.write(base)
         return f"<msup>{below}<mrow>{self.write(exponent)}</mrow></msup>"
 
-    def over(self, index: str, body: str) -> str:
-        return f"<mrow><munder><mo>∑</mo><mi>{_shown(index)}</mi></munder>{body}</mrow>"
+    def over(self, sign: str, index: str, body: str) -> str:
+        symbol = {"Σ": "<mo>∑</mo>", "Π": "<mo>∏</mo>"}.get(sign, f"<mi>{_shown(sign)}</mi>")
+        return f"<mrow><munder>{symbol}<mi>{_shown(index)}</mi></munder>{body}</mrow>"
+
+    def applied(self, function: str, arguments: str) -> str:
+        return f"<mrow>{function}<mo>{OF}</mo>{arguments}</mrow>"
+
+    def together(self, equations: list[str]) -> str:
+        return "<mo>;</mo>".join(equations)
 
     def function(self, function: str) -> str:
         return f"<mi>{_shown(function)}</mi>"

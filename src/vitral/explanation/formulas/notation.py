@@ -1,6 +1,8 @@
 """The parts of formulas and arithmetic: a formula is a tree of these."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -10,7 +12,7 @@ class Name:
     Attributes:
         letters: "q", "W", "scores"; one letter is set in italics, a word upright.
         below: subscript, as "2", "2,1" or "Q".
-        above: superscript, as "T".
+        above: superscript: "T" for transposed, "Q" of a matrix, "(1)" for block 1, "(1)T" for both.
     """
 
     letters: str
@@ -28,9 +30,15 @@ class Number:
 
 @dataclass(frozen=True)
 class Words:
-    """Plain words inside a formula."""
+    """Plain words inside a formula.
+
+    Attributes:
+        text: the words.
+        own: whether they come from the reader's own text (a token), so that they are not translated.
+    """
 
     text: str
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Product:
 class Sum:
     """Terms; a negative term is written with a minus sign.
 
-    A long sum is truncated after its first terms, followed by the number and the sum of the others.
+    Of a long sum the largest terms are written, followed by the number and the sum of the others.
     """
 
     terms: tuple["Expression", ...]
@@ -92,17 +100,48 @@ class Apply:
 
 @dataclass(frozen=True)
 class Over:
-    """A sum over an index: Σ_j body."""
+    """A sum over an index, Σ_j body, or with another sign a product, Π_j body, or a choice, argmax_j body."""
 
     index: str
     body: "Expression"
+    sign: str = "Σ"
 
 
 @dataclass(frozen=True)
 class Equation:
-    """Two or more equal sides."""
+    """Two or more equal sides.
+
+    Attributes:
+        sides: in order.
+        before: equations of numbers that it uses, as the mean of a norm; they are written first.
+        after: further equations of the same formula, and definitions of its letters; they are written last.
+    """
 
     sides: tuple["Expression", ...]
+    before: tuple["Equation", ...] = ()
+    after: tuple["Equation", ...] = ()
+
+    def alone(self) -> "Equation":
+        """The equation without those before and after it."""
+        return Equation(self.sides)
+
+    def all(self) -> tuple["Equation", ...]:
+        """The equations in the order in which they are written."""
+        return (*self.before, self.alone(), *self.after)
 
 
 Expression = Name | Number | Words | Product | Sum | Difference | Fraction | Root | Power | Apply | Over | Equation
+
+
+def renamed(part: Any, names: Mapping[str, Name]) -> Any:
+    """An expression, or a tuple of them, in which these names have the letters and the superscripts of others."""
+    if not names:
+        return part
+    if isinstance(part, Name):
+        other = names.get(part.letters)
+        return part if other is None else replace(part, letters=other.letters, above=other.above + part.above)
+    if isinstance(part, tuple):
+        return tuple(renamed(each, names) for each in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(part, **{field.name: renamed(getattr(part, field.name), names) for field in fields(part)})
+    return part

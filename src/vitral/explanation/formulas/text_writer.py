@@ -1,8 +1,9 @@
 """Formulas in plain text, on one line."""
 
-from vitral.explanation.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Root
+from vitral.explanation.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Power, Root
 from vitral.explanation.formulas.writer import EXP, FormulaWriter
 from vitral.explanation.phrasebook import Phrases
+from vitral.figures.text import columns
 
 
 def text(expression: Expression, digits: int, say: Phrases) -> str:
@@ -15,15 +16,26 @@ def sides(equation: Equation, digits: int, say: Phrases) -> list[str]:
     return _Plain(digits, say).sides(equation)
 
 
+def lines(equation: Equation, digits: int, say: Phrases) -> list[str]:
+    """Lines of plain text: every equation with its signs of equality below one another."""
+    written: list[str] = []
+    for each in equation.all():
+        target, *others = sides(each, digits, say)
+        first = [f"{target} = {others[0]}"] if others else [target]
+        written += [*first, *(f"{' ' * columns(target)} = {side}" for side in others[1:])]
+    return written
+
+
 class _Plain(FormulaWriter):
-    """As q[2,1] = x[2]·W^Q[:,1]; indices in brackets, other subscripts after an underscore: √d_k."""
+    """As q[2,1] = x[2]·W^Q[:,1]; places in brackets, letters below a letter after an underscore: √d_k."""
 
     def number(self, letters: str) -> str:
         return letters
 
     def name(self, name: Name) -> str:
-        above = {"": "", "T": "ᵀ"}.get(name.above, f"^{name.above}")
-        below = f"_{name.below}" if name.below.isalpha() else f"[{name.below}]" if name.below else ""
+        above = self.marks(name.above, "^{}".format, "ᵀ")
+        short = len(name.letters) == 1 and name.below.isalpha()
+        below = f"_{name.below}" if short else f"[{name.below}]" if name.below else ""
         return f"{name.letters}{above}{below}"
 
     def words(self, words: str) -> str:
@@ -48,7 +60,7 @@ class _Plain(FormulaWriter):
     def fraction(self, above: Expression, below: Expression) -> str:
         top = self.factor(above, later=False)
         bottom = self.write(below)
-        simple = isinstance(below, Number | Name | Root) and not self.is_negative(below)
+        simple = isinstance(below, Number | Name | Root | Power) and not self.is_negative(below)
         return f"{top} / {bottom if simple else self.brackets(bottom)}"
 
     def root(self, inside: Expression) -> str:
@@ -70,8 +82,11 @@ class _Plain(FormulaWriter):
         )
         return f"{below}^{raised if simple else self.brackets(raised)}"
 
-    def over(self, index: str, body: str) -> str:
-        return f"Σ_{index} {body}"
+    def over(self, sign: str, index: str, body: str) -> str:
+        return f"{sign}_{index} {body}"
+
+    def together(self, equations: list[str]) -> str:
+        return "; ".join(equations)
 
     def function(self, function: str) -> str:
         return function

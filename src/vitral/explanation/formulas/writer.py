@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 
@@ -25,10 +26,16 @@ from vitral.explanation.phrasebook import Phrases
 
 EXP = Name("e")
 """The base of the exponential function; plain text writes its powers as exp(…)."""
-WORDS = frozenset((N_("sin"), N_("rotate"), N_("mean"), N_("position"), N_("count"), N_("row"), N_("kept")))
+WORDS = frozenset((N_("sin"), N_("mean"), N_("row"), N_("kept"), N_("others")))
 """Names in formulas that are words of a language; all other names are those of quantities and functions."""
 MOST_TERMS = 5
-"""A longer sum or list is truncated after this many terms; the others are counted and, if they are numbers, summed."""
+"""Of a longer sum or list this many terms are written, the largest; the others are counted, those of a sum added up."""
+SURE = 0.9
+"""The numbers of a denominator have so many digits that their roundings leave this share of its value at least."""
+MOST_DECIMALS = 330
+"""No number of double precision needs more."""
+NOISE = 1e-15
+"""What is smaller is 0, up to the rounding of double precision."""
 
 
 def number(value: float, digits: int) -> str:
@@ -90,14 +97,18 @@ class FormulaWriter(ABC):
                 return self.number(self.say.number(self.written(expression)))
             case Name(letters, below):
                 return self.name(replace(expression, letters=self.told(letters), below=self.told(below)))
-            case Words(words):
-                return self.words(self.say.told(words))
+            case Words(words, own):
+                return self.words(words if own else self.say.told(words))
             case Equation():
-                return self.joined(self.between(self.sides(expression), self.sign("=")))
+                return self.together([self.one(each) for each in expression.all()])
             case Apply(function, arguments):
-                return self.joined([self.function(self.told(function)), self.brackets(self.listed(arguments))])
+                return self.applied(self.function(self.told(function)), self.brackets(self.listed(arguments)))
             case _:
                 return self.arithmetic(expression)
+
+    def one(self, equation: Equation) -> str:
+        """One equation, without those before and after it."""
+        return self.joined(self.between(self.sides(equation), self.sign("=")))
 
     def sides(self, equation: Equation) -> list[str]:
         """The sides of an equation; a side written like the one before is not repeated."""
@@ -114,15 +125,34 @@ class FormulaWriter(ABC):
             case Difference(left, right):
                 return self.joined([self.write(left), self.sign("−"), self.bracketed(right, negative=True)])
             case Fraction(above, below):
-                return self.fraction(above, below)
+                return self.divided(above, below)
             case Root(inside):
                 return self.root(inside)
             case Power(base, exponent):
-                return self.power(base, exponent)
-            case Over(index, body):
-                return self.over(self.told(index), self.factor(body, later=False))
+                return self.raised(base, exponent)
+            case Over(index, body, sign):
+                return self.over(sign, self.told(index), self.factor(body, later=False))
             case _:
                 raise TypeError(f"cannot write {type(expression).__name__}")
+
+    def divided(self, above: Expression, below: Expression) -> str:
+        """A fraction; both parts with more digits if the rounded denominator would be far from the true one, or 0."""
+        if isinstance(below, Sum) and len(below.terms) == 1:
+            below = below.terms[0]
+        digits = self.digits
+        self.digits = _needed(below, digits)
+        written = self.fraction(above, below)
+        self.digits = digits
+        return written
+
+    def raised(self, base: Expression, exponent: Expression) -> str:
+        """A power; a small number below a root with as many digits as it needs, since the root is much larger."""
+        digits = self.digits
+        if isinstance(base, Number) and 0 < value_of(exponent) < 1:
+            self.digits = _needed(base, digits)
+        written = self.power(base, exponent)
+        self.digits = digits
+        return written
 
     def told(self, letters: str) -> str:
         """A name; translated if it is a word."""
@@ -136,7 +166,10 @@ class FormulaWriter(ABC):
         if expression.exact:
             return f"{Decimal(repr(float(value) + 0.0)):f}".removesuffix(".0").replace("-", "−")
         # Without trailing zeros: 0.5, not 0.500.
-        shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < 1e-9), digits)
+        if NOISE < abs(value) < 0.5 * 10.0**-digits:
+            return number(value, digits)  # 0.000: rounded, and not 0
+        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 4e-16 * abs(value))
+        shortest = next((fewer for fewer in range(digits) if abs(round(value, fewer) - value) < slack), digits)
         return number(value, shortest)
 
     def is_negative(self, expression: Expression) -> bool:
@@ -161,8 +194,8 @@ class FormulaWriter(ABC):
         return self.brackets(inside) if must else inside
 
     def sum(self, terms: tuple[Expression, ...]) -> str:
-        """Terms with signs between them; a long sum truncated, with the sum of the omitted terms."""
-        shown, rest = _shortened(terms)
+        """Terms with signs between them; of a long sum the largest, then the sum of the others."""
+        shown, rest = _shortened(terms, sort=self.say.sort_terms, whole=self.say.whole)
         pieces = [self.bracketed(shown[0], negative=False)] if shown else [self.number("0")]
         for term in shown[1:]:
             pieces += (
@@ -177,8 +210,9 @@ class FormulaWriter(ABC):
         return self.joined(pieces)
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
-        """Arguments with commas between them, semicolons beside decimal commas; a long list truncated."""
-        shown = arguments if len(arguments) <= MOST_TERMS + 1 else arguments[:MOST_TERMS]
+        """Arguments with commas between them, semicolons beside decimal commas; of a long list the largest."""
+        is_cut = len(arguments) > MOST_TERMS + 1 and not self.say.whole
+        shown = _largest(arguments, value_of) if is_cut else arguments
         gap = [self.words(self.say("page.gap", count=len(arguments) - len(shown)))] if shown != arguments else []
         return self.joined(self.between([*map(self.write, shown), *gap], self.sign(";" if self.say.has_comma else ",")))
 
@@ -186,6 +220,20 @@ class FormulaWriter(ABC):
     def between(pieces: list[str], sign: str) -> list[str]:
         """The pieces with a sign between each pair of neighbours."""
         return [part for piece in pieces for part in (sign, piece)][1:]
+
+    @staticmethod
+    def marks(above: str, mark: Callable[[str], str], transposed: str) -> str:
+        """A superscript: a mark, as a block's number or a matrix's letter, and the sign of a transposed matrix."""
+        letters = above.removesuffix("T") if above == "T" or above.startswith("(") else above
+        return (mark(letters) if letters else "") + (transposed if letters != above else "")
+
+    def applied(self, function: str, arguments: str) -> str:
+        """A function and its arguments, both already written."""
+        return self.joined([function, arguments])
+
+    @abstractmethod
+    def together(self, equations: list[str]) -> str:
+        """Several equations that are already written."""
 
     @staticmethod
     def joined(pieces: list[str]) -> str:
@@ -229,8 +277,8 @@ class FormulaWriter(ABC):
         """A power."""
 
     @abstractmethod
-    def over(self, index: str, body: str) -> str:
-        """A sum over an index; `body` is already written."""
+    def over(self, sign: str, index: str, body: str) -> str:
+        """A sum, product or choice over an index; `body` is already written."""
 
     @abstractmethod
     def function(self, function: str) -> str:
@@ -250,8 +298,78 @@ def _negated(expression: Expression) -> Expression:
             raise TypeError(f"{type(expression).__name__} has no sign")
 
 
-def _shortened(terms: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
-    """The terms that are written, and those that are only counted and summed; names are all written."""
-    if len(terms) <= MOST_TERMS + 1 or any(math.isnan(value_of(term)) for term in terms):
+Terms = tuple[Expression, ...]
+
+
+def _shortened(terms: Terms, *, sort: bool = False, whole: bool = False) -> tuple[Terms, Terms]:
+    """The terms that are written, and those that are only counted and summed; names are all written.
+
+    Those that are written are the largest in size, or all if `whole`, in the order of the sum, or of their size if
+    `sort`.
+    """
+    sizes = [abs(value_of(term)) for term in terms]
+    if any(map(math.isnan, sizes)):
         return terms, ()
-    return terms[:MOST_TERMS], terms[MOST_TERMS:]
+    order = sorted(range(len(terms)), key=lambda place: -sizes[place])
+    shown = order if whole or len(terms) <= MOST_TERMS + 1 else order[:MOST_TERMS]
+    rest = tuple(terms[place] for place in sorted(order[len(shown) :]))
+    return tuple(terms[place] for place in (shown if sort else sorted(shown))), rest
+
+
+def _largest(terms: Terms, size: Callable[[Expression], float]) -> Terms:
+    """The largest terms in their order; the first ones of names."""
+    sizes = [size(term) for term in terms]
+    if any(map(math.isnan, sizes)):
+        return terms[:MOST_TERMS]
+    return tuple(
+        terms[place] for place in sorted(sorted(range(len(terms)), key=lambda place: -sizes[place])[:MOST_TERMS])
+    )
+
+
+def _needed(below: Expression, digits: int) -> int:
+    """The decimals that the numbers of a denominator need, at least `digits`."""
+    inside = below.inside if isinstance(below, Root) else below
+    size = abs(value_of(inside))
+    if not 0 < size < math.inf:
+        return digits
+    for more in range(digits, MOST_DECIMALS):
+        low, high = bounds(inside, more)
+        if min(abs(low), abs(high)) >= SURE * size and low * high > 0:
+            return more
+    return digits
+
+
+def _spread_of(value: float, digits: int, exact: bool) -> tuple[float, float]:
+    half = 0.0 if exact else 0.5 * 10.0**-digits
+    return value - half, value + half
+
+
+def bounds(expression: Expression, digits: int) -> tuple[float, float]:
+    """The least and the largest value of an expression whose numbers are rounded to so many decimals."""
+    match expression:
+        case Number(value, exact):
+            return _spread_of(value, digits, exact)
+        case Sum(terms):
+            shown, rest = _shortened(terms)
+            parts = [bounds(term, digits) for term in shown]
+            parts += [_spread_of(math.fsum(map(value_of, rest)), digits, exact=False)] if rest else []
+            return math.fsum(low for low, _ in parts), math.fsum(high for _, high in parts)
+        case Difference(left, right):
+            (one, two), (three, four) = bounds(left, digits), bounds(right, digits)
+            return one - four, two - three
+        case Product(factors):
+            low, high = 1.0, 1.0
+            for factor in factors:
+                ends = [end * other for end in (low, high) for other in bounds(factor, digits)]
+                low, high = min(ends), max(ends)
+            return low, high
+        case Fraction(above, below):
+            (one, two), (three, four) = bounds(above, digits), bounds(below, max(digits, _needed(below, digits)))
+            ends = [end / other for end in (one, two) for other in (three, four) if other]
+            return min(ends, default=0.0), max(ends, default=0.0)
+        case Power(base, exponent) if base != EXP:
+            low, high = bounds(base, digits)
+            times = value_of(exponent)
+            return max(low, 0.0) ** times, max(abs(low), abs(high)) ** times
+        case _:
+            return value_of(expression), value_of(expression)

@@ -1,10 +1,21 @@
 """Operations: each computes a quantity and writes the arithmetic of any of its cells."""
 
-from vitral.explanation.operations.attention import ApplyMask, Output, Project, Rotate, Scale, Score, Softmax, Weigh
+from vitral.explanation.operations.attention import (
+    CONCATENATED,
+    ApplyMask,
+    Output,
+    Project,
+    Rotate,
+    Scale,
+    Score,
+    Softmax,
+    Weigh,
+)
 from vitral.explanation.operations.base import CellNamer, Index, Operation, numbers
 from vitral.explanation.operations.block import Activate, Add, Linear, Lookup, Normalise, Replace, Sinusoid
 
 __all__ = [
+    "CONCATENATED",
     "Activate",
     "Add",
     "ApplyMask",

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from vitral.attention import scales, steps
+from vitral.core.language import N_
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
+    Equation,
     Expression,
     Fraction,
     Name,
@@ -23,11 +26,20 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, dot, linear_stages, linear_tree, named
+from vitral.explanation.operations.base import CellNamer, Index, dot, linear_stages, linear_tree, named, spread
 
 EXP = Name("e")
+BASE = 10_000
+"""Of the angles of rotary positions."""
+_RATE = Power(Number(BASE, exact=True), Fraction(Name("i"), Name("h")))
 MOST_EXPONENT = 20.0
 """If an exponent is larger, the largest of its row is subtracted first: e^20 is already 485,165,195."""
+LEAST_EXPONENT = -5.0
+"""If all exponents of a row are smaller, too: e^−5 is already 0.007."""
+CONCATENATED = "Concat(z)"
+"""Name of the heads' outputs side by side."""
+SPREAD = N_("standard deviation of the visible scores of its row, or √d_k if they do not differ")
+MASK = N_("0 where attention is allowed, −∞ elsewhere")
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,8 @@ class Rotate:
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
 
+    subscript: ClassVar[str] = "p,i"
+
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
         [x] = named(inputs)
@@ -94,28 +108,44 @@ class Rotate:
         return Call("concat", (low, Call("add", (turned[0][1], turned[1][0]))))
 
     def formula(self) -> Expression:
-        """A rotation by an angle proportional to the position."""
-        return Apply("rotate", (Name(f"{self.letter}_pre"), Name("position")))
+        """The first half of the columns; the second half is a further equation."""
+        return self._turned(self._cells("p,i", "p,i+h"), self._parts(Fraction(Name("p"), _RATE)), first=True)
+
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The second half of the columns, and the width of a half."""
+        second = self._turned(self._cells("p,i", "p,i+h"), self._parts(Fraction(Name("p"), _RATE)), first=False)
+        half = Number(len(self.frequencies), exact=True)
+        return Equation((Name(name, below="p,i+h"), second)), Equation((Name("h"), half))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The two numbers of its pair, with sine and cosine of the angle."""
         head, row, column = index
         values, half = inputs[0][head, row], len(self.frequencies)
-        low = column % half
-        angle = row * float(self.frequencies[low])
-        functions = ("cos", "sin") if column < half else ("sin", "cos")
-        parts = (low, low + half)
-        written = Number(angle)
-        rule = [
-            Product((namer.cell(f"{self.letter}_pre", row, part), Apply(function, (written,))))
-            for part, function in zip(parts, functions, strict=True)
-        ]
-        factors = {"cos": math.cos(angle), "sin": math.sin(angle)}
-        terms = [
-            Product((Number(float(values[part])), Number(factors[f]))) for part, f in zip(parts, functions, strict=True)
-        ]
-        combine = Difference if column < half else lambda left, right: Sum((left, right))
-        return (combine(*rule), combine(*terms))
+        first, low = column < half, column % half
+        cells = tuple(namer.cell(f"{self.letter}_pre", row, part) for part in (low, low + half))
+        pair = (Number(float(values[low])), Number(float(values[low + half])))
+        rate = Power(Number(BASE, exact=True), Fraction(Number(low, exact=True), Number(half, exact=True)))
+        angle = row / BASE ** (low / half)
+        factors = (Number(math.cos(angle)), Number(math.sin(angle)))
+        return (
+            self._turned(cells, self._parts(Fraction(Number(row, exact=True), rate)), first=first),
+            self._turned(pair, self._parts(Number(angle)), first=first),
+            self._turned(pair, factors, first=first),
+        )
+
+    def _cells(self, *places: str) -> tuple[Expression, ...]:
+        return tuple(Name(f"{self.letter}_pre", below=place) for place in places)
+
+    @staticmethod
+    def _parts(angle: Expression) -> tuple[Expression, ...]:
+        return Apply("cos", (angle,)), Apply("sin", (angle,))
+
+    @staticmethod
+    def _turned(pair: tuple[Expression, ...], parts: tuple[Expression, ...], *, first: bool) -> Expression:
+        (one, other), (cos, sin) = pair, parts
+        if first:
+            return Difference(Product((one, cos)), Product((other, sin)))
+        return Sum((Product((one, sin)), Product((other, cos))))
 
 
 @dataclass(frozen=True)
@@ -200,6 +230,28 @@ class Scale:
             return Fraction(Name("scores"), below[self.kind])
         return Name("scores") if self.kind == "none" else Product((Name("s"), Name("scores")))
 
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The width of a head, the factor, or the spread of a row in words."""
+        if self.kind in ("sqrt", "linear"):
+            width = None if self.d_head is None else Number(self.d_head, exact=True)
+            return () if width is None else (Equation((Name("d", below="k"), width)),)
+        if self.kind == "adaptive":
+            return (Equation((Name("σ", below="row"), Words(SPREAD))),)
+        single = self.kind != "none" and self.factor.numel() == 1
+        return (Equation((Name("s"), Number(float(self.factor)))),) if single else ()
+
+    def before(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Equation, ...]:
+        """For "adaptive", mean and standard deviation of the row's visible scores."""
+        head, row, _ = index
+        if self.kind != "adaptive" or not self.has_spread(inputs[0])[head, row]:
+            return ()
+        assert self.allowed is not None
+        visible = inputs[0][head, row][self.allowed.expand(inputs[0].shape)[head, row]]
+        mean, variance = spread(visible)
+        below = Name("σ", below=str(row + namer.first))
+        root = Number(float(visible.std(unbiased=False)))
+        return mean, Equation((below, Root(variance.sides[1]), Root(variance.sides[2]), root))
+
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """One score, divided by √d_k, d_k or σ, or times the factor."""
         head, row, column = index
@@ -256,6 +308,10 @@ class ApplyMask:
         terms = [Name("scaled"), Name("M")] if self.bias is None else [Name("scaled"), Name("bias"), Name("M")]
         return Sum(tuple(terms))
 
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The mask in words."""
+        return (Equation((Name("M"), Words(MASK))),)
+
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """The scaled score and the numbers added to it."""
         _, row, column = index
@@ -279,6 +335,7 @@ class Softmax:
     """
 
     of: str
+    subscript: ClassVar[str] = "i,j"
 
     def __call__(self, entries: Tensor) -> Tensor:
         """The same shape."""
@@ -294,12 +351,14 @@ class Softmax:
         return Fraction(power, Over("l", Power(EXP, Name(self.of, below="i,l"))))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """The exponents, then the exponentials; masked entries are omitted."""
+        """The exponents, then the exponentials; that of a masked entry is 0."""
         row = inputs[0][index[:-1]]
-        entries = [entry for entry in row.tolist() if entry != -math.inf]
-        if not entries:
-            return (Words("0"),)
-        largest = max(entries) if max(abs(entry) for entry in entries) > MOST_EXPONENT else 0.0
+        entries = row.tolist()
+        visible = [entry for entry in entries if entry != -math.inf]
+        if not visible:
+            return (Number(0, exact=True),)
+        shifts = max(map(abs, visible)) > MOST_EXPONENT or max(visible) < LEAST_EXPONENT
+        largest = max(visible) if shifts else 0.0
         place = index[-2:]
         rule = Fraction(
             Power(EXP, namer.cell(self.of, *place)),
@@ -308,8 +367,8 @@ class Softmax:
         entry = float(row[index[-1]])
 
         def raised(value: float) -> Expression:
-            exponent = Number(value) if largest == 0 else Difference(Number(value), Number(largest))
-            return Power(EXP, exponent)
+            is_plain = largest == 0 or value == -math.inf
+            return Power(EXP, Number(value) if is_plain else Difference(Number(value), Number(largest)))
 
         exponents = Fraction(raised(entry), Sum(tuple(raised(value) for value in entries)))
         values = Fraction(
@@ -385,11 +444,9 @@ class Output:
         (z, *rest), (row, column) = inputs, index
         if not rest:
             width = z.shape[-1]
-            name = namer.cell("z", row, column % width)
-            return (
-                (Name(name.letters, name.below, str(column // width + namer.first)),) if self.num_heads > 1 else (name,)
-            )
+            head = (column // width,) if self.num_heads > 1 else ()
+            return (namer.cell("z", *head, row, column % width),)
         together = steps.merge_heads(z)[row]
         extra = [float(rest[1][column])] if len(rest) > 1 else []
-        of = "z" if self.num_heads == 1 else "Concat(z)"
+        of = "z" if self.num_heads == 1 else CONCATENATED
         return linear_stages(together, rest[0][:, column], extra, (of, "O", row, column), namer)

@@ -5,27 +5,46 @@ method `stages` writes the computation of one cell: first the rule in names, the
 a leading axis of heads.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from vitral.explanation.expressions.tree import Call, Reference, Tree
-from vitral.explanation.formulas.notation import Expression, Name, Number, Product, Sum
+from vitral.explanation.formulas.notation import (
+    Difference,
+    Equation,
+    Expression,
+    Fraction,
+    Name,
+    Number,
+    Power,
+    Product,
+    Sum,
+    Words,
+)
 
 Index = tuple[int, ...]
+_PLAIN = re.compile(r"[^\W\d_][\w'’-]*")
+"""A word that needs no quotes among the names of a formula."""
+TWO = Number(2, exact=True)
+MEAN = Name("μ")
+VARIANCE = Power(Name("σ"), TWO)
 
 
 @dataclass(frozen=True)
 class CellNamer:
-    """Names of cells in written arithmetic.
+    """Names of cells, and words of the vocabulary, in written arithmetic.
 
     Attributes:
         first: the number of the first row and column: 1 in worked examples, as on paper; 0 for tensors.
+        vocabulary: the words, if there are any.
     """
 
     first: int = 1
+    vocabulary: tuple[str, ...] = ()
 
     def cell(self, name: str, *index: int) -> Name:
         """One number: scores with subscript 2,1."""
@@ -35,20 +54,32 @@ class CellNamer:
         """A column of a matrix: W^Q with subscript :,1."""
         return Name(letters, below=f":,{column + self.first}", above=above)
 
+    def words(self, indices: Iterable[int]) -> Words:
+        """Words of the vocabulary, each that is not plain letters in quotes."""
+        found = [
+            self.vocabulary[index] if index < len(self.vocabulary) else str(index + self.first) for index in indices
+        ]
+        return Words(" ".join(word if _PLAIN.fullmatch(word) else f"“{word}”" for word in found), own=True)
+
 
 class Operation(Protocol):
     """Computes a quantity from others.
 
-    An operation that may copy cells unchanged has a method `passes(inputs, index)`, which returns the name and index
-    of the copied cell, or None.
+    Further members, where an operation needs them:
+
+    - `passes(inputs, index)`: the name and index of the cell that it copies unchanged, or None.
+    - `before(inputs, index, namer)`: equations of numbers that the stages of a cell use, as its row's mean.
+    - `after(name)`: further equations of the formula, and definitions of its letters.
+    - `subscript`: of the quantity in its formula, if the formula is that of one cell.
+    - `chooses`: whether the numbers of the quantity are indices of words.
     """
 
     def __call__(self, *inputs: Any, **_: Any) -> Tensor:
         """The quantity."""
         ...
 
-    def tree(self, inputs: Sequence[str]) -> Tree:
-        """The computation from inputs of these names, as a tree whose value is the quantity."""
+    def tree(self, inputs: Sequence[str]) -> Tree | None:
+        """The computation from inputs of these names, as a tree whose value is the quantity; None for a derivative."""
         ...
 
     def formula(self) -> Expression:
@@ -99,3 +130,22 @@ def linear_stages(
     if extra:
         rule = Sum((rule, Name("b", below=str(column + namer.first), above=letter)))
     return (rule, dot(x, values, *extra))
+
+
+def mean_of(values: Tensor) -> tuple[Expression, Number]:
+    """The mean of a vector as arithmetic, and its value."""
+    return Fraction(Sum(tuple(numbers(values))), Number(len(values), exact=True)), Number(float(values.mean()))
+
+
+def squares(values: Tensor, mean: Number | None = None) -> tuple[Expression, Number]:
+    """The mean of the squares of a vector, or of those of its distances from the mean, and its value."""
+    terms = [number if mean is None else Difference(number, mean) for number in numbers(values)]
+    value = float((values if mean is None else values - mean.value).square().mean())
+    above = Sum(tuple(Power(term, TWO) for term in terms))
+    return Fraction(above, Number(len(values), exact=True)), Number(value)
+
+
+def spread(values: Tensor) -> tuple[Equation, Equation]:
+    """Mean and variance of a vector."""
+    mean, value = mean_of(values)
+    return Equation((MEAN, mean, value)), Equation((VARIANCE, *squares(values, value)))

@@ -10,10 +10,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.attention import steps
+from vitral.core.language import N_
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
+    Equation,
     Expression,
     Fraction,
     Name,
@@ -22,10 +24,26 @@ from vitral.explanation.formulas.notation import (
     Product,
     Root,
     Sum,
+    Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, dot, linear_stages, linear_tree, named
+from vitral.explanation.operations.base import (
+    MEAN,
+    TWO,
+    VARIANCE,
+    CellNamer,
+    Index,
+    dot,
+    linear_stages,
+    linear_tree,
+    named,
+    spread,
+    squares,
+)
 from vitral.model.feedforward import ACTIVATIONS
 from vitral.model.positions import sinusoids
+
+_ANGLE = Fraction(Name("p"), Power(Number(10000, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
+FROM_ZERO = N_("position p and column 2i are counted from 0")
 
 
 @dataclass(frozen=True)
@@ -67,6 +85,8 @@ class Sinusoid:
         """[time, d_model]."""
         return sinusoids(self.time, self.width)
 
+    subscript: ClassVar[str] = "p,2i"
+
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
         columns = torch.arange(self.width, dtype=torch.float64)
@@ -77,9 +97,17 @@ class Sinusoid:
         return Call("where", (Constant.of(columns % 2 == 0), Call("sin", (angles,)), Call("cos", (angles,))))
 
     def formula(self) -> Expression:
-        """Sine of even columns, cosine of odd ones."""
-        angle = Fraction(Name("p"), Power(Number(10000, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
-        return Apply("sin", (angle,))
+        """Sine of even columns; the cosine of odd ones is a further equation."""
+        return Apply("sin", (_ANGLE,))
+
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The cosine of odd columns, and the meaning of the letters."""
+        width = Number(self.width, exact=True)
+        return (
+            Equation((Name(name, below="p,2i+1"), Apply("cos", (_ANGLE,)))),
+            Equation((Name("d", below="model"), width)),
+            Equation((Words(FROM_ZERO),)),
+        )
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
         """Sine or cosine of the position over a power of 10,000."""
@@ -211,28 +239,40 @@ class Normalise:
         return Call("layernorm", (x, gain, *(bias or [Constant(0.0)]), epsilon))
 
     def formula(self) -> Expression:
-        """(x - μ) / √(σ² + ε)."""
-        name = Name(self.of)
+        """(x - μ) / √(σ² + ε), or x over the root mean square."""
+        return self._rule(Name(self.of), Name(self.of))
+
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """Mean and variance of each row, and ε."""
+        entries, least = Name(self.of), Equation((Name("ε"), Number(self.epsilon, exact=True)))
         if self.kind == "rmsnorm":
-            return Fraction(name, Root(Sum((Apply("mean", (Power(name, Number(2, exact=True)),)), Name("ε")))))
-        return Fraction(Difference(name, Name("μ")), Root(Sum((Power(Name("σ"), Number(2, exact=True)), Name("ε")))))
+            return (least,)
+        distances = Power(Difference(entries, MEAN), TWO)
+        return (
+            Equation((MEAN, Apply("mean", (entries,)))),
+            Equation((VARIANCE, Apply("mean", (distances,)))),
+            least,
+        )
+
+    def before(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Equation, ...]:
+        """Mean and variance of the row, or the mean of its squares."""
+        values = inputs[0][index[0]]
+        if self.kind == "layernorm":
+            return spread(values)
+        square = Apply("mean", (Power(namer.cell(self.of, index[0]), TWO),))
+        return (Equation((square, *squares(values))),)
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """Mean and variance of the row, then the quotient, gain and bias."""
+        """The quotient, gain and bias: first in names, then in numbers."""
         (x, gain, *bias), (row, column) = inputs, index
         values, entry = x[row], Number(float(x[row, column]))
-        two = Number(2, exact=True)
-        name = namer.cell(self.of, row, column)
+        least = Number(self.epsilon, exact=True)
+        rule = self._rule(namer.cell(self.of, row, column), namer.cell(self.of, row))
         if self.kind == "rmsnorm":
-            square = float(values.square().mean())
-            rule: Expression = Fraction(
-                name, Root(Sum((Apply("mean", (Power(namer.cell(self.of, row), two),)), Name("ε"))))
-            )
-            quotient: Expression = Fraction(entry, Root(Number(square + self.epsilon)))
+            quotient: Expression = Fraction(entry, Root(Sum((Number(float(values.square().mean())), least))))
         else:
-            rule = Fraction(Difference(name, Name("μ")), Root(Sum((Power(Name("σ"), two), Name("ε")))))
-            spread = float(values.var(unbiased=False)) + self.epsilon
-            quotient = Fraction(Difference(entry, Number(float(values.mean()))), Root(Number(spread)))
+            mean, variance = Number(float(values.mean())), Number(float(values.var(unbiased=False)))
+            quotient = Fraction(Difference(entry, mean), Root(Sum((variance, least))))
         if float(gain[column]) != 1:
             rule = Product((Name("g", below=str(column + namer.first)), rule))
             quotient = Product((Number(float(gain[column])), quotient))
@@ -240,6 +280,11 @@ class Normalise:
             rule = Sum((rule, Name("b", below=str(column + namer.first))))
             quotient = Sum((quotient, Number(float(bias[0][column]))))
         return (rule, quotient)
+
+    def _rule(self, cell: Name, row: Name) -> Expression:
+        if self.kind == "rmsnorm":
+            return Fraction(cell, Root(Sum((Apply("mean", (Power(row, TWO),)), Name("ε")))))
+        return Fraction(Difference(cell, MEAN), Root(Sum((VARIANCE, Name("ε")))))
 
 
 @dataclass(frozen=True)
@@ -275,20 +320,33 @@ class Activate:
             return Product((Apply("SiLU", (Name("mlp.gate"),)), Name("mlp.pre")))
         return Apply(self.written[self.kind], (Name("mlp.pre"),))
 
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The function."""
+        x = Name("x")
+        return (Equation((Apply(self.written[self.kind], (x,)), self._function(x))),)
+
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """The function of one number."""
-        entry = float(inputs[0][index])
-        rule: Expression = Apply(self.written[self.kind], (namer.cell("mlp.pre", *index),))
-        if self.kind == "gelu":
-            share = 0.5 * (1 + math.erf(entry / math.sqrt(2)))
-            return (
-                rule,
-                Product((Number(entry), Apply("Φ", (Number(entry),)))),
-                Product((Number(entry), Number(share))),
-            )
+        """The function of one number, step by step."""
+        entry = Number(float(inputs[0][index]))
         if self.kind == "swiglu":
-            gate = float(inputs[1][index])
-            rule = Product((Apply("SiLU", (namer.cell("mlp.gate", *index),)), namer.cell("mlp.pre", *index)))
-            return (rule, Product((Number(gate / (1 + math.exp(-gate))), Number(entry))))
-        largest: Expression = Apply("max", (Number(0, exact=True), Number(entry)))
-        return (rule, Power(largest, Number(2, exact=True)) if self.kind == "squared_relu" else largest)
+            gate = Number(float(inputs[1][index]))
+            opened = float(functional.silu(inputs[1][index]))
+            return (
+                Product((Apply("SiLU", (namer.cell("mlp.gate", *index),)), namer.cell("mlp.pre", *index))),
+                Product((self._function(gate), entry)),
+                Product((Number(opened), entry)),
+            )
+        rule = Apply(self.written[self.kind], (namer.cell("mlp.pre", *index),))
+        if self.kind == "gelu":
+            share = 0.5 * (1 + math.erf(entry.value / math.sqrt(2)))
+            return (rule, self._function(entry), Product((entry, Number(share))))
+        return (rule, self._function(entry))
+
+    def _function(self, x: Expression) -> Expression:
+        if self.kind == "gelu":
+            return Product((x, Apply("Φ", (x,))))
+        if self.kind == "swiglu":
+            opposite = Number(-x.value) if isinstance(x, Number) else Name("−x")
+            return Fraction(x, Sum((Number(1, exact=True), Power(Name("e"), opposite))))
+        largest = Apply("max", (Number(0, exact=True), x))
+        return Power(largest, TWO) if self.kind == "squared_relu" else largest

@@ -2,19 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.decoding import Sampling, distribution
-from vitral.explanation.expressions.built_in import best_path
+from vitral.explanation.expressions.built_in import best_paths
 from vitral.explanation.expressions.tree import Call, Constant, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
+    Equation,
     Expression,
     Fraction,
     Name,
@@ -26,6 +28,13 @@ from vitral.explanation.formulas.notation import (
     Words,
 )
 from vitral.explanation.operations.base import CellNamer, Index, named, numbers
+
+LAST = N_("last row of the probabilities")
+ZERO = N_("0 for words that are not kept")
+NEXT = N_("probability of word t after the words before it")
+LEAST_POWER = 1e-3
+"""If the largest power of a probability is smaller, all are divided by the largest probability first."""
+_CHANCE = Apply("P", (Name("w"),))
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class Filtered:
         whole = self.rule == "top_k" and self.value == int(self.value)
         return Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
 
+    subscript: ClassVar[str] = "i"
+
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
         shares: Tree = Call("last row", tuple(named(inputs)))
@@ -64,34 +75,53 @@ class Filtered:
 
     def formula(self) -> Expression:
         """p^(1/T) over the sum of such powers, or p over the sum of the kept probabilities."""
-        share: Expression = Name("p", below="i")
-        other: Expression = Name("p", below="l")
-        if self.rule == "temperature":
+        share, other = Name("p", below="i"), Name("p", below="l")
+        if self.rule == "temperature" and self.value > 0:
             exponent = Fraction(Number(1, exact=True), Name("T"))
             return Fraction(Power(share, exponent), Over("l", Power(other, exponent)))
         return Fraction(share, Over("kept", other))
 
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The temperature, and p in words."""
+        last = Equation((Name("p"), Words(LAST)))
+        if self.rule == "temperature" and self.value > 0:
+            return Equation((Name("T"), Number(self.value, exact=True))), last
+        return last, Equation((Words(ZERO),))
+
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """One probability over the sum of the kept ones."""
+        """One probability over the sum of the kept ones; 0 if it is not kept."""
         probabilities, (word,) = inputs[0][-1], index
+        name = namer.cell("probabilities", len(inputs[0]) - 1, word)
         shares = self(inputs[0])
         if self.rule == "temperature" and self.value > 0:
-            return self._warmed(probabilities, word)
-        kept = [number for number, share in zip(numbers(probabilities), shares.tolist(), strict=True) if share > 0]
+            return self._warmed(probabilities, word, name)
         if float(shares[word]) == 0:
-            return (Words("0"),)
-        return (Fraction(Number(float(probabilities[word])), Sum(tuple(kept))),)
+            return (Number(0, exact=True),)
+        kept = [number for number, share in zip(numbers(probabilities), shares.tolist(), strict=True) if share > 0]
+        every = Over("kept", replace(name, below=f"{name.below.partition(',')[0]},l"))
+        return (Fraction(name, every), Fraction(Number(float(probabilities[word])), Sum(tuple(kept))))
 
-    def _warmed(self, probabilities: Tensor, word: int) -> tuple[Expression, ...]:
+    def _warmed(self, probabilities: Tensor, word: int, name: Name) -> tuple[Expression, ...]:
+        """Powers of the probabilities; where they would be tiny, of their ratios to the largest."""
         if self.value == 1:
-            return (Number(float(probabilities[word])),)
-        powers = probabilities ** (1 / self.value)
+            return (name, Number(float(probabilities[word])))
         exponent = Fraction(Number(1, exact=True), Number(self.value, exact=True))
-        rule = Fraction(
-            Power(Number(float(probabilities[word])), exponent),
-            Sum(tuple(Power(number, exponent) for number in numbers(probabilities))),
+        every = Over("l", Power(replace(name, below=f"{name.below.partition(',')[0]},l"), exponent))
+        largest = float(probabilities.max())
+        is_tiny = largest ** (1 / self.value) < LEAST_POWER
+        ratios = probabilities / largest if is_tiny else probabilities
+        powers = ratios ** (1 / self.value)
+
+        def raised(share: float) -> Expression:
+            number = Number(share)
+            return Power(Fraction(number, Number(largest)) if is_tiny else number, exponent)
+
+        entries = [raised(share) for share in probabilities.tolist()]
+        return (
+            Fraction(Power(name, exponent), every),
+            Fraction(entries[word], Sum(tuple(entries))),
+            Fraction(Number(float(powers[word])), Sum(tuple(numbers(powers)))),
         )
-        return (rule, Fraction(Number(float(powers[word])), Sum(tuple(numbers(powers)))))
 
 
 @dataclass(frozen=True)
@@ -102,17 +132,30 @@ class Greedy:
         """[1] of [time, vocab]; ties go to the lowest index."""
         return distribution(probabilities[-1:].log(), Sampling(temperature=0.0)).argmax(dim=-1).double()
 
+    chooses: ClassVar[bool] = True
+
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
         return Call("place of largest", (Call("last row", tuple(named(inputs))),))
 
     def formula(self) -> Expression:
         """Arg max p."""
-        return Apply("argmax", (Name("p", below="i"),))
+        return Over("w", Name("p", below="w"), sign="argmax")
+
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """P in words."""
+        return (Equation((Name("p"), Words(LAST))),)
+
+    def before(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Equation, ...]:
+        """The largest probability."""
+        last = inputs[0][-1]
+        largest = Number(float(last.max()))
+        return (Equation((Apply("max", tuple(numbers(last))), largest)),)
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """The maximum."""
-        return (Apply("max", tuple(numbers(inputs[0][-1]))),)
+        """The word with this probability."""
+        row = len(inputs[0]) - 1 + namer.first
+        return (Over("w", Name("probabilities", below=f"{row},w"), sign="argmax"),)
 
 
 @dataclass(frozen=True)
@@ -133,30 +176,59 @@ class Beam:
 
     def __call__(self, table: Tensor) -> Tensor:
         """Indices of the words, [length], or the probability, [1], of [vocab, vocab]."""
-        words, score = self._search(table)
+        words, score = self._searched(table)[0]
         return torch.tensor([math.exp(score)] if self.probability else words, dtype=torch.float64)
 
-    def _search(self, table: Tensor) -> tuple[tuple[int, ...], float]:
-        return best_path(table, self.start, self.num_beams, self.length)
+    def _searched(self, table: Tensor) -> list[tuple[tuple[int, ...], float]]:
+        """The last hypotheses with their log-probabilities; equal ones by index, as in `beam_search`."""
+        return best_paths(table, self.start, self.num_beams, self.length)
 
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""
         function = "best path probability" if self.probability else "best path"
         return Call(function, tuple(named(inputs)), (self.start, self.num_beams, self.length))
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the result is words."""
+        return not self.probability
+
     def formula(self) -> Expression:
-        """Arg max of the product of probabilities."""
-        product = Apply("Π", (Apply("P", (Words("w | …"),)),))
-        return product if self.probability else Apply("argmax", (product,))
+        """The words with the largest product of probabilities, or this product."""
+        return Over("t", Name("p", below="t"), sign="Π") if self.probability else Over("w", _CHANCE, sign="argmax")
+
+    def after(self, name: str) -> tuple[Equation, ...]:
+        """The probability of a continuation, and p in words."""
+        product = Over("t", Name("p", below="t"), sign="Π")
+        each = Equation((Name("p", below="t"), Words(NEXT)))
+        return (each,) if self.probability else (Equation((_CHANCE, product)), each)
+
+    def before(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Equation, ...]:
+        """For words: the probabilities of the last hypotheses, and the choice among them."""
+        if self.probability:
+            return ()
+        found = self.hypotheses(*inputs)
+        chances = [
+            Equation((Apply("P", (namer.words(words),)), Product(tuple(map(Number, steps))), Number(math.prod(steps))))
+            for words, steps in found
+        ]
+        best = Equation((Name("w"), Over("w", _CHANCE, sign="argmax"), namer.words(found[0][0])))
+        return (*chances, best)
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """The product of the probabilities of the words found."""
-        return (Product(tuple(Number(step) for step in self.steps(inputs[0]))),)
+        """The word at its place, or the product of the probabilities of the words found."""
+        if not self.probability:
+            return (namer.cell("w", *index),)
+        steps = self.hypotheses(*inputs)[0][1]
+        names = tuple(namer.cell("p", place) for place in range(len(steps)))
+        return (Product(names), Product(tuple(map(Number, steps))))
 
-    def steps(self, table: Tensor) -> list[float]:
-        """The probability of each word found."""
-        path = [self.start, *self._search(table)[0]]
-        return [float(table[before, after]) for before, after in pairwise(path)]
+    def hypotheses(self, table: Tensor, /) -> list[tuple[tuple[int, ...], list[float]]]:
+        """The hypotheses of the last step, the best first: their words, and the probability of each."""
+        return [
+            (words, [float(table[before, after]) for before, after in pairwise((self.start, *words))])
+            for words, _ in self._searched(table)
+        ]
 
 
 @dataclass(frozen=True)
@@ -179,9 +251,9 @@ class FoundBeam(Beam):
         """See `Operation`."""
         return Constant.of(self())
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """The product of the probabilities."""
-        return (Product(tuple(map(Number, self.shares))),)
+    def hypotheses(self, *_: Any) -> list[tuple[tuple[int, ...], list[float]]]:
+        """The words found, with the probability of each."""
+        return [(self.found, list(self.shares))]
 
 
 def word_index(word: Any, vocabulary: Sequence[str], where: str) -> int:

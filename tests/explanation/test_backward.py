@@ -1,0 +1,242 @@
+"""The backward pass: every written equation is true, and the gradients are those of the loss."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from equations import Names, check_equation, equations
+from variants import TEXT, TOKENIZER, VARIANTS, made
+
+from vitral.core.errors import UsageError
+from vitral.explanation import (
+    Choice,
+    Example,
+    RunView,
+    Step,
+    parse_example,
+    to_markdown,
+    to_page,
+    to_text,
+    walk_backward,
+    walk_run,
+)
+from vitral.explanation.backward import Backward, log_loss, loss_of, named_cell
+from vitral.explanation.formulas import text, value_of
+from vitral.explanation.formulas.notation import Equation, Number
+from vitral.explanation.phrasebook import LANGUAGES, phrases
+from vitral.explanation.sheet import Sheet, computed
+from vitral.explanation.trace import trace_text
+from vitral.lab.examples import find_example, gallery, preset_model
+
+BLOCK = """
+block = "post"
+mask = "causal"
+scale = "sqrt"
+heads = 2
+activation = "ACTIVATION"
+norm_type = "NORM"
+vocabulary = ["a", "b", "c"]
+tokens = ["a", "c", "a"]
+tied = true
+[given]
+embedding = [[0.3, -1, 2, 0.5], [1, 1, 0, -0.4], [0.2, 0.9, -1.1, 1]]
+position_embedding = "sinusoidal"
+w_q = [[[1, 0.2], [0, 1], [0.5, 0], [0, -0.3]], [[0.1, 0], [1, 1], [0, 2], [0.4, 0]]]
+w_k = [[[1, 0.1], [0.2, 1], [0, 0], [0, 0.3]], [[0, 0], [1, -1], [0, 0.2], [0.7, 0]]]
+w_v = [[[1, 0], [0, 1], [0, 0.6], [2, 0]], [[0.3, 0], [1, 1], [0, 1], [0.5, -1]]]
+b_q = [[0.1, 0.2], [0.3, -0.4]]
+w_o = [[1, 0, 0, 0.2], [0, 1, 0.3, 0], [0, 0.5, 1, 0], [0.1, 0, 0, 1]]
+b_o = [0.1, 0, -0.2, 0.3]
+attn_norm_gain = [1.1, 0.9, 1, 1.2]
+attn_norm_bias = [0.1, 0, 0, -0.1]
+w_up = [[1, -1, 0.2], [0, 1, 0.3], [0.5, 0, -1], [0.1, 0.4, 1]]
+b_up = [0.1, -0.2, 0]
+w_down = [[1, 0, 0.4, 0.2], [0.3, 1, 0, -1], [0, 0.2, 1, 0.5]]
+GATE
+"""
+
+
+def block(activation: str, norm: str) -> Example:
+    gate = "w_gate = [[0.2, 1, 0], [1, 0, 0.5], [0, -0.4, 1], [0.3, 0, 0.6]]" if activation == "swiglu" else ""
+    text = BLOCK.replace("ACTIVATION", activation).replace("NORM", norm).replace("GATE", gate)
+    text = text.replace("attn_norm_bias", "#") if norm == "rmsnorm" else text
+    return parse_example(text, preset_model)
+
+
+def true_in_every_cell(backward: Backward) -> int:
+    """How many cells have a written equation; each one's last side is the gradient that autograd computed."""
+    written = 0
+    for name in backward.names:
+        for index in torch.cartesian_prod(*(torch.arange(size) for size in backward.gradients[name].shape)).reshape(
+            -1, backward.gradients[name].dim()
+        ):
+            arithmetic = backward.arithmetic(name, tuple(map(int, index)))
+            assert arithmetic.value == pytest.approx(float(backward.gradients[name][tuple(index)]))
+            if arithmetic.stages:
+                written += 1
+                assert value_of(arithmetic.stages[-1]) == pytest.approx(arithmetic.value, rel=1e-9, abs=1e-12)
+    return written
+
+
+def last_of(sheet: Sheet) -> str:
+    return [made.name for made in sheet.quantities if made.axes[0] in ("time", "heads")][-1]
+
+
+def some_loss(sheet: Sheet) -> Backward:
+    """The backward pass of one cell in the middle of the last quantity."""
+    name = last_of(sheet)
+    return Backward(sheet, loss_of(sheet, name, tuple(size // 2 for size in sheet.values[name].shape)))
+
+
+@pytest.mark.parametrize("name", [name for name in gallery() if "parameters" not in name])
+def test_every_equation_of_every_example_of_the_gallery_is_true(name: str) -> None:
+    sheet = find_example(name).sheet
+    if any(made.axes[0] in ("time", "heads") for made in sheet.quantities):
+        assert true_in_every_cell(some_loss(sheet)) or len(sheet.quantities) == 1 or name == "adaptive-scale"
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("activation", ["relu", "squared_relu", "gelu", "swiglu"])
+def test_every_equation_of_a_block_is_true_and_so_is_the_loss_of_a_word(activation: str, norm: str) -> None:
+    sheet = block(activation, norm).sheet
+    for loss in (log_loss(sheet, (1, 2)), loss_of(sheet, "z", (1, 2, 0)), loss_of(sheet, "resid_mid", (2, 1))):
+        backward = Backward(sheet, loss)
+        assert true_in_every_cell(backward) > 50
+        computed_names = {made.name for made in sheet.quantities}
+        assert {"embedding", "w_q", "w_k", "w_v"} <= set(backward.gradients) - computed_names
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in ("neither", "no layer", "dropout")])
+def test_every_equation_of_every_kind_of_model_is_true(variant: str) -> None:
+    traced = trace_text(made(variant), TOKENIZER, TEXT)
+    backward = some_loss(traced.blocks[0])
+    assert true_in_every_cell(backward) > 100
+    assert true_in_every_cell(Backward(traced.ending, log_loss(traced.ending, (2, 1)))) > 100
+
+
+def test_the_gradient_is_the_change_of_the_loss() -> None:
+    sheet = block("gelu", "layernorm").sheet
+    name, index = named_cell("weights[2,3,1]", sheet, 0)
+    backward = Backward(sheet, loss_of(sheet, name, index))
+    given = {each: value for each, value in sheet.values.items() if each not in sheet}
+    for changed in ("w_q", "w_k", "embedding"):
+        place = tuple(size - 1 for size in given[changed].shape)
+        step = torch.zeros_like(given[changed])
+        step[place] = 1e-6
+        above, below = (
+            float(computed(sheet.quantities, given | {changed: given[changed] + sign * step})[name][index])
+            for sign in (1, -1)
+        )
+        assert float(backward.gradients[changed][place]) == pytest.approx((above - below) / 2e-6, abs=1e-7)
+
+
+def test_softmax_by_hand() -> None:
+    """Two equal scores: weights ½ and ½, so dmasked of the first is ½·(1 − ½) = ¼, of the other −¼."""
+    example = parse_example('mask = "causal"\nscale = "none"\n[given]\nscores = [[0, 9], [5, 5]]', preset_model)
+    backward = Backward(example.sheet, loss_of(example.sheet, "weights", (0, 1, 0)))
+    assert backward.gradients["masked"][0].tolist() == [[0, 0], [0.25, -0.25]]
+    assert backward.gradients["scores"][0].tolist() == [[0, 0], [0.25, -0.25]]
+
+
+def steps_by_name(walk) -> dict[str, Step]:
+    return {step.name: step for step in walk.steps}
+
+
+def test_the_steps_go_from_the_loss_back_and_each_shows_its_largest_cell() -> None:
+    walk = walk_backward(find_example("the-cat-sat"), "output[2,1]")
+    names = list(steps_by_name(walk))
+    assert names[0] == "dout"
+    assert names.index("dz") < names.index("dweights") < names.index("dscores") < names.index("dq") < names.index("dx")
+    for step in walk.steps:
+        for panel in step.panels:
+            assert abs(panel.matrix[panel.cell[0]][panel.cell[1]]) == max(abs(v) for row in panel.matrix for v in row)
+    for write in (to_text, to_page, to_markdown):
+        assert "dweights" in write(walk)
+
+
+@pytest.mark.parametrize(
+    "cell", ["output[9,1]", "output[1]", "nothing[1,1]", "out[1,1", "weights[1,2,3,4]", "w_q[1,1]"]
+)
+def test_a_cell_that_does_not_exist_is_refused(cell: str) -> None:
+    with pytest.raises(UsageError, match="--cell"):
+        walk_backward(find_example("the-cat-sat"), cell)
+
+
+def test_what_has_no_gradient_is_refused() -> None:
+    with pytest.raises(UsageError, match="--backward"):
+        walk_backward(find_example("shakespeare-parameters"))
+
+
+def test_the_loss_of_a_run_is_that_of_the_next_token() -> None:
+    model = made("pre")
+    view = RunView((0, 1), Choice(query=2), block=True, ending=True, backward=True)
+    walk = walk_run(model, TOKENIZER, TEXT, view)
+    assert [chapter.steps[0].name for chapter in walk.chapters] == ["dprobabilities", "dresid_post", "dresid_post"]
+    ids = torch.from_numpy(TOKENIZER.encode(TEXT))[None]
+    logits = model.double()(ids)
+    loss = torch.nn.functional.cross_entropy(logits[0, 2:3], ids[0, 3:4])
+    loss.backward()
+    embedding, blocks = walk.chapters[0], walk.chapters[2]
+    of_head = next(step for step in embedding.steps if step.name in ("dw_u", "dembedding"))
+    head = torch.tensor(of_head.panels[0].matrix)
+    grad = model.head_weight.grad
+    assert grad is not None
+    assert torch.allclose(head.T if of_head.name == "dw_u" else head, grad.float(), atol=1e-4)
+    up = torch.tensor(next(step for step in blocks.steps if step.name == "dw_up").panels[0].matrix)
+    weight = model.blocks[0].mlp.up.weight.grad
+    assert torch.allclose(up.T, weight.float(), atol=1e-4)
+    with pytest.raises(UsageError, match="--backward"):
+        walk_run(made("pre"), TOKENIZER, TEXT, RunView(choice=Choice(query=len(TEXT) - 1), backward=True))
+
+
+def test_an_operation_without_a_rule_still_has_its_gradient() -> None:
+    example = parse_example(
+        'mask = "bidirectional"\nscale = "adaptive"\n[given]\nq = [[1, 2], [0, 1]]\nk = [[1, 0], [0.5, 2]]',
+        preset_model,
+    )
+    sheet = example.sheet
+    backward = Backward(sheet, loss_of(sheet, "weights", (0, 0, 1)))
+    assert backward.arithmetic("scores", (0, 0, 0)).stages == ()
+    assert math.isfinite(float(backward.gradients["scores"][0, 0, 0]))
+    assert "dscores" in to_text(walk_backward(example, "weights[1,2]"))
+
+
+def printed_true(backward: Backward, language: str, digits: int) -> int:
+    """How many equations, as printed, agree within their digits: sides in numbers, and of products those in names."""
+    say, sheet = phrases(language), backward.sheet
+    arrays: dict[str, Any] = {}
+    for name, value in backward.values.items():
+        whole = value[0] if value.dim() == 3 else value
+        gradient = backward.gradients.get(name)
+        for letters, each in ((name, whole), (f"d{name}", gradient)):
+            if each is not None:
+                arrays[letters] = (each[0] if each.dim() == 3 else each).numpy()
+        if name.startswith("w_"):
+            arrays[f"W^{name[2:].upper() if len(name) == 3 else name[2:]}"] = whole.numpy()
+    longest = max(value.shape[-1] for value in backward.values.values())
+    names = Names(arrays, sheet.namer.first, {letter: range(longest) for letter in "ijl"})
+    count = 0
+    for name in backward.names:
+        for index in itertools.product(*(range(size) for size in backward.gradients[name].shape)):
+            arithmetic = backward.arithmetic(name, index)
+            if not arithmetic.stages:
+                continue
+            written = text(Equation((*arithmetic.stages, Number(arithmetic.value))), digits, say)
+            [sides] = equations(written)
+            kinds = {each.kind for each in backward.contributions(name) or ()}
+            in_names = kinds <= {"product", "copy"} and "Σ" not in sides[0]
+            checked = sides if in_names else sides[1:]
+            if len(checked) > 1:
+                check_equation(checked, names, digits, comma=language == "pt")
+                count += 1
+    return count
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", ["the-cat-sat", "o-gato-preto", "pre-norm-to-the-word", "two-ask-three", "sol-e-lua"])
+def test_the_equations_as_printed_are_true(name: str, language: str) -> None:
+    backward = some_loss(find_example(name).sheet)
+    for digits in (2, 4):
+        assert printed_true(backward, language, digits) > 5

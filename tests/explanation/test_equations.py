@@ -1,0 +1,201 @@
+"""Every equation that is printed is true: read as a reader reads it, computed, and compared within its digits.
+
+With VITRAL_FULL=1 there are more than 20,000 of them.
+"""
+
+import itertools
+import os
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from equations import Names, Unreadable, check_equation, equations, value_of
+from intervals import Untrue
+from meaning import names_of, of_cell, of_picture
+from printed import EXACT, SCRIPTS, check_cells, check_formulas, check_numbers
+from tiny import tiny_sheet
+from variants import TEXT, TOKENIZER, VARIANTS, made
+
+from vitral.explanation import Walkthrough, check, to_latex, to_page, to_plain, to_text, walk_example
+from vitral.explanation.backward import Backward, loss_of
+from vitral.explanation.checks.report import working
+from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
+from vitral.explanation.formulas.notation import Equation, Expression
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.trace import trace_text
+from vitral.figures.text import visible
+from vitral.lab.examples import find_example, gallery
+
+FULL = os.environ.get("VITRAL_FULL") == "1"
+LANGUAGES = ("en", "pt")
+RULES = [("temperature", 0.5), ("temperature", 2.0), ("top_k", 3.0), ("top_p", 0.9), ("min_p", 0.2)]
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_gallerys_equations_are_true(name: str) -> None:
+    sheet = find_example(name).sheet
+    assert check_cells(sheet, (EXACT,), ("en",), ("text",), most=10**9 if FULL else 6) > 0
+    assert check_cells(sheet, (0, 2, 3), LANGUAGES if FULL else ("pt",), most=10**9 if FULL else 1) > 0
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_gallerys_formulas_are_true(name: str) -> None:
+    assert check_formulas(find_example(name).sheet, LANGUAGES if FULL else ("pt",)) > 0
+
+
+@pytest.mark.parametrize("seed", range(400 if FULL else 20))
+def test_the_equations_of_tiny_computations_are_true(seed: int) -> None:
+    sheet, language = tiny_sheet(seed), LANGUAGES[seed % 2 : seed % 2 + 1]
+    options = {"whole": seed % 3 == 0, "sort_terms": seed % 5 == 0}
+    assert check_cells(sheet, (seed % 7, EXACT), language, ("text",), most=4, **options) > 0
+    assert check_cells(sheet, (3,), language, ("latex", "markdown", "mathml"), most=1) > 0
+    assert check_formulas(sheet, language, ("text",)) > 0
+
+
+OTHERS = {
+    "relu": {"feed_forward": "relu"},
+    "squared relu": {"feed_forward": "squared_relu", "bias": False},
+    "no scale": {"attention": {"scale": "none"}},
+    "linear": {"attention": {"scale": "linear"}},
+    "a number": {"attention": {"scale": 0.3}},
+    "learned": {"attention": {"scale": "learned"}},
+    "per head": {"attention": {"scale": "learned-per-head"}},
+}
+TRACED = {**VARIANTS, **OTHERS}
+
+
+@pytest.mark.parametrize("variant", TRACED if FULL else list(TRACED)[::5])
+def test_the_equations_of_a_traced_model_are_true(variant: str) -> None:
+    seen = trace_text(made(VARIANTS.get(variant) or OTHERS.get(variant, {})), TOKENIZER, TEXT, RULES)
+    for place, sheet in enumerate((seen.embedding, *seen.blocks, seen.ending)):
+        language = LANGUAGES[place % 2 : place % 2 + 1]
+        count = check_cells(sheet, (3, 6, EXACT), language, ("text",), most=12 if FULL else 2)
+        assert (count > 0) == bool(sheet.quantities)
+        check_formulas(sheet, language, ("text", "latex"))
+
+
+DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights")
+
+
+@pytest.mark.parametrize("name", gallery() if FULL else list(gallery())[::4])
+def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
+    sheet, count = find_example(name).sheet, 0
+    of = next((quantity.name for quantity in reversed(sheet.quantities) if quantity.name in DIFFERENTIABLE), None)
+    if of is None:
+        return
+    back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
+    for each in back.names:
+        for index in itertools.product(*map(range, back.gradients[each].shape)):
+            arithmetic = back.arithmetic(each, index)
+            for language in LANGUAGES if arithmetic.stages else ():
+                count += check_numbers(arithmetic.equation(), 1 + count % 4, phrases(language))
+    assert count
+
+
+class Printed:
+    """All equations that a walkthrough may print in one language, in each script: those of its formulas and cells."""
+
+    def __init__(self, told: Walkthrough) -> None:
+        say = phrases(told.language)
+        equations_of = [step.formula for step in told.steps]
+        for panel in [panel for step in told.steps for panel in step.panels]:
+            for row in range(len(panel.row_labels)):
+                arithmetics = (panel.working(row, column) for column in range(len(panel.column_labels)))
+                equations_of += [arithmetic.equation() for arithmetic in arithmetics if arithmetic.stages]
+        self.lines = {visible(line) for each in equations_of for line in _lines(each, say)}
+        self.math = {line for each in equations_of for line in mathml(each, 3, say).split("<br>")}
+        self.latex = {latex(each, 3, say) for each in equations_of}
+        self.markdown = {markdown_latex(each, 3, say) for each in equations_of}
+        in_data = replace(say, in_data=True)
+        self.data = {write(each, 3, in_data) for each in equations_of for write in (text, latex)}
+        self.given = {
+            write(arithmetic.equation(), 3, in_data)
+            for panel in [panel for step in told.steps for panel in step.panels]
+            if not (arithmetic := panel.working(*panel.cell)).stages
+            for write in (text, latex)
+        }
+
+
+def _lines(formula: Expression, say: Phrases) -> list[str]:
+    return [line.strip() for line in lines(formula, 3, say)] if isinstance(formula, Equation) else []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", gallery() if FULL else list(gallery())[::6])
+def test_documents_print_no_other_equations(name: str, language: str) -> None:
+    told = walk_example(find_example(name), language=language)
+    printed, sentences = Printed(told), " ".join([*told.intro, *(step.sentence for step in told.steps)])
+    for line in to_text(replace(told, picture=None)).splitlines():
+        bare = re.sub(r"^\d+\. .*: ", "", line.strip())
+        assert " = " not in bare or bare in printed.lines or bare in sentences, line
+    found = re.findall(r"<math>.*?</math>", to_page(replace(told, picture=None)), re.DOTALL)
+    assert found
+    assert set(found) <= printed.math
+    found = re.findall(r"\\\[\\fitting\{(.*?)\}\\\]$", to_latex(replace(told, picture=None)), re.MULTILINE | re.DOTALL)
+    assert found
+    assert set(found) <= printed.latex
+    for step in (step for chapter in to_plain(told)["chapters"] for step in chapter["steps"]):
+        for panel in step["panels"]:
+            assert {panel["arithmetic"], panel["arithmetic_latex"]} <= printed.data | printed.given
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_formula_of_the_picture_is_true(name: str) -> None:
+    example = find_example(name)
+    picture, sheet = walk_example(example).picture, example.sheet
+    if picture is None or picture.formula is None:
+        return
+    for head in range(sheet.num_heads):
+        names = of_picture(sheet, head)
+        for language, script in itertools.product(LANGUAGES, ("text", "latex", "mathml")):
+            [(left, right)] = equations(SCRIPTS[script](picture.formula, EXACT, phrases(language)))
+            assert left.startswith("Attention")
+            made = value_of(right, names, EXACT, comma=language == "pt")
+            np.testing.assert_allclose(made, sheet.values["z"][head].numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", gallery())
+def test_the_equations_of_a_check_are_true(name: str) -> None:
+    report = check(find_example(name))
+    sheet = report.example.sheet
+    for finding in (finding for quantity in report.quantities for finding in quantity.findings):
+        quantity = sheet[finding.name]
+        head = finding.index[0] if len(finding.index) == 3 else 0
+        names = of_cell(names_of(sheet, quantity, head), sheet, quantity, finding.index)
+        for checked in report.quantities:  # as the file calls it
+            names.values[checked.claim.label] = names.values.get(checked.claim.name)
+        for language in LANGUAGES:
+            for sides in equations(working(report, finding, phrases(language))):
+                check_equation(sides, names, report.example.decimals, comma=language == "pt")
+
+
+FALSE = {
+    "greedy[1] = max(0.6, 0.2, 0.15, 0.05) = 0": "a place set equal to a maximum",
+    "p = 0.581·0.167·0.836·0.755 = 2": "a word set equal to a product",
+    "p = 0.5 + 0.25 = 0.76": "a sum",
+    "p = 0.333 + 0.333 + 0.333 = 1.003": "beyond what the digits allow",
+    "p = 1 / 0.000 = 5": "division by what may be 0",
+    "p = exp(1) / (exp(1) + exp(2)) = 0.731": "the other share",
+}
+
+
+@pytest.mark.parametrize("written", FALSE)
+def test_the_reader_refuses_what_is_false(written: str) -> None:
+    names = Names({"greedy": 0.0, "p": 0.0})
+    [sides] = equations(written)
+    with pytest.raises(Untrue):
+        check_equation(sides[1:] if sides[0] == "p" else sides, names, 3, comma=False)
+
+
+@pytest.mark.parametrize("written", ["p = 1 +", "p = f(2)", "p = 1,5", "p = q[1]", "p", "p = 2 words"])
+def test_the_reader_refuses_what_it_cannot_read(written: str) -> None:
+    [sides] = equations(written)
+    with pytest.raises(Unreadable):
+        check_equation(sides, Names({"p": 1.0}), 3, comma=False)
+
+
+@pytest.mark.parametrize("written", ["0.333 + 0.333 + 0.333 = 1", "2 / 3 = 0.667", "√2 = 1.414", "exp(−∞) = 0"])
+def test_the_reader_allows_what_the_digits_allow(written: str) -> None:
+    [sides] = equations(written)
+    check_equation(sides, Names({}), 3, comma=False)

@@ -1,0 +1,276 @@
+"""Free steps: expressions of an author's own, checked against an independent evaluation in NumPy."""
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.explanation import check, parse_example, walk_example
+from vitral.explanation.examples.example import Example
+from vitral.explanation.expressions import evaluate, parse
+from vitral.explanation.formulas.writer import value_of
+from vitral.explanation.operations.expression import Compute, Differentiate
+from vitral.model import ModelConfig
+
+BACKWARD = """
+vocabulary = ["the", "cat", "sat"]
+mask = "causal"
+scale = "sqrt"
+[given]
+x = [[1, 0], [1, 1]]
+w_q = [[1, 1], [0, 2]]
+w_k = "identity"
+w_v = [[2, 0], [0, 1]]
+w_u = [[1, 0, 0], [0, 1, 1]]
+targets = ["cat", "sat"]
+rate = 0.1
+[steps]
+loss = "cross_entropy(logits, targets)"
+perplexity = "exp(loss)"
+d_logits = "grad(loss, logits)"
+d_weights = "grad(loss, weights)"
+d_scores = "grad(loss, scores)"
+d_v = "grad(loss, v)"
+new = "w_v - rate * grad(loss, w_v)"
+"""
+
+
+def no_model(name: str) -> ModelConfig:
+    raise AssertionError(name)
+
+
+def read(text: str) -> Example:
+    return parse_example(text, no_model)
+
+
+def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    raised = np.exp(x - x.max(axis=axis, keepdims=True))
+    return raised / raised.sum(axis=axis, keepdims=True)
+
+
+def loss_of(w_v: np.ndarray) -> float:
+    x, w_q, w_u = np.array([[1.0, 0], [1, 1]]), np.array([[1.0, 1], [0, 2]]), np.array([[1.0, 0, 0], [0, 1, 1]])
+    scores = x @ w_q @ x.T / math.sqrt(2)
+    scores[0, 1] = -np.inf
+    chances = softmax(softmax(scores) @ x @ w_v @ w_u)
+    return float(-np.log(chances[[0, 1], [1, 2]]).mean())
+
+
+def test_loss_perplexity_and_a_step_against_finite_differences() -> None:
+    values = read(BACKWARD).sheet.values
+    w_v = np.array([[2.0, 0], [0, 1]])
+    assert float(values["loss"]) == pytest.approx(loss_of(w_v), abs=1e-12)
+    assert float(values["perplexity"]) == pytest.approx(math.exp(loss_of(w_v)), abs=1e-10)
+    for place in np.ndindex(2, 2):
+        moved, step = w_v.copy(), 1e-6
+        moved[place] += step
+        slope = (loss_of(moved) - loss_of(w_v)) / step
+        assert float(values["new"][place]) == pytest.approx(w_v[place] - 0.1 * slope, abs=1e-6)
+
+
+def test_a_derivative_follows_the_authors_earlier_derivatives() -> None:
+    """The loss is derived by the chain rule, through the author's own numbers for what lies between."""
+    example = read(BACKWARD)
+    wrong = example.sheet.values["d_logits"] * 2
+    sheet = example.sheet
+    values = {**sheet.values, "d_logits": wrong}
+    for name in ("d_weights", "d_v"):
+        made = sheet[name].make(values)
+        torch.testing.assert_close(made, 2 * sheet.values[name])
+
+
+def test_the_arithmetic_of_every_cell_of_every_step_has_the_cells_value() -> None:
+    sheet = read(BACKWARD).sheet
+    for quantity in sheet.quantities:
+        if isinstance(quantity.operation, Compute | Differentiate):
+            value = sheet.values[quantity.name]
+            for place in np.ndindex(*value.shape):
+                stages = sheet.arithmetic(quantity.name, place).stages
+                found = [made for made in map(value_of, stages) if not math.isnan(made)]
+                assert quantity.name in ("loss",) or found
+                assert found == pytest.approx([float(value[place])] * len(found), abs=1e-12)
+
+
+def test_steps_are_claimed_checked_and_explained() -> None:
+    text = BACKWARD + "[claimed]\nloss = 1.98\nperplexity = 7\nd_scores = [[0, 0], [0.1, -0.1]]\n"
+    example = read(text)
+    assert [claim.name for claim in example.claims] == ["loss", "perplexity", "d_scores"]
+    report = check(example)
+    assert report.counts()["wrong"] + report.counts()["follows"] >= 1
+    steps = {step.name for step in walk_example(example).steps}
+    assert {"loss", "d_logits", "d_scores", "new"} <= steps
+
+
+def test_a_step_with_the_name_of_a_quantity_replaces_its_computation() -> None:
+    text = 'mask = "bidirectional"\nscale = "none"\n[given]\nq = [[1.0, 2.0]]\nk = [[1.0, 0.0], [0.5, 1.0]]\n'
+    text += 'v = [[1.0], [3.0]]\n[steps]\nscores = "2 * q @ k.T"\n'
+    values = read(text).sheet.values
+    assert values["scores"].tolist() == [[[2.0, 5.0]]]
+    expected = softmax(np.array([[2.0, 5.0]])) @ np.array([[1.0], [3.0]])
+    assert values["out"].numpy() == pytest.approx(expected)
+
+
+def test_a_step_can_be_the_input() -> None:
+    text = '[given]\na = [[1, 2]]\nw_u = [[1, 0], [0, 1]]\n[steps]\nx = "a + 1"\n[claimed]\nlogits = [[2, 3]]\n'
+    assert check(read(text)).worst == "right"
+
+
+def test_one_head_is_a_matrix_and_several_are_several() -> None:
+    one = '[given]\nq = [[1, 2], [3, 4]]\nk = [[1, 0], [0, 1]]\n[steps]\ns = "softmax(q @ k.T, axis=0)"\n'
+    expected = softmax(np.array([[1.0, 2], [3, 4]]), axis=0)
+    assert read(one).sheet.values["s"].numpy() == pytest.approx(expected)
+    two = "[given]\nq = [[[1, 2]], [[3, 4]]]\nk = [[[1, 0]], [[0, 1]]]\n[steps]\ns = 'q @ k.T'\n"
+    assert read(two).sheet.values["s"].tolist() == [[[1.0]], [[4.0]]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "names"),
+    [
+        ('y = "missing + 1"', ["step y", "missing"]),
+        ('y = "x +"', ["step y"]),
+        ("y = 3", ["step y"]),
+        ('y = "later"\nlater = "x"', ["step y", "later"]),
+        ('"a b" = "x"', ["a b"]),
+        ('sum = "x"', ["sum"]),
+        ('lambda = "x"', ["lambda"]),
+        ('"ﬁ" = "x"', ["step"]),
+        ('y = "x @ x"', ["step y", "matmul"]),
+        ('y = "grad(x, x)"', ["step y"]),
+        ('loss = "sum(x)"\ny = "grad(loss, w)"', ["step y", "w"]),
+        ('loss = "sum(x)"\na = "grad(loss, x)"\nb = "sum(a)"\nc = "grad(b, x)"', ["step c"]),
+        ('y = "log(0 - 1 - x)"', ["step y"]),
+        ('y = "1 / 0"', ["step y"]),
+        ('y = "10**300 * 10**14 * x"', ["step y"]),
+        ('y = "one_hot(x[0], size=100000000)"', ["step y"]),
+        ('q = "sum(x)"', ["step q"]),
+        ('x = "w"', ["step x"]),
+        ('y = "x[7]"', ["step y"]),
+        ('y = "x[9999999999999999999999]"', ["step y"]),
+        ('y = "max(x, 0)"', ["step y"]),
+        ('y = "' + "-" * 1500 + 'x"', ["step y"]),
+        ('y = "' + "(" * 150 + "x" + ")" * 150 + '"', []),
+        ('y = "' + "exp(" * 90 + "x" + ")" * 90 + '"', ["step y"]),
+        ('y = "x' + "+x" * 1500 + '"', ["step y"]),
+        ('y = "x.__class__"', ["step y"]),
+        ('y = "sum(x, axis=7)"', ["step y"]),
+        ('y = "' + "9" * 400 + ' * x"', ["step y"]),
+        ("\n".join(f'y{place} = "x"' for place in range(101)), ["steps"]),
+    ],
+)
+def test_what_is_no_step_is_refused_with_its_line_and_its_name(steps: str, names: list[str]) -> None:
+    text = f'[given]\nx = [[1, 2]]\nw = [[1, 2]]\n[steps]\nuse = "w"\n{steps}\n'
+    if not names:
+        read(text)
+        return
+    with pytest.raises(UsageError) as refused:
+        read(text)
+    said = str(refused.value)
+    assert "\n" not in said
+    assert all(name in said for name in names)
+    assert "line " in said
+
+
+def test_large_steps_are_refused_before_they_are_computed() -> None:
+    rows = [[1] * 100] * 100
+    doubling = "\n".join(f'a{place + 1} = "concat(a{place}, a{place})"' for place in range(40))
+    big = "\n".join(f'b{place} = "a @ a @ a @ a @ a @ a @ a @ a @ a @ a"' for place in range(60))
+    outer = 'c = "column(a) + row(a)"'
+    for steps in (f'a0 = "a"\n{doubling}', big, outer):
+        began = time.perf_counter()
+        with pytest.raises(UsageError):
+            read(f"[given]\na = {rows}\n[steps]\n{steps}\n")
+        assert time.perf_counter() - began < 20
+
+
+# An independent evaluation: the same expression as a text of this language and as a NumPy array.
+
+Value = Callable[[dict[str, np.ndarray]], np.ndarray]
+entries = st.integers(-20, 20).map(lambda value: value / 8)
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> np.ndarray:
+    return np.array(draw(st.lists(st.lists(entries, min_size=3, max_size=3), min_size=3, max_size=3)))
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Value]:
+    """A text, and a function of the values of a and b."""
+    if depth == 0 or draw(st.integers(0, 5)) == 0:
+        if draw(st.booleans()):
+            name = draw(st.sampled_from(["a", "b"]))
+            return name, lambda values: values[name]
+        number = draw(st.integers(1, 9)) / 4
+        return str(number), lambda _: np.array(number)
+    left, of_left = draw(expressions(depth - 1))
+    right, of_right = draw(expressions(depth - 1))
+    axis = draw(st.sampled_from([0, 1, -1]))
+    one = {
+        f"({left}).T": lambda x: x.T,
+        f"softmax(a + {left}, axis={axis})": None,
+        f"sum(a + {left}, axis={axis})": None,
+        f"mean({left})": lambda x: x.mean(),
+        f"relu({left})": lambda x: np.maximum(x, 0),
+        f"tanh({left})": np.tanh,
+        f"exp(tanh({left}))": lambda x: np.exp(np.tanh(x)),
+        f"-({left})": lambda x: -x,
+        f"abs({left})": abs,
+        f"sigmoid({left})": lambda x: 1 / (1 + np.exp(-x)),
+    }
+    two = {
+        f"({left}) + {right}": np.add,
+        f"({left}) - ({right})": np.subtract,
+        f"({left}) * ({right})": np.multiply,
+        f"({left}) / (1 + abs({right}))": lambda x, y: x / (1 + abs(y)),
+        f"(a + {left}) @ (b + {right})": None,
+        f"where(({left}) < {right}, {left}, {right})": lambda x, y: np.where(x < y, x, y),
+        f"maximum({left}, {right})": np.maximum,
+    }
+    text = draw(st.sampled_from([*one, *two]))
+
+    def value(values: dict[str, np.ndarray]) -> np.ndarray:
+        x, y = of_left(values), of_right(values)
+        if text.startswith("softmax"):
+            return softmax(values["a"] + x, axis=axis)
+        if text.startswith("sum"):
+            return (values["a"] + x).sum(axis=axis, keepdims=True)
+        if "@" in text and text in two and two[text] is None:
+            return (values["a"] + x) @ (values["b"] + y)
+        return one[text](x) if text in one else two[text](x, y)
+
+    return text, value
+
+
+@settings(max_examples=150, deadline=None)
+@given(expressions(), matrices(), matrices())
+def test_the_language_agrees_with_numpy(expression: tuple[str, Value], a: np.ndarray, b: np.ndarray) -> None:
+    text, value = expression
+    with np.errstate(all="ignore"):
+        expected = value({"a": a, "b": b})
+    try:
+        tree = parse(text)  # the text may be too long
+    except UsageError:
+        return
+    made = evaluate(tree, {"a": torch.from_numpy(a), "b": torch.from_numpy(b)})
+    np.testing.assert_allclose(made.numpy(), np.broadcast_to(expected, made.shape), rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(expressions(), matrices(), matrices())
+def test_the_arithmetic_of_a_cell_has_its_value(expression: tuple[str, Value], a: np.ndarray, b: np.ndarray) -> None:
+    text, _ = expression
+    try:
+        example = read(f'[given]\na = {a.tolist()}\nb = {b.tolist()}\n[steps]\nuse = "a + b"\nmade = "{text}"\n')
+    except UsageError:
+        return
+    value = example.sheet.values["made"]
+    for place in list(np.ndindex(*value.shape))[:3]:
+        for stage in example.sheet.arithmetic("made", place).stages:
+            worth = value_of(stage)
+            assert math.isnan(worth) or worth == pytest.approx(float(value[place]), abs=1e-8)
