@@ -11,10 +11,10 @@ from vitral.decoding.sampling import distribution, keep_min_p, keep_top_k, keep_
 from vitral.explanation.expressions.functions import Function, Settings
 
 
-def best_paths(table: Tensor, start: int, num_beams: int, length: int) -> list[tuple[tuple[int, ...], float]]:
+def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> list[tuple[tuple[int, ...], float]]:
     """The last hypotheses of a beam search in a bigram table, the best first: words and log-probability.
 
-    Equal ones are in the order of their indices, as in `beam_search`.
+    Equal hypotheses are in the order of their indices, as in `beam_search`.
     """
     steps = distribution(table.log()).log().tolist()
     hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
@@ -34,12 +34,12 @@ def _whole(settings: Settings) -> list[int]:
 
 def _path(arguments: Sequence[Tensor], settings: Settings) -> Tensor:
     start, num_beams, length = _whole(settings)
-    return torch.tensor(best_paths(arguments[0], start, num_beams, length)[0][0], dtype=torch.float64)
+    return torch.tensor(hypotheses_of(arguments[0], start, num_beams, length)[0][0], dtype=torch.float64)
 
 
 def _path_probability(arguments: Sequence[Tensor], settings: Settings) -> Tensor:
     start, num_beams, length = _whole(settings)
-    return torch.tensor([math.exp(best_paths(arguments[0], start, num_beams, length)[0][1])], dtype=torch.float64)
+    return torch.tensor([math.exp(hypotheses_of(arguments[0], start, num_beams, length)[0][1])], dtype=torch.float64)
 
 
 def _of_one(function: Callable[[Tensor], Tensor]) -> Function:

@@ -18,7 +18,7 @@ class Reference:
 class Constant:
     """A number, or a table of numbers as nested tuples."""
 
-    value: Any
+    value: float | tuple[Any, ...]
 
     @classmethod
     def of(cls, values: Tensor) -> "Constant":

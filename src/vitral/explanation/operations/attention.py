@@ -26,7 +26,15 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
 )
-from vitral.explanation.operations.base import CellNamer, Index, dot, linear_stages, linear_tree, named, spread
+from vitral.explanation.operations.base import (
+    CellNamer,
+    Index,
+    dot,
+    linear_stages,
+    linear_tree,
+    named,
+    spread,
+)
 
 EXP = Name("e")
 BASE = 10_000

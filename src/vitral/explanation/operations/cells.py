@@ -45,8 +45,10 @@ def written(name: str) -> Name:
 def formula_of(tree: Tree) -> Expression:
     """An expression as a formula of whole quantities."""
     match tree:
-        case Constant(number):
+        case Constant(float(number)):
             return CONSTANTS.get(number, Number(number, exact=True))
+        case Constant():
+            raise AssertionError("a table of numbers in an expression")
         case Reference(name):
             return written(name)
         case Call("matmul", arguments):
@@ -234,7 +236,7 @@ class CellWriter:
     def number(self, tree: Tree, index: Index) -> Expression:
         """A cell in numbers."""
         match tree:
-            case Constant(number):
+            case Constant(float(number)):
                 return Number(number, exact=abs(number) < math.inf)
             case Call("matmul", (left, right)):
                 return self._dotted(left, right, index)

@@ -12,7 +12,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.decoding import Sampling, distribution
-from vitral.explanation.expressions.built_in import best_paths
+from vitral.explanation.expressions.built_in import hypotheses_of
 from vitral.explanation.expressions.tree import Call, Constant, Tree
 from vitral.explanation.formulas.notation import (
     Apply,
@@ -180,18 +180,17 @@ class Beam:
         return torch.tensor([math.exp(score)] if self.probability else words, dtype=torch.float64)
 
     def _searched(self, table: Tensor) -> list[tuple[tuple[int, ...], float]]:
-        """The last hypotheses with their log-probabilities; equal ones by index, as in `beam_search`."""
-        return best_paths(table, self.start, self.num_beams, self.length)
-
-    def tree(self, inputs: Sequence[str]) -> Tree:
-        """See `Operation`."""
-        function = "best path probability" if self.probability else "best path"
-        return Call(function, tuple(named(inputs)), (self.start, self.num_beams, self.length))
+        return hypotheses_of(table, self.start, self.num_beams, self.length)
 
     @property
     def chooses(self) -> bool:
         """Whether the result is words."""
         return not self.probability
+
+    def tree(self, inputs: Sequence[str]) -> Tree:
+        """See `Operation`."""
+        function = "best path probability" if self.probability else "best path"
+        return Call(function, tuple(named(inputs)), (self.start, self.num_beams, self.length))
 
     def formula(self) -> Expression:
         """The words with the largest product of probabilities, or this product."""
