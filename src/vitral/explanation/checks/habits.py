@@ -123,19 +123,15 @@ class Habit:
         return (printed == values) | near
 
     @property
-    def told(self) -> tuple[tuple[str, dict[str, int]], ...]:
-        """Its parts as keys of phrases with their placeholders."""
-        parts: list[tuple[str, dict[str, int]]] = []
-        carry = "guards" if self.carry == "steps" and self.guards else self.carry
-        parts.append((carry, {"count": self.guards} if self.guards else {}))
-        if self.cuts:
-            parts.append(("cuts", {}))
+    def told(self) -> tuple[tuple[str, int], ...]:
+        """Its parts as keys of phrases, each with a number of decimals (0 where it has none)."""
+        carry = f"guard_{self.guards}" if self.carry == "steps" and self.guards else self.carry
+        parts = [(carry, 0), *(("cuts", 0) for _ in range(self.cuts))]
         if self.roots is not None:
-            parts.append(("inverse" if self.inverts else "roots", {"count": self.roots}))
+            parts.append(("inverse" if self.inverts else "roots", self.roots))
         if self.powers is not None:
-            parts.append(("powers", {"count": self.powers}))
-        parts += [(name, {}) for name in ("products", "repairs") if getattr(self, name)]
-        return tuple(parts)
+            parts.append(("powers", self.powers))
+        return (*parts, *((name, 0) for name in ("products", "repairs") if getattr(self, name)))
 
 
 DOTS = (Project, Linear, Score, Weigh, Output)
