@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from vitral.explanation import CheckReport, Verdict, check, parse_example, phras
 from vitral.explanation.checks.edits import Editor, moved
 from vitral.explanation.checks.report import guess
 from vitral.explanation.checks.slips import COMMONNESS, misprints
-from vitral.explanation.expressions import compute, parse
+from vitral.explanation.expressions import Call, compute, parse
 from vitral.lab.examples import preset_model
 
 DIGITS = 3
@@ -35,10 +36,10 @@ def heads(values: Tensor) -> Tensor:
     return values.reshape(len(values), 2, 2).transpose(0, 1)
 
 
-def worked(**slip: object) -> dict[str, Tensor]:
+def worked(**slip: Any) -> dict[str, Tensor]:
     """Causal attention with two heads, by formulas of its own; `slip` replaces one of them."""
 
-    def replaced(name: str, usual: object) -> object:
+    def replaced(name: str, usual: Any) -> Any:
         return slip.get(name, usual)
 
     made: dict[str, Tensor] = {}
@@ -74,7 +75,7 @@ def sheet(claims: Mapping[str, Tensor], top: str = 'mask = "causal"\nscale = "sq
     return check(parse_example("\n".join(lines), preset_model))
 
 
-SLIPS: dict[str, tuple[str, dict[str, object]]] = {
+SLIPS: dict[str, tuple[str, dict[str, Any]]] = {
     "scale-missing": ("scaled", {"factor": 1.0}),
     "scale-other": ("scaled", {"factor": 1 / 4}),
     "mask-missing": ("masked", {"allowed": torch.ones(3, 3, dtype=torch.bool)}),
@@ -210,7 +211,7 @@ def test_a_mask_moved_after_the_softmax() -> None:
     scores = torch.tensor([[1.0, 2.0], [3.0, 1.0]], dtype=torch.float64)
     tree = parse("where(less(0, s), s, -inf)")
     weights = parse("softmax(s)")
-    [edit] = moved(type(weights)("softmax of scores", (tree,)))
+    [edit] = moved(Call("softmax of scores", (tree,)))
     assert edit.kind == "mask-late"
     torch.testing.assert_close(compute(edit.tree, {"s": scores}), compute(weights, {"s": scores}))
 

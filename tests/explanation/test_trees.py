@@ -14,6 +14,8 @@ def agree(example: Example) -> None:
     sheet = example.sheet
     for quantity in sheet.quantities:
         tree = quantity.operation.tree(quantity.inputs)
+        if tree is None:
+            continue
         assert set(references(tree)) <= set(quantity.inputs)
         made = compute(tree, sheet.values)
         torch.testing.assert_close(made, sheet.values[quantity.name], atol=1e-12, rtol=1e-12, msg=quantity.name)

@@ -24,10 +24,10 @@ from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import Author, Printed
 from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, within
 from vitral.explanation.checks.habits import EXACTLY, TOLERANCE, Habit
-from vitral.explanation.checks.hypotheses import Work
 from vitral.explanation.checks.intervals import Interval, step
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
 from vitral.explanation.checks.units import COUNTED, is_whole
+from vitral.explanation.checks.way import Work
 from vitral.explanation.examples.example import Example
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import SheetQuantity

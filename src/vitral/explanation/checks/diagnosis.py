@@ -6,7 +6,7 @@ other, near ones more likely. A slip is named if it is much more probable than a
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.checks.habits import Habit
-from vitral.explanation.checks.hypotheses import WORDS, Supposed, Supposer, Work
+from vitral.explanation.checks.hypotheses import WORDS, Supposed, Supposer
 from vitral.explanation.checks.slips import COMMONNESS, GENERIC, Slip, misprints
 from vitral.explanation.checks.units import Unit
+from vitral.explanation.checks.way import Work
 from vitral.explanation.operations import Index
 from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
@@ -250,7 +251,7 @@ class _Search:
         top = max(float(worth.max()), unknown)
         mass = 2.0 ** (worth - top)
         total = float(mass.sum()) + 2.0 ** (unknown - top)
-        names: dict[tuple[str, str], float] = Counter()
+        names: dict[tuple[str, str], float] = defaultdict(float)
         for place in (mass > 1e-6).nonzero().flatten().tolist():
             names[self.supposed[place].kind, self.supposed[place].step] += float(mass[place]) / total
         ranked = sorted(names, key=lambda name: -names[name])

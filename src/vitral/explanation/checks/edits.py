@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from vitral.explanation.expressions.tree import Call, Constant, Path, Reference, Tree, nodes, replaced
+from vitral.explanation.expressions.tree import Call, Constant, Path, Reference, Tree, nodes, replaced, substituted
 
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
 SOFTMAX = ("softmax", "softmax of scores")
@@ -176,7 +176,7 @@ class Editor:
         """Edits of a function's definition."""
         holes = tuple(Reference(f"argument {place}") for place in range(len(call.arguments)))
         body = DEFINITIONS[call.function](*holes)
-        filled = dict(zip(holes, call.arguments, strict=True))
+        filled: dict[Tree, Tree] = dict(zip(holes, call.arguments, strict=True))
         for edit in Editor({}).edits(body, call.function.removesuffix(" of scores")):
             yield Edit(edit.kind, substituted(edit.tree, filled), edit.places)
         if call.function == "layernorm":
@@ -228,15 +228,6 @@ def _named(context: str, function: str, change: str, tree: Tree, places: dict[st
     if function == "transpose" and isinstance(tree, Reference):
         return Edit("transposed", tree, {"matrix": tree.name})
     return Edit("function-missing", tree, places)
-
-
-def substituted(tree: Tree, filled: Mapping[Tree, Tree]) -> Tree:
-    """The tree with other nodes in place of some, by node."""
-    if tree in filled:
-        return filled[tree]
-    if isinstance(tree, Call):
-        return Call(tree.function, tuple(substituted(each, filled) for each in tree.arguments), tree.settings)
-    return tree
 
 
 MAIN = {"where": 1, "add": 1}

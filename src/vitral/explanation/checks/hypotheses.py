@@ -2,22 +2,20 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError
-from vitral.explanation.checks.edits import Edit, Editor, moved, substituted
-from vitral.explanation.checks.habits import Habit
+from vitral.explanation.checks.edits import Edit, Editor, moved
 from vitral.explanation.checks.slips import GENERIC
 from vitral.explanation.checks.special_edits import special_edits
-from vitral.explanation.checks.units import Unit
-from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references
+from vitral.explanation.checks.way import Way, value_of
+from vitral.explanation.expressions import Call, Reference, Tree, nodes, references, substituted
 from vitral.explanation.operations import Linear, Output, Project, Score, Weigh
-from vitral.explanation.sheet import Sheet, SheetQuantity, Values
+from vitral.explanation.sheet import SheetQuantity
 
 WORDS = ("greedy", "beam")
 """Quantities whose numbers are indices of words."""
@@ -47,40 +45,6 @@ class Supposed:
 
 
 @dataclass(frozen=True)
-class Work:
-    """How an author computes unprinted steps.
-
-    Attributes:
-        habit: of rounding.
-        unit: of a quantity, by name.
-    """
-
-    habit: Habit | None = None
-    unit: Callable[[str], Unit] = lambda _: Unit(2)
-
-    def make(self, step: SheetQuantity, tree: Tree, values: Values) -> Tensor:
-        """A step from these values, before it is rounded."""
-        if self.habit is None or not self.habit.inside(step):
-            return compute(tree, values)
-        return self.habit.make(step, values, self.unit(step.name))
-
-    def alike(self, steps: Sequence[SheetQuantity]) -> tuple[object, ...]:
-        """What matters of the work for these steps; the last of them is printed."""
-        if self.habit is None:
-            return ()
-        inside = [self.habit.inside(step) for step in steps]
-        rounds = (self.habit.carry, self.habit.guards, self.habit.cuts) if self.habit.carry == "steps" else ()
-        return (*filter(None, inside), *(rounds if len(steps) > 1 else ()))
-
-    def carried(self, step: SheetQuantity, value: Tensor) -> Tensor:
-        """What the author goes on with of an unprinted step."""
-        if self.habit is None or self.habit.carry != "steps":
-            return value
-        unit = self.unit(step.name)
-        return self.habit.carried(self.habit.printed(step, value, unit), unit)
-
-
-@dataclass(frozen=True)
 class Hypotheses:
     """Slips with the printed quantity under each, [hypotheses, *shape]."""
 
@@ -88,58 +52,8 @@ class Hypotheses:
     made: Tensor
 
 
-class Supposer:
+class Supposer(Way):
     """Makes the hypotheses about one quantity, from one computation of its inputs."""
-
-    def __init__(
-        self, sheet: Sheet, claimed: Set[str], target: SheetQuantity, base: Values, work: Work | None = None
-    ) -> None:
-        """Keep the computation.
-
-        Args:
-            sheet: the computation.
-            claimed: the printed quantities.
-            target: the quantity that is compared.
-            base: the values of the computation that the author may have continued from.
-            work: how the author computes a step; None: exactly.
-        """
-        self.work = work or Work()
-        self.sheet, self.claimed, self.target, self.base = sheet, claimed, target, base
-        self.shapes = {name: tuple(value.shape) for name, value in base.items()}
-        self.order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
-
-    @cached_property
-    def steps(self) -> list[SheetQuantity]:
-        """The quantity and the unprinted ones that it is computed from, the quantity first."""
-        steps, waiting = [self.target], list(self.target.inputs)
-        while waiting:
-            name = waiting.pop()
-            if name in self.sheet and name not in self.claimed and self.sheet[name] not in steps:
-                steps.append(self.sheet[name])
-                waiting += self.sheet[name].inputs
-        return steps
-
-    @cached_property
-    def ordered(self) -> list[SheetQuantity]:
-        """These steps in the order of the computation, the quantity first."""
-        return sorted(self.steps, key=lambda step: -self.order[step.name])
-
-    @cached_property
-    def leaves(self) -> tuple[str, ...]:
-        """What these steps are computed from: given or printed quantities."""
-        own = {step.name for step in self.steps}
-        return tuple(dict.fromkeys(name for step in self.steps for name in step.inputs if name not in own))
-
-    def same(self, other: "Supposer") -> bool:
-        """Whether both make the same hypotheses."""
-        names = {*self.leaves, *(step.name for step in self.steps)} - {self.target.name}
-        if any(not torch.equal(self.base[name], other.base[name]) for name in names):
-            return False
-        return self.work.alike(self.steps) == other.work.alike(self.steps)
-
-    def tree(self, step: SheetQuantity) -> Tree:
-        """The computation of a step."""
-        return step.operation.tree(step.inputs)
 
     def all(self) -> Iterator[Hypotheses]:
         """Every hypothesis, in families."""
@@ -154,20 +68,13 @@ class Supposer:
         yield from self.copied()
         yield from self.exchanged()
 
-    def drift(self, decimals: int) -> Tensor:
-        """How far the quantity moves if every unprinted step before it is rounded to so many decimals, or cut."""
-        usual = self.base[self.target.name]
-        moved = torch.zeros_like(usual)
-        for turn in (torch.round, torch.trunc):
-            values = dict(self.base)
-            for step in reversed(self.ordered):
-                values[step.name] = _value(self.tree(step), values, {})
-                if values[step.name] is None:
-                    return moved
-                if step is not self.target:
-                    values[step.name] = turn(values[step.name] * 10.0**decimals) / 10.0**decimals
-            moved = torch.maximum(moved, (values[self.target.name] - usual).abs().nan_to_num())
-        return moved
+    def outcome(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Hypotheses:
+        """The printed quantity, from many values of a step or of what is given."""
+        name = step if isinstance(step, str) else step.name
+        if name == self.target.name:
+            return Hypotheses(supposed, made)
+        made = made if isinstance(step, str) else self.work.carried(step, made)
+        return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
 
     # Edits of trees.
 
@@ -180,7 +87,7 @@ class Supposer:
         yield from editor.edits(tree, type(step.operation).__name__)
         composed = tree
         for _ in range(2):
-            inner = {Reference(name): self.tree(self.sheet[name]) for name in self.below(composed)}
+            inner: dict[Tree, Tree] = {Reference(name): self.tree(self.sheet[name]) for name in self.below(composed)}
             composed = substituted(composed, inner)
             yield from moved(composed)
 
@@ -212,12 +119,11 @@ class Supposer:
         """The edits of a step."""
         usual, supposed, made = self.base[step.name], [], []
         seen: set[Tree] = set()
-        known: dict[Tree, Tensor | None] = {}
         for edit in self.edits(step):
             if edit.tree in seen:
                 continue
             seen.add(edit.tree)
-            value = _value(edit.tree, self.base, known)
+            value = value_of(edit.tree, self.base)
             if value is not None and value.shape == usual.shape and not torch.equal(value, usual):
                 supposed.append(Supposed(edit.kind, step.name, edit.places))
                 made.append(value)
@@ -309,8 +215,7 @@ class Supposer:
         usual = self.base[step.name]
         if product is None or (step is not self.target and usual.numel() > MOST_CELLS):
             return
-        known: dict[Tree, Tensor | None] = {}
-        left, right = (_value(each, self.base, known) for each in product.arguments)
+        left, right = (value_of(each, self.base) for each in product.arguments)
         if left is None or right is None:
             return
         a, b = left.movedim(-1, 0)[..., None], right.movedim(-2, 0)[..., None, :]
@@ -365,65 +270,14 @@ class Supposer:
             if self.shapes[first] == self.shapes[second]:
                 swapped = {**self.base, first: self.base[second], second: self.base[first]}
                 for step in reversed(self.ordered):
-                    value = _value(self.tree(step), swapped, {})
+                    value = value_of(self.tree(step), swapped)
                     swapped[step.name] = self.base[step.name] if value is None else value
                 places = {"first": first, "second": second}
                 supposed = Supposed("operands-exchanged", self.target.name, places)
                 yield Hypotheses([supposed], swapped[self.target.name][None])
 
-    # On to the printed quantity.
 
-    def outcome(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Hypotheses:
-        """The printed quantity, from many values of a step or of what is given."""
-        name = step if isinstance(step, str) else step.name
-        if name == self.target.name:
-            return Hypotheses(supposed, made)
-        made = made if isinstance(step, str) else self.work.carried(step, made)
-        return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
-
-    def many(self, chain: Sequence[SheetQuantity], name: str, target: str, made: Tensor) -> Tensor:
-        """A quantity from many values of another one, by the steps between them."""
-        trees = [(each, self.tree(each)) for each in chain]
-
-        def run(value: Tensor) -> Tensor:
-            values = {**self.base, name: value}
-            for each, tree in trees:
-                made = self.work.make(each, tree, values)
-                values[each.name] = made if each.name == target else self.work.carried(each, made)
-            return values[target]
-
-        def alone(value: Tensor) -> Tensor:
-            try:
-                return run(value)
-            except (RuntimeError, UsageError, ValueError):
-                return torch.full_like(self.base[target], torch.nan)
-
-        try:
-            return torch.vmap(run)(made)
-        except (RuntimeError, UsageError, ValueError):  # a step that cannot be computed for many at once
-            return torch.stack([alone(value) for value in made])
-
-    def chain(self, name: str) -> list[SheetQuantity]:
-        """The steps from a quantity on to the printed one, in the order of the computation."""
-        reached, chain = {name}, []
-        own = {step.name for step in self.steps}
-        for quantity in self.sheet.quantities:
-            if quantity.name in own and quantity.name != name and reached & set(quantity.inputs):
-                reached.add(quantity.name)
-                chain.append(quantity)
-        return chain
-
-
-def _value(tree: Tree, values: Values, known: dict[Tree, Tensor | None]) -> Tensor | None:
-    """The value of a tree; None where shapes do not fit or a number is none."""
-    try:
-        made = compute(tree, values)
-    except (RuntimeError, IndexError, ValueError, UsageError, AssertionError):
-        return None
-    return None if bool(made.isnan().any()) else made
-
-
-def _rows(usual: Tensor) -> Iterator[tuple[object, ...]]:
+def _rows(usual: Tensor) -> Iterator[tuple[Any, ...]]:
     """The rows of a quantity, as indices: of all heads, and of each if there are several."""
     for row in range(usual.shape[-2]):
         yield (..., row, slice(None))
@@ -431,7 +285,7 @@ def _rows(usual: Tensor) -> Iterator[tuple[object, ...]]:
             yield from ((head, row, slice(None)) for head in range(len(usual)))
 
 
-def _is_product(node: Tree) -> bool:
+def _is_product(node: Tree) -> TypeGuard[Call]:
     return isinstance(node, Call) and node.function == "matmul"
 
 

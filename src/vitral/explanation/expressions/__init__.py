@@ -2,7 +2,17 @@
 
 from vitral.explanation.expressions.evaluation import Instead, compute, evaluate, from_the_end, measured, shape_of
 from vitral.explanation.expressions.parser import MOST_CHARACTERS, MOST_NODES, parse
-from vitral.explanation.expressions.tree import Call, Constant, Opaque, Reference, Tree, nodes, references, replaced
+from vitral.explanation.expressions.tree import (
+    Call,
+    Constant,
+    Opaque,
+    Reference,
+    Tree,
+    nodes,
+    references,
+    replaced,
+    substituted,
+)
 
 __all__ = [
     "MOST_CHARACTERS",
@@ -22,4 +32,5 @@ __all__ = [
     "references",
     "replaced",
     "shape_of",
+    "substituted",
 ]

@@ -72,16 +72,10 @@ def _largest(x: Tensor) -> Tensor:
     return (x == x.amax(dim=-1, keepdim=True)).double().argmax(dim=-1, keepdim=True).double()
 
 
-def _of_rank(x: Tensor, rank: int) -> Tensor:
-    """With axes of size 1 added before its own, or left out."""
-    while x.dim() > rank and len(x) == 1:
-        x = x[0]
-    return x.reshape(*(1,) * (rank - x.dim()), *x.shape)
-
-
 BUILT_IN: dict[str, Function] = {
     "split head axis": _of_one(lambda x: x.unsqueeze(-3)),
-    "of rank": Function(lambda arguments, rank: _of_rank(arguments[0], _whole(rank)[0]), settings=1),
+    "without one head": _of_one(lambda x: x[0] if x.dim() == 3 and len(x) == 1 else x),
+    "with axes": Function(lambda a, rank: a[0].reshape(*(1,) * ((rank[0] or 0) - a[0].dim()), *a[0].shape), settings=1),
     "row axis": _of_one(lambda x: x.unsqueeze(-2)),
     "last row": _of_one(lambda x: x[..., -1, :]),
     "chosen rows": Function(lambda arguments, rows: arguments[0][..., _whole(rows), :], settings=10**6),

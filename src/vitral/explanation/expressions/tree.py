@@ -1,6 +1,6 @@
 """A computation as a tree: names of quantities, constants, and calls of functions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,3 +88,12 @@ def replaced(tree: Tree, path: Path, node: Tree) -> Tree:
     arguments = list(tree.arguments)
     arguments[first] = replaced(arguments[first], tuple(rest), node)
     return Call(tree.function, tuple(arguments), tree.settings)
+
+
+def substituted(tree: Tree, filled: Mapping[Tree, Tree]) -> Tree:
+    """The tree with other nodes in place of some, by node."""
+    if tree in filled:
+        return filled[tree]
+    if isinstance(tree, Call):
+        return Call(tree.function, tuple(substituted(each, filled) for each in tree.arguments), tree.settings)
+    return tree

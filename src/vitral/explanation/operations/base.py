@@ -78,8 +78,8 @@ class Operation(Protocol):
         """The quantity."""
         ...
 
-    def tree(self, inputs: Sequence[str]) -> Tree:
-        """The computation from inputs of these names, as a tree whose value is the quantity."""
+    def tree(self, inputs: Sequence[str]) -> Tree | None:
+        """The computation from inputs of these names, as a tree whose value is the quantity; None for a derivative."""
         ...
 
     def formula(self) -> Expression:

@@ -50,6 +50,8 @@ def formula_of(tree: Tree) -> Expression:
         case Constant(number):
             assert isinstance(number, float), "tables of numbers are parts of built-in operations only"
             return CONSTANTS.get(number, Number(number, exact=True))
+        case Constant():
+            raise AssertionError("a table of numbers in an expression")
         case Reference(name):
             return written(name)
         case Call("matmul", arguments):

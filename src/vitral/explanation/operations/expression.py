@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.functional import jvp
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import Call, Instead, Opaque, Reference, Tree, evaluate, references
+from vitral.explanation.expressions import Call, Instead, Opaque, Reference, Tree, evaluate, references, substituted
 from vitral.explanation.formulas.notation import Expression, Fraction, Name, Number, Over, Product, Sum
 from vitral.explanation.operations.base import CellNamer, Index, Operation
 from vitral.explanation.operations.cells import CellWriter, formula_of, written
@@ -35,18 +35,14 @@ class Compute:
     is_turned: bool = False
 
     def tree(self, inputs: Sequence[str]) -> Tree:
-        """See `Operation`; with one head the quantities of heads keep their first axis."""
-        made = self._laid_out(self.expression)
+        """See `Operation`: quantities are laid out as expressions see them, and the result as the sheet does."""
+        seen: dict[Tree, Tree] = {}
+        for name, of in zip(references(self.expression), inputs, strict=True):
+            made: Tree = Call("without one head", (Reference(of),)) if self.one_head else Reference(of)
+            seen[Reference(name)] = Call("transpose", (made,)) if name in self.turned else made
+        made = substituted(self.expression, seen)
         made = Call("transpose", (made,)) if self.is_turned else made
-        return Call("of rank", (made,), (self.rank,))
-
-    def _laid_out(self, tree: Tree) -> Tree:
-        match tree:
-            case Reference(name) if name in self.turned:
-                return Call("transpose", (tree,))
-            case Call(function, arguments, settings):
-                return Call(function, tuple(map(self._laid_out, arguments)), settings)
-        return tree
+        return Call("with axes", (made,), (self.rank,))
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The quantity."""
@@ -154,6 +150,10 @@ class Differentiate:
 
     def _known(self) -> set[str]:
         return {link.name for link in self.chain if link.derivative is not None}
+
+    def tree(self, inputs: Sequence[str]) -> None:
+        """A derivative has none."""
+        return
 
     def formula(self) -> Expression:
         """The sum over the quantities that are computed from it."""
