@@ -11,7 +11,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps bench wheel resolve constraints clean
+.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web bench wheel resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -56,6 +56,14 @@ gallery: $(VENV)/.installed
 # On an idle machine: what both first-steps.md show is measured again.
 first-steps: $(VENV)/.installed
 	$(BIN)/python docs/make_first_steps.py
+
+# The script of live pages (web/README.md), with Node.
+web: web/node_modules
+	cd web && npm run --silent check && npm run --silent build
+
+web/node_modules: web/package.json web/package-lock.json
+	cd web && npm ci --silent --no-audit --no-fund
+	touch $@
 
 # BENCH names rows and options: make bench BENCH="step throughput --threads 2"
 bench: $(VENV)/.installed-bench

@@ -33,11 +33,12 @@ COMMANDS = [
     "explain",
     "exercise",
     "check",
+    "grade",
     "study",
     "list",
     "doctor",
 ]
-WITHOUT_PARTS = ("demo", "exercise", "check", "list")
+WITHOUT_PARTS = ("demo", "exercise", "check", "grade", "list")
 SETTINGS = [
     *("--set", "model.d_model=12", "--set", "model.num_layers=1", "--set", "model.num_heads=3"),
     *("--set", "model.context_length=11", "--set", "training.steps=4", "--set", "training.evaluate_every=2"),
@@ -86,7 +87,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
         "--sort-terms --digits --format --out --checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
-        "--digits --format --out",
+        "--digits --format --out --count --practice",
+        "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
         "list": "--sort --text --out --format",

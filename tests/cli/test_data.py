@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
+COURSE = DOCUMENT.parent / "gallery"
 SHAPES: dict[str, Any] = {
     command: json.loads(shape)
     for command, shape in re.findall(r"^## vitral ([\w ]+)\n+```json\n(.*?)```", DOCUMENT.read_text(), re.M | re.S)
@@ -75,6 +76,7 @@ def command_line(command: str, trained: Path) -> list[str]:
     told |= {"inspect": [run, "--text", "a light"]}
     told |= {"list runs": [run], "compare": [run, str(shutil.copytree(trained, "copy")), "--max-tokens", "3"]}
     told |= {"explain": [run, "--text", "To"]}
+    told |= {"grade": [str(COURSE / "class"), "--key", str(COURSE / "class-key.toml")]}
     return [*command.split(), *told[command]]
 
 

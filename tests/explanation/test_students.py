@@ -4,7 +4,6 @@ import ast
 import os
 import tomllib
 from collections import Counter
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -59,8 +58,8 @@ def units_off(example: Example) -> float:
     for claim in example.claims:
         true = example.sheet.values[claim.name]
         for place in (~claim.values.isnan() & true.isfinite()).nonzero().tolist():
-            typed = Decimal(example.typed(claim, tuple(place)) or "0") if claim.name != "greedy" else Decimal(0)
-            places = max(len(str(typed).partition(".")[2]), 1)
+            text = (example.typed(claim, tuple(place)) or "0").replace(",", ".")
+            places = max(len(text.partition(".")[2]), 1)
             worst = max(worst, abs(float(claim.values[tuple(place)] - true[tuple(place)])) * 10**places)
     return worst
 

@@ -19,10 +19,11 @@ from vitral.decoding import Sample
 from vitral.figures.notebook import framed
 from vitral.lab.new_runs import planned_steps
 
+COURSE = Path(__file__).parents[2] / "docs" / "gallery"
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
 COMMANDS = ("train", "resume", "continue_", "evaluate", "generate", "explain", "exercise", "check", "inspect", "study")
-COMMANDS += ("survey", "count", "doctor", "demo", "compare", "list_runs")
+COMMANDS += ("grade", "survey", "count", "doctor", "demo", "compare", "list_runs")
 NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
 
 
@@ -44,6 +45,7 @@ def results(run: vitral.Run, tmp_path: Path) -> dict[str, Any]:
         "example": vitral.explain("the-cat-sat"),
         "check": vitral.check("o-gato-preto"),
         "exercise": vitral.exercise(),
+        "grade": vitral.grade(COURSE / "class", COURSE / "class-key.toml"),
         "survey": vitral.survey(run),
         "count": vitral.count(run),
         "doctor": vitral.doctor(run),
@@ -164,6 +166,7 @@ WRONG = {
     "inspect": ({"text": None}, {"text": ""}, {"windows": 0}, {"top": -1}, {"text": "a" * 99}),
     "explain": ({"what": 5}, {"what": "nowhere"}, {"layer": 9}, {"head": "x"}, {"query": -1}, {"key": 99}),
     "exercise": ({"file": 5}, {"positions": 0}, {"d_model": "x"}, {"size": 1}, {"mask": "none"}),
+    "grade": ({"folder": 5}, {"folder": "x"}, {"key": 5}, {"rule": "x.toml"}, {"points": {"x": 1}}, {"total": -1}),
     "check": ({"example": 5}, {"example": "x"}, {"fix": 1}, {"out": "x"}, {"example": "x.toml"}),
     "study": ({"name": 5}, {"name": "x"}, {"budget": "big"}, {"seeds": "1"}, {"start": "x"}, {"name": "x.toml"}),
     "survey": ({"source": 5}, {"source": "x.txt"}, {"minutes": -1}, {"context": 0}, {"tokenizer": "chars"}),
@@ -182,7 +185,12 @@ def test_wrong_input_is_one_line_of_ours(
     name: str, run: vitral.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    usual = {"inspect": {"run": run, "text": "The"}, "explain": {"what": run}, "load": {"path": run.path}}
+    usual = {
+        "grade": {"folder": COURSE / "class", "key": COURSE / "class-key.toml"},
+        "inspect": {"run": run, "text": "The"},
+        "explain": {"what": run},
+        "load": {"path": run.path},
+    }
     base = usual.get(name, {"run": run} if name in OF_RUNS else {})
     for given in WRONG[name]:
         with pytest.raises(VitralError) as refused:

@@ -33,6 +33,7 @@ from vitral.lab import free_folder, plan_study
 from vitral.lab.examples import gallery, preset_model
 from vitral.lab.run_health import examine_run
 
+COURSE = Path(__file__).parents[2] / "docs" / "gallery"
 MOST_SECONDS = 10.0
 LONGEST_LINE = 1000
 UNTRIED = ("compare", "study", "loss_claims", "run_study", "load_example", "read_study", "resume", "training.resume")
@@ -215,6 +216,7 @@ def world(folder: Path) -> list[Case]:
         ),
         Case("count", vitral.count, {"start": "fast", "vocabulary": 50, "model": {"d_model": 64}}),
         Case("exercise", vitral.exercise, {"positions": 2, "d_model": 2, "seed": 3, "mask": "causal", "scale": "sqrt"}),
+        Case("grade", vitral.grade, {"folder": COURSE / "class", "key": COURSE / "class-key.toml", "total": 10.0}),
         Case("load", vitral.load, {"path": run.path, "which": "last", "device": "cpu"}),
         Case("presets", vitral.presets, {}),
         Case("register", vitral.register, {"kind": "norm", "name": "own-identity", "factory": own_norm}),
@@ -383,6 +385,8 @@ def world(folder: Path) -> list[Case]:
         Case("explanation.check", explanation.check, {"example": example}),
         Case("corrected", explanation.corrected, {"report": explanation.check(example)}),
         Case("exercise_text", explanation.exercise_text, {"exercise": explanation.Exercise(), "blanks": True}),
+        Case("exercise_of", explanation.exercise_of, {"kind": "choice", "seed": 3}),
+        Case("key_text", explanation.key_text, {"exercise": explanation.Exercise(kind="choice")}),
         Case("Exercise", explanation.Exercise, {**side, "seed": 3, "decimals": 2}),
         Case("load_example", explanation.load_example, {"path": folder / "file.txt", "find_model": preset_model}),
         Case("parse_example", explanation.parse_example, {"text": toml, "find_model": preset_model, "path": None}),

@@ -22,6 +22,7 @@ from vitral.cli import (
     exercise,
     explain,
     generate,
+    grade,
     resume,
     session,
     study,
@@ -92,7 +93,7 @@ def _carrying(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check)
+WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check, grade.grade)
 for command in (
     demo.demo,
     corpus.corpus,
@@ -107,6 +108,7 @@ for command in (
     explain.explain,
     exercise.exercise,
     check.check,
+    grade.grade,
     study.study,
     doctor.doctor,
 ):

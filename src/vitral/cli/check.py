@@ -150,7 +150,7 @@ def print_report(report: "CheckReport", say: "Phrases") -> None:
     from rich.text import Text
 
     from vitral.cli.screen import console
-    from vitral.explanation.checks.report import first_wrong, rows, summary
+    from vitral.explanation.checks.report import first_wrong, habit_line, rows, summary
     from vitral.figures.text import visible
 
     screen = console()
@@ -160,6 +160,9 @@ def print_report(report: "CheckReport", say: "Phrases") -> None:
     problems = list(rows(report, say))
     if not problems:
         return
+    habit = habit_line(report, say)
+    if habit:
+        screen.print(Text(habit))
     first = first_wrong(report, say)
     if first:
         screen.print(Text(visible(first), style="bold"))

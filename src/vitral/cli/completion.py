@@ -62,6 +62,13 @@ def examples(incomplete: str) -> Iterator[str]:
     return _stems("explanation/gallery")
 
 
+def kinds(incomplete: str) -> Iterator[str]:
+    """Kinds of exercises."""
+    from vitral.explanation import KINDS
+
+    yield from KINDS
+
+
 def texts(incomplete: str) -> Iterator[str]:
     """Named texts, and those in the folder VITRAL_CORPORA."""
     yield from TEXTS
@@ -126,4 +133,5 @@ complete_counted = completing(presets, texts, runs, files)
 complete_checkup = completing(runs, study_folders)
 complete_study = completing(studies, toml_files)
 complete_example = completing(examples, example_files)
+complete_kind = completing(kinds, toml_files)
 complete_explained = completing(examples, runs, example_files)

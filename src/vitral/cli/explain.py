@@ -45,6 +45,12 @@ WhatArgument = Annotated[
 LayerOption = Annotated[
     str | None, typer.Option("--layer", help="Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]")
 ]
+BlockOption = Annotated[
+    bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
+]
+EndingOption = Annotated[
+    bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
+]
 BackwardOption = Annotated[
     bool,
     typer.Option(
@@ -69,12 +75,8 @@ def explain(
     query: QueryOption = None,
     key: KeyOption = None,
     column: ColumnOption = None,
-    block: Annotated[
-        bool, typer.Option("--block", help="Run only: show embeddings and whole blocks.  [default: attention only]")
-    ] = False,
-    ending: Annotated[
-        bool, typer.Option("--ending", help="Run only: also show logits, probabilities and the choice.")
-    ] = False,
+    block: BlockOption = False,
+    ending: EndingOption = False,
     backward: BackwardOption = False,
     cell: CellOption = None,
     all: AllOption = False,
@@ -110,9 +112,9 @@ def explain(
         raise UsageError("explain: --exercise goes with --tiny; use vitral exercise FILE.toml")
     if what is None:
         complain(_("explain --tiny is now the command: vitral exercise [FILE.toml]"))
-        sizes = (positions, d_model, num_heads, mask, scale, seed)
+        file, sizes = exercise and str(exercise), (positions, d_model, num_heads, mask, scale, str(seed))
         shown = {"head": head or "all", "query": query, "key": key, "column": column, "digits": digits}
-        make_exercise(exercise, *sizes, **shown, format=format, out=None if exercise else out)
+        make_exercise(file, *sizes, **shown, format=format, out=None if exercise else out)
         return
     is_run = Path(what).is_dir()
     if cell is not None and (is_run or not backward):
@@ -120,6 +122,7 @@ def explain(
     first = 0 if is_run else 1
     heads = head if head is not None else ("0" if is_run else "all")
     choice = choice_of(heads, query, key, column, first)
+    sheet = None
     if is_run:
         from vitral.explanation import RunView
         from vitral.lab import Run
@@ -134,7 +137,9 @@ def explain(
 
         example = find_example(what)
         walkthrough = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
-    write_walkthrough(dataclasses.replace(walkthrough, sort_terms=sort_terms), format, digits, out, whole=all)
+        sheet = None if backward else example.sheet
+    walkthrough = dataclasses.replace(walkthrough, sort_terms=sort_terms)
+    write_walkthrough(walkthrough, format, digits, out, whole=all, sheet=sheet)
 
 
 def _refuse_run_options(what: str, **options: str | bool | None) -> None:

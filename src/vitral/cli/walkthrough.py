@@ -26,7 +26,9 @@ from vitral.explanation import (
     to_plain,
     to_text,
 )
-from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.renderers.live import live_tables
+from vitral.explanation.sheet import Sheet
 from vitral.explanation.truncation import Gap, Shown, ShownPanel, truncate
 from vitral.explanation.walkthrough import heading, opening, stacked, worked_out
 from vitral.figures.text import visible
@@ -43,9 +45,17 @@ SPACING = 3
 
 
 def write_walkthrough(
-    walkthrough: Walkthrough, form: Form, digits: int, out: Path | None, *, whole: bool = False
+    walkthrough: Walkthrough,
+    form: Form,
+    digits: int,
+    out: Path | None,
+    *,
+    whole: bool = False,
+    sheet: Sheet | None = None,
 ) -> None:
     """Write a walkthrough in one form, to the screen or to a new file; `whole` with all rows, columns and terms.
+
+    The numbers of `sheet`, the walkthrough's own, can be edited on an HTML page.
 
     Raises:
         UsageError: the file exists.
@@ -55,7 +65,10 @@ def write_walkthrough(
         print_walkthrough(walkthrough, digits, whole=whole)
         return
     writers = {Form.text: to_text, Form.markdown: to_markdown, Form.html: to_page, Form.latex: to_latex}
-    if form is Form.json:
+    if form is Form.html and sheet is not None:
+        live = live_tables(sheet, digits, phrases(walkthrough.language))
+        written = to_page(walkthrough, digits=digits, whole=whole, before=live)
+    elif form is Form.json:
         plain, as_ascii = to_plain(walkthrough, digits=digits, whole=whole), out is None and not prints_unicode()
         written = json.dumps(plain, indent=2, ensure_ascii=as_ascii, allow_nan=False) + "\n"
     else:

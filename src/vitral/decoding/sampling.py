@@ -108,7 +108,7 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
             raise UsageError("forbidden token {token}: the vocabulary has ids 0 to {last}", token=token, last=vocab - 1)
     if tokens:
         logits = logits.index_fill(-1, _index(tuple(tokens)).to(logits.device), -math.inf)
-    if float(logits.amax(dim=-1).amin()) == -math.inf:
+    if not torch.compiler.is_compiling() and float(logits.amax(dim=-1).amin()) == -math.inf:
         raise UsageError("no token is left to choose from: every one is forbidden or impossible")
     return logits
 
@@ -247,9 +247,9 @@ def _keep(logits: Tensor, order: Tensor, kept: Bool[Tensor, "batch vocab"]) -> T
 
 
 def _checked(logits: Tensor) -> Tensor:
-    """Refuse NaN and +inf; -inf is valid (an impossible token)."""
+    """Refuse NaN and +inf; -inf is valid (an impossible token). A graph has no numbers to look at (`core.graphs`)."""
     _require(
-        float(logits.amax()) < math.inf,  # the maximum propagates NaN
+        torch.compiler.is_compiling() or float(logits.amax()) < math.inf,  # the maximum propagates NaN
         N_(
             "the model's logits are NaN or infinite: its weights are damaged or its training diverged; use "
             "an earlier checkpoint"

@@ -7,16 +7,27 @@ from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.correction import corrected
 from vitral.explanation.checks.report import CheckReport, Verdict
 from vitral.explanation.examples.example import Example
-from vitral.explanation.examples.exercise import Exercise, exercise_text
 from vitral.explanation.examples.file import load_example, parse_example
+from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
+from vitral.explanation.exercises.text import exercise_text, key_text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
-from vitral.explanation.renderers import to_latex, to_markdown, to_page, to_plain, to_sections, to_text
+from vitral.explanation.renderers import (
+    blanks_of,
+    to_latex,
+    to_live,
+    to_markdown,
+    to_page,
+    to_plain,
+    to_sections,
+    to_text,
+)
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough
 
 __all__ = [
+    "KINDS",
     "LANGUAGES",
     "Arithmetic",
     "Chapter",
@@ -29,13 +40,17 @@ __all__ = [
     "Step",
     "Verdict",
     "Walkthrough",
+    "blanks_of",
     "check",
     "corrected",
+    "exercise_of",
     "exercise_text",
+    "key_text",
     "load_example",
     "parse_example",
     "phrases",
     "to_latex",
+    "to_live",
     "to_markdown",
     "to_page",
     "to_plain",

@@ -31,6 +31,7 @@ from vitral.figures.sections import (
     Figure,
     Formula,
     Heading,
+    LiveTables,
     Section,
     SortableTable,
 )
@@ -69,16 +70,26 @@ def page(
         contents: name of the table of contents, in that language; the usual one if None.
     """
     anchors: list[Anchor] = []
-    render = _renderer(anchors)
-    body = Markup("\n").join(render(section) for section in sections)
+    body, script = rendered(sections, anchors)
     entries = [anchor for anchor in anchors if anchor.text]
-    scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
-    script = _script(scripts) if scripts else None
     shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer}
     words |= {"contents": contents or _("Contents"), "language": language or languages.language()}
     fragments = Markup(json.dumps(FRAGMENTS, ensure_ascii=False).replace("<", "\\u003c")) if script else ""
     return shell.render(**words, body=body, entries=entries, script=script, fragments=fragments)
+
+
+def rendered(sections: Sequence[Section], anchors: list[Anchor] | None = None) -> tuple[Markup, "PageScript | None"]:
+    """Sections as HTML, with the script that they need.
+
+    Args:
+        sections: in reading order.
+        anchors: receives the headings.
+    """
+    render = _renderer([] if anchors is None else anchors)
+    body = Markup("\n").join(render(section) for section in sections)
+    scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
+    return body, _script(scripts) if scripts else None
 
 
 class PageScript(NamedTuple):
@@ -88,7 +99,7 @@ class PageScript(NamedTuple):
     hash: str
 
 
-SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,)}
+SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,), "live.js": (LiveTables,)}
 """The scripts, and the sections that need them."""
 
 
@@ -147,8 +158,13 @@ def _workings(table: CellTable) -> _Workings:
         [Markup(working.mathml) for working in also if working is not None],
         rows,
         columns,
-        Markup(json.dumps(stored, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")),
+        _stored(stored),
     )
+
+
+def _stored(data: Any) -> Markup:
+    """Plain data inside a script element."""
+    return Markup(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 FRAGMENTS = (
@@ -191,6 +207,8 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
             extra["mathml"] = Markup(section.mathml)
         elif isinstance(section, CellTable):
             extra["workings"] = _workings(section)
+        elif isinstance(section, LiveTables):
+            extra["stored"] = _stored(section.data)
         return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
 
     macros = templates().get_template("sections.html").make_module({"render": render})

@@ -122,6 +122,11 @@ def _(section: pieces.CellTable) -> str:
 
 
 @_block.register
+def _(section: pieces.LiveTables) -> str:
+    return ""
+
+
+@_block.register
 def _(section: pieces.Beside) -> str:
     return "\n\n".join(_block(item) for item in section.tables)
 

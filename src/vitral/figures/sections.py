@@ -3,8 +3,10 @@
 All text is plain: it is escaped, and hidden characters made visible (`text.visible`), where it is written.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from vitral.core.errors import UsageError
 
@@ -283,6 +285,25 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class LiveTables:
+    """Makes the tables of cells on a page alive: given numbers can be edited, or blanks filled in.
+
+    The page has at most one, above its tables.
+
+    Attributes:
+        data: for the script (`web/src/sheet.ts`); the tables name their quantities.
+        title: for screen readers.
+        button: the words on the button that restores or clears.
+        file: the words and the name of the file that the reader can save; None for none.
+    """
+
+    data: Mapping[str, Any]
+    title: str
+    button: str
+    file: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
 class Drawing:
     """A small drawing in SVG, readable at its own size.
 
@@ -334,4 +355,5 @@ Section = (
     | Formula
     | CellTable
     | Beside
+    | LiveTables
 )

@@ -15,6 +15,7 @@ from vitral.lab.before_training import count, survey
 from vitral.lab.checkups import doctor
 from vitral.lab.configuration import Preset, configure, presets
 from vitral.lab.experiments import DemoPage, demo, study
+from vitral.lab.grading import grade
 from vitral.lab.inspected import Inspection
 from vitral.lab.measures import Measures
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
@@ -25,6 +26,7 @@ from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
 from vitral.lab.trained_runs import evaluate, generate, inspect
 from vitral.lab.worked_examples import check, exercise, explain
+from vitral.reports.graded_class import GradedClass
 from vitral.reports.model import ModelCount
 from vitral.reports.runs import RunList, list_runs
 from vitral.reports.side_by_side import RunComparison
@@ -35,6 +37,7 @@ from vitral.runs.loading import warn_on_stderr
 __all__ = [
     "DemoPage",
     "Generation",
+    "GradedClass",
     "Inspection",
     "Measures",
     "ModelCount",
@@ -60,6 +63,7 @@ __all__ = [
     "explain",
     "free_folder",
     "generate",
+    "grade",
     "inspect",
     "list_examples",
     "list_presets",

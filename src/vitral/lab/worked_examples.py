@@ -9,10 +9,12 @@ from vitral.core.checked import Natural, checked
 from vitral.core.devices import DtypeName
 from vitral.core.errors import UsageError
 from vitral.core.language import language
-from vitral.explanation import CheckReport, Choice, Exercise, RunView, Walkthrough, walk_backward, walk_example
+from vitral.explanation import CheckReport, Choice, RunView, Walkthrough, exercise_of, walk_backward, walk_example
 from vitral.explanation import check as check_example
 from vitral.explanation.examples.example import Example
+from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.lab.examples import correct, find_example, make_exercise
+from vitral.lab.exercises import write_sheets
 from vitral.lab.opened import opened
 from vitral.lab.run import Run, Which
 from vitral.runs import is_run
@@ -123,15 +125,24 @@ def check(example: str | Path, *, fix: bool = False, out: str | Path | None = No
 
 
 @checked(first=True)
-def exercise(file: str | Path | None = None, **sizes: Any) -> Example:
-    """Make a small attention exercise with whole numbers, to be solved by hand and checked.
+def exercise(
+    file: str | Path | None = None, *, kind: str | None = None, out: str | Path | None = None, **sizes: Any
+) -> Example:
+    """Make a small exercise, to be solved by hand and checked.
 
     Args:
         file: write it to this file, with question marks to fill in; not written if None.
+        kind: a name of `vitral.explanation.KINDS`, as "attention" or "loss", with numbers that a hand can compute with;
+            None for attention with any numbers.
+        out: write the sheet in every form and its key into this folder; with the ending of one form, only this form,
+            and the key beside it.
         sizes: fields of `vitral.explanation.Exercise`: positions, d_model, num_heads, mask, scale, seed.
 
     Raises:
-        UsageError: an invalid size, or the file exists.
+        UsageError: an invalid size, or a file exists.
         StorageError: writing to disk failed.
     """
-    return make_exercise(Exercise(**sizes), None if file is None else Path(file))
+    chosen = exercise_of(kind, **sizes)
+    if out is not None:
+        write_sheets([ExerciseSheet(chosen)], Path(out))
+    return make_exercise(chosen, None if file is None else Path(file))

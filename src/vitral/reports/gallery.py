@@ -5,12 +5,19 @@ from collections.abc import Mapping
 from vitral.core.language import in_language
 from vitral.explanation import CheckReport, Example, Verdict, check, phrases, to_sections, walk_example
 from vitral.explanation.checks.report import first_wrong
+from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.figures.markdown import markdown
-from vitral.figures.sections import Heading, Preformatted
+from vitral.figures.sections import Heading, Paragraph, Preformatted
 from vitral.reports.checked_example import check_sections
+from vitral.reports.graded_class import GradedClass
 
 SAY = phrases("en")
 INDEX = "README.md"
+COURSE = {
+    "exercise.md": "An exercise with its key",
+    "graded-class.md": "A graded class of twelve invented sheets",
+}
+"""Pages for a course, and their titles."""
 
 
 def gallery_pages(examples: Mapping[str, Example]) -> dict[str, str]:
@@ -34,7 +41,34 @@ def _index(reports: dict[str, CheckReport]) -> str:
     ):
         lines += ["", f"## {heading}", "", "| example | what it is | verdict |", "| --- | --- | --- |"]
         lines += [f"| [{name}]({name}.md) | {report.example.title} | {_verdict(report)} |" for name, report in listed]
+    lines += ["", "## For a course", "", *(f"- [{title}]({file})" for file, title in COURSE.items())]
     return "\n".join(lines) + "\n"
+
+
+def course_pages(sheet: ExerciseSheet, graded: GradedClass, key: str) -> dict[str, str]:
+    """The pages of an exercise with its key and of a class that did it, as Markdown by file name, in English.
+
+    Args:
+        sheet: the exercise.
+        graded: the class.
+        key: the command line that made the exercise, and that graded the class, one below the other.
+    """
+    with in_language("en"):
+        made, _newline, command = key.partition("\n")
+        sections = [
+            Paragraph("The same as .tex, .html to print, .pdf and .xlsx is written by the command below."),
+            Preformatted(made),
+            Heading("The sheet"),
+            Preformatted(sheet.toml),
+            Heading("The key"),
+            Preformatted(sheet.key_toml),
+            Heading("Every step"),
+            *to_sections(sheet.walkthrough),
+        ]
+        exercise = markdown(COURSE["exercise.md"], sections, lead=sheet.key.title, footer=made)
+        title = COURSE["graded-class.md"]
+        class_ = markdown(title, graded.sections(drawn=False), lead=graded.title, footer=command)
+    return {"exercise.md": exercise, "graded-class.md": class_}
 
 
 def _verdict(report: CheckReport) -> str:

@@ -299,8 +299,13 @@ class Paper:
         return [[[self.pen.exp(self.have["mean_loss"][0][0][0])]]]
 
 
+def clean(value: Decimal) -> Decimal:
+    """A number without the last digits: three thirds are 1."""
+    return value.quantize(Decimal(1).scaleb(-25), rounding=ROUND_HALF_EVEN) if value.is_finite() else value
+
+
 def is_short(value: Decimal, places: int) -> bool:
     """Whether a number has no more decimals than these."""
     if not value.is_finite():
         return True
-    return value == value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
+    return clean(value) == value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)

@@ -7,7 +7,7 @@ digits of a number than the sheet prints, but for √d_k ≈ 1.41 on a sheet of 
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from itertools import product
@@ -148,12 +148,13 @@ def draw_habit(rng: random.Random, name: str, digits: int) -> Habit:
     return habit
 
 
-def every_listed() -> Iterator[Habit]:
-    """The habits of the list with every way of carrying, and rounded or cut."""
-    for name, habit in LISTED.items():
-        carries = CARRIES if habit.carry == "full" and name != "full" else (habit.carry,)
+def every(names: Iterable[str]) -> Iterator[Habit]:
+    """Some habits with every way of carrying, and rounded or cut."""
+    for name in names:
+        habit = HABITS[name]
+        carries = CARRIES if habit.carry == "full" and name not in FIXED else (habit.carry,)
         for carry, rounding, digits in product(carries, ("half-up", "cut"), (2, 3, 4)):
-            if digits == 4 or habit.exp == "digits":
+            if digits == 4 or habit.exp in ("digits", "shifted"):
                 kept = habit.rounding if habit.rounding != "half-up" else rounding
                 yield replace(habit, carry=carry, rounding=kept, exp_digits=digits)
 
@@ -262,12 +263,12 @@ class Pen:
             return ZERO
         way = self.habit.exp
         if way == "table":
-            below = value.quantize(Decimal("0.1"), rounding=ROUND_FLOOR)
+            below = value.quantize(Decimal("0.01"), rounding=ROUND_FLOOR)
             low, high = (
                 entry.exp().quantize(Decimal("0.0001"), rounding=ROUND_HALF_UP)
-                for entry in (below, below + Decimal("0.1"))
+                for entry in (below, below + Decimal("0.01"))
             )
-            return low + (high - low) * (value - below) * 10
+            return low + (high - low) * (value - below) * 100
         if way == "2.718":
             return (value * Decimal("2.718").ln()).exp()
         if way in ("digits", "shifted"):

@@ -51,9 +51,19 @@ def draw_number(rng: random.Random, style: str) -> Decimal:
         return Decimal(rng.choice((-2, -1, 0, 0, 1, 1, 1, 2, 2, 3)))
     if style == "tenths":
         return Decimal(rng.randint(-12, 15)) / 10
+    if style == "thirds":
+        return Decimal(rng.choice((-4, -2, -1, 1, 2, 3, 4, 6))) / 3
     if style == "halves":
         return Decimal(rng.randint(-4, 5)) / 2
     return Decimal(rng.randint(-120, 150)) / 100
+
+
+def typed_given(value: Decimal) -> str:
+    """A given number as typed: a fraction where it is one."""
+    thirds = value * 3
+    if int(value.as_tuple().exponent) < -9:
+        return f'"{thirds.quantize(ONE)}/3"'
+    return format(value, "f")
 
 
 def draw_matrix(rng: random.Random, rows: int, columns: int, style: str) -> Matrix:
@@ -61,7 +71,7 @@ def draw_matrix(rng: random.Random, rows: int, columns: int, style: str) -> Matr
 
 
 def draw_style(rng: random.Random) -> str:
-    return rng.choice(("whole", "whole", "whole", "tenths", "tenths", "tenths", "halves", "hundredths"))
+    return rng.choice(("whole", "whole", "whole", "tenths", "tenths", "tenths", "halves", "hundredths", "thirds"))
 
 
 def draw_mask(rng: random.Random, time: int) -> tuple[list[list[bool]] | None, str]:
@@ -250,11 +260,18 @@ def loss_problem(rng: random.Random) -> Problem:
     else:
         given["logits"] = [draw_matrix(rng, time, vocab, draw_style(rng))]
     targets = [rng.randrange(vocab) for _ in range(time)]
-    given["targets"] = [[[Decimal(target) for target in targets]]]
     words = ", ".join(f'"{word}"' for word in WORDS[:vocab])
     steps += ["probabilities", "losses", "mean_loss", "perplexity"]
-    top = [f"vocabulary = [{words}]"]
-    return Problem("loss", given, steps, top, settings={"targets": targets}, exact={"logits"})
+    settings = {
+        "targets": targets,
+        "given": [f"targets = [{', '.join(f'{chr(34)}{WORDS[target]}{chr(34)}' for target in targets)}]"],
+        "free": [
+            f'losses = "row(-log(sum(one_hot(targets, size={vocab}) * probabilities, axis=1)))"',
+            'mean_loss = "mean(losses)"',
+            'perplexity = "exp(mean_loss)"',
+        ],
+    }
+    return Problem("loss", given, steps, [f"vocabulary = [{words}]"], settings=settings, exact={"logits"})
 
 
 PROBLEMS: dict[str, Callable[[random.Random], Problem]] = {

@@ -2,15 +2,18 @@
 
 `student_sheet(seed)` draws a problem, a habit of calculating and rounding, and perhaps a slip, works the problem out
 with paper and calculator, and writes the sheet as the student would type it. Nothing here is shared with the checker
-that it measures. Decimals are not declared; zeros at the end of a number are typed or lost.
+that it measures. Decimals are not declared; zeros at the end of a number are typed or lost. Some
+students write decimal commas, or W_Q for w_q; lecturers give thirds as fractions.
 
 A sheet with a slip is kept only if its truth is certain:
 
 - the first printed step in which a number differs from what the same student would have written without the slip has
-  a cell that differs by at least two units of that step's typed digits (less is rounding);
+  a cell that differs from that, and from the true number, by at least two units of that step's typed digits (less is
+  rounding);
 - that step is the one of the slip, if it is printed;
 - no student with a habit of the list would honestly have written the same numbers (tried where it could be: on sheets
-  of few numbers, none of them far off).
+  of few numbers, none of them far off);
+- on a sheet of three numbers or fewer, a wrong one lies outside what the habits of both lists lead to.
 
 A habit is honest only if it keeps at least as many digits as the sheet prints, and if what needs no rounding is right
 on the sheet: a result of exact numbers that fits its digits.
@@ -18,27 +21,27 @@ on the sheet: a result of exact numbers that fits its digits.
 Two slips that lead to the same typed numbers are the same slip, whatever it is called: `Sheet.same_as` names them.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from typing import Any
 
-from students.paper import Paper, is_short
-from students.pen import HABITS, LISTED, PRECISE, UNLISTED, Again, Habit, Pen, Value, draw_habit, every_listed
-from students.problems import PER_HEAD, PROBLEMS
+from students.paper import Paper, clean, is_short
+from students.pen import HABITS, LISTED, PRECISE, UNLISTED, ZERO, Again, Habit, Pen, Value, draw_habit, every
+from students.problems import PROBLEMS
 from students.slips import SLIPS
+from students.writing import SCALARS, VECTORS, Place, Typed, Writer
 
-KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position")
+KINDS = ("attention", "attention", "attention", "block", "block", "choice", "choice", "position", "loss")
 """Kinds of problems in the format of worked examples, as often as they are drawn."""
 MOST_ATTEMPTS, PATIENCE = 4000, 40
 LEAST_UNITS = 2
+TOO_FEW = 3
+"""So few numbers do not tell a habit."""
 FEW_CELLS, NOT_FAR = 9, 20.0
 """On larger sheets, or with a number further off, no other habit explains every number."""
-VECTORS = ("temperature", "top_k", "top_p")
-
-Place = tuple[str, int, int, int]
-"""A cell: step, head, row, column, from 0."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Changed:
         index: head, row and column, from 0.
         meant: what the student would have written without the slip.
         typed: what the sheet says.
-        units: how far off it is, in units of the step's typed digits.
+        units: how far off it is, in units of the step's typed digits, from what was meant or from the true number,
+            whichever is nearer.
         exact: whether the true result fits its digits, so that no habit of rounding excuses another number.
     """
 
@@ -126,13 +130,14 @@ def student_sheet(
     choose = random.Random(f"{seed}/{kind}/{habit}/{slip}/{extent}")
     names = {"listed": tuple(LISTED), "unlisted": tuple(UNLISTED), None: tuple(LISTED)}.get(habit, (str(habit),))
     with localcontext(PRECISE):
-        chosen, way = slip, choose.choice(names)
+        chosen, way, topic = slip, "", ""
         for attempt in range(MOST_ATTEMPTS):
-            if attempt % PATIENCE == 0:  # another slip and another habit where they cannot be
+            if attempt % PATIENCE == 0:  # another slip, another habit, another kind where they cannot be
                 chosen, way = choose.choice(tuple(SLIPS)) if slip == "any" else slip, choose.choice(names)
+                topic = kind or choose.choice(kinds)
             rng = random.Random(f"{seed}/{kind}/{habit}/{chosen}/{extent}/{attempt}")
             try:
-                maker = _Maker(rng, seed, kind or rng.choice(kinds), way, extent)
+                maker = _Maker(rng, seed, topic if slip is None else kind or rng.choice(kinds), way, extent)
                 return maker.sheet(chosen)
             except (Again, ArithmeticError):  # such as the logarithm of a negative number after a slip
                 continue
@@ -156,7 +161,7 @@ class _Maker:
             raise Again
         digits_of = self.draw_digits()
         self.pen = Pen(self.habit, self.digits, digits_of, str(rng.random()))
-        self.zeros = rng.choice(("kept", "kept", "lost", "whole"))
+        self.writer = Writer(rng, problem, f"sheet {seed}")
         self.salt = str(rng.random())
 
     def draw_digits(self) -> dict[str, int]:
@@ -181,13 +186,16 @@ class _Maker:
     def sheet(self, slip: str | None) -> Sheet:
         if slip:
             self.printed.discard(SLIPS[slip].skips)
+            if not SLIPS[slip].places(self.problem.steps, self.printed):
+                raise Again
         honest = Paper(self.problem, self.pen, self.printed)
         self.check(honest)
+        self.true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
         shown = honest
         if slip:
             shown = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
         hidden = self.hidden(shown)
-        typed = self.typed_steps(shown)
+        typed = self.writer.typed_steps(shown)
         exact = frozenset(self.exact_cells(honest, hidden))
         changed = tuple(self.changes(honest, shown, typed, hidden, exact))
         first = self.first(changed, shown) if slip else None
@@ -195,7 +203,7 @@ class _Maker:
             raise Again
         return Sheet(
             self.seed,
-            self.write(typed, hidden),
+            self.writer.write(typed, hidden),
             self.kind,
             self.habit,
             self.digits,
@@ -214,17 +222,9 @@ class _Maker:
         """The sheet with another slip."""
         try:
             paper = Paper(self.problem, self.pen, self.printed, SLIPS[slip], self.salt)
-            return self.write(self.typed_steps(paper), self.hidden(paper))
+            return self.writer.write(self.writer.typed_steps(paper), self.hidden(paper))
         except (Again, ArithmeticError):
             return None
-
-    def typed_steps(self, paper: Paper) -> dict[str, list[list[list[str]]]]:
-        """The printed steps as typed."""
-        return {
-            step: [[[self.typed(x) for x in row] for row in rows] for rows in paper.shown[step]]
-            for step in self.problem.steps
-            if step in self.printed
-        }
 
     def check(self, honest: Paper) -> None:
         """Refuse what no lecturer sets: huge scores, weights that are all 0 or 1, a blank result."""
@@ -248,7 +248,7 @@ class _Maker:
             return hidden
         scattered = rng.random() < 0.5
         for step in self.problem.steps:
-            if step not in self.printed or step in ("k", "v", "greedy") or step.startswith(VECTORS):
+            if step not in self.printed or step in ("k", "v", "greedy", *SCALARS) or step.startswith(VECTORS):
                 continue
             value = paper.shown[step]
             for h, rows in enumerate(value):
@@ -258,37 +258,26 @@ class _Maker:
                             hidden.add((step, h, i, j))
         return hidden
 
-    def typed(self, value: Decimal) -> str:
-        """A number as typed: with its zeros, without them, or without them where it is whole."""
-        if not value.is_finite():
-            return "-inf"
-        text = format(value, "f")
-        if value == 0:
-            text = text.removeprefix("-")
-        if "." in text and (self.zeros == "lost" or (self.zeros == "whole" and value == value.to_integral_value())):
-            text = text.rstrip("0").rstrip(".")
-        return text
-
     def exact_cells(self, honest: Paper, hidden: set[Place]) -> Iterator[Place]:
         """The cells of exact steps whose result is as short as what is written, as is everything before it."""
-        true = Paper(self.problem, Pen(HABITS["full"], 12, {}, ""), set())
         for step in self.problem.steps:
             if step not in self.problem.exact:
                 continue
-            short = [(place, x) for place, x in _places(step, true.full[step]) if is_short(x, self.pen.places(step, x))]
+            true = list(_places(step, self.true.full[step]))
+            short = [(place, x) for place, x in true if is_short(x, self.pen.places(step, x))]
             for place, value in short:
-                if dict(_places(step, honest.shown[step]))[place] != value:
+                if dict(_places(step, honest.shown[step]))[place] != clean(value):
                     raise Again
                 if step in self.printed and place not in hidden and value.is_finite():
                     yield place
-            if len(short) < len(list(_places(step, true.full[step]))):
+            if len(short) < len(true):
                 return
 
     def changes(
         self,
         honest: Paper,
         shown: Paper,
-        typed: dict[str, list[list[list[str]]]],
+        typed: Typed,
         hidden: set[Place],
         exact: frozenset[Place],
     ) -> Iterator[Changed]:
@@ -298,15 +287,13 @@ class _Maker:
                 raise Again
             open_cells = [text for place, text in _places(step, texts) if place not in hidden]
             visible = max((len(text.partition(".")[2]) for text in open_cells), default=0)
-            meant = dict(_places(step, honest.shown[step]))
+            meant, true = (dict(_places(step, value)) for value in (honest.shown[step], self.true.full[step]))
             for place, value in _places(step, shown.shown[step]):
                 if place in hidden or value == meant[place]:
                     continue
                 decimals = min(visible, self.pen.places(step, value)) if value.is_finite() else 0
-                off = abs(value - meant[place])
-                units = float(off.scaleb(decimals)) if off.is_finite() else float("inf")
-                if step == "greedy":
-                    units = float("inf")
+                off = min(abs(value - number) if value != number else ZERO for number in (meant[place], true[place]))
+                units = float(off.scaleb(decimals)) if off.is_finite() and (step != "greedy" or not off) else math.inf
                 yield Changed(step, place[1:], meant[place], value, units, place in exact)
 
     def first(self, changed: tuple[Changed, ...], shown: Paper) -> str:
@@ -320,19 +307,31 @@ class _Maker:
             raise Again
         return step
 
-    def is_honest_of_another(
-        self, changed: tuple[Changed, ...], typed: dict[str, list[list[list[str]]]], hidden: set[Place]
-    ) -> bool:
+    def is_honest_of_another(self, changed: tuple[Changed, ...], typed: Typed, hidden: set[Place]) -> bool:
         """Whether another habit, without a slip, leads to the same visible numbers."""
         cells = sum(place not in hidden for step, texts in typed.items() for place, _ in _places(step, texts))
+        if cells <= TOO_FEW and changed[0].step != "greedy":
+            return self.is_among_honest([cell for cell in changed if cell.step == changed[0].step])
         if cells > FEW_CELLS or max(cell.units for cell in changed) > NOT_FAR:
             return False
-        return any(self.same_sheet(habit, typed, hidden) for habit in every_listed())
+        return any(self.same_sheet(habit, typed, hidden) for habit in every(LISTED))
 
-    def same_sheet(self, habit: Habit, typed: dict[str, list[list[list[str]]]], hidden: set[Place]) -> bool:
+    def is_among_honest(self, changed: list[Changed]) -> bool:
+        """Whether each wrong number lies between those to which two habits lead."""
+        step, found = changed[0].step, {cell.index: [cell.meant] for cell in changed}
+        for habit in every(HABITS):
+            try:
+                shown = Paper(self.problem, Pen(habit, self.digits, self.pen.digits_of, ""), self.printed).shown[step]
+            except (Again, ArithmeticError):
+                continue
+            for h, i, j in found:
+                found[h, i, j].append(shown[h][i][j])
+        return all(min(found[cell.index]) <= cell.typed <= max(found[cell.index]) for cell in changed)
+
+    def same_sheet(self, habit: Habit, typed: Typed, hidden: set[Place]) -> bool:
         pen = Pen(habit, self.digits, self.pen.digits_of, "")
         try:
-            other = self.typed_steps(Paper(self.problem, pen, self.printed))
+            other = self.writer.typed_steps(Paper(self.problem, pen, self.printed))
         except (Again, ArithmeticError):
             return False
         return all(
@@ -340,49 +339,6 @@ class _Maker:
             for step, texts in typed.items()
             for place, text in _places(step, texts)
         )
-
-    # The file.
-
-    def write(self, typed: dict[str, list[list[list[str]]]], hidden: set[Place]) -> str:
-        problem = self.problem
-        lines = [f'title = "sheet {self.seed}"', *problem.top, "[given]", *problem.settings.get("given", [])]
-        for name, value in problem.given.items():
-            texts = [[[format(x, "f") for x in row] for row in rows] for rows in value]
-            vector = name.startswith("b_") or name.endswith(("_gain", "_bias")) or name == "targets"
-            lines.append(f"{name} = {self.nested(name, texts, vector)}")
-        lines.append("[claimed]")
-        for step, texts in typed.items():
-            if step == "greedy":
-                index = int(Decimal(texts[0][0][0]))
-                lines.append(f'greedy = "{self.vocabulary[index]}"')
-                continue
-            cells = [
-                [
-                    [
-                        '"?"' if (step, h, i, j) in hidden else '"-inf"' if text == "-inf" else text
-                        for j, text in enumerate(row)
-                    ]
-                    for i, row in enumerate(rows)
-                ]
-                for h, rows in enumerate(texts)
-            ]
-            key = f'"{step}"' if step.startswith(VECTORS) else step
-            lines.append(f"{key} = {self.nested(step, cells, step.startswith(VECTORS))}")
-        return "\n".join(lines) + "\n"
-
-    @property
-    def vocabulary(self) -> list[str]:
-        [line] = [line for line in self.problem.top if line.startswith("vocabulary")]
-        return [word.strip(' "') for word in line.partition("[")[2].rstrip("]").split(",")]
-
-    def nested(self, name: str, value: list[list[list[str]]], vector: bool) -> str:
-        """A value as nested lists, without the axis of heads where there is one head."""
-        heads = [_listed(rows[0]) if vector else _listed([_listed(row) for row in rows]) for rows in value]
-        return _listed(heads) if name in PER_HEAD and self.problem.heads > 1 else heads[0]
-
-
-def _listed(parts: list[str]) -> str:
-    return f"[{', '.join(parts)}]"
 
 
 def _cells(value: Value) -> Iterator[Decimal]:

@@ -34,15 +34,15 @@ class SlipKind:
     rows: bool = False
     skips: str = ""
 
+    def places(self, steps: list[str], printed: set[str]) -> list[str]:
+        """The steps in which it can happen."""
+        if self.misprint:
+            return [step for step in steps if step in printed and step != "greedy" and step in (self.steps or printed)]
+        return [step for step in steps if step in self.steps or step.rpartition("_")[0] in self.steps]
+
     def place(self, paper: Paper) -> str:
         """The step of this paper in which it happens."""
-        steps = [
-            step
-            for step in paper.problem.steps
-            if (not self.steps and step in paper.printed and not step.startswith("greedy"))
-            or step in self.steps
-            or step.rpartition("_")[0] in self.steps
-        ]
+        steps = self.places(paper.problem.steps, paper.printed)
         if not steps:
             raise Again
         return paper.rng.choice(steps)

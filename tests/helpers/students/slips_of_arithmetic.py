@@ -85,7 +85,7 @@ cell_slip("carry-of-ten", one_ten)
 cell_slip("cell-off", off_by, lambda entry: True)
 
 
-@pen_slip("whole-number-off")
+@pen_slip("whole-number-off", "x", "q", "k", "v", "scores", "scaled", "logits")
 def whole_off(paper: Paper, step: str, written: Value, carried: Value) -> tuple[Value, Value]:
     """A whole result of exact numbers, off by one."""
     need(step in paper.problem.exact)

@@ -42,14 +42,14 @@ class Step(NamedTuple):
     """A quantity as computed with a habit.
 
     Attributes:
-        name: the quantity.
-        value: from right numbers, before rounding.
-        odd: the number of printed numbers that the habit does not explain.
+        quantity: the quantity.
+        values: from right numbers, and from the author's own, before rounding.
+        fits: whether the habit explains each printed number by either.
     """
 
-    name: str
-    value: Tensor
-    odd: int
+    quantity: SheetQuantity
+    values: tuple[Tensor, Tensor]
+    fits: tuple[Tensor, Tensor]
 
 
 class Author:
@@ -90,7 +90,7 @@ class Author:
         """The number of printed numbers that a habit does not explain, and its parts; counted up to `enough`."""
         odd = habit.price
         for step in self.steps(habit):
-            odd += step.odd
+            odd += self.count(step)
             if odd >= enough:
                 break
         return odd
@@ -98,30 +98,53 @@ class Author:
     def steps(self, habit: Habit) -> Iterator["Step"]:
         """Go through the sheet with a habit."""
         right, own = dict(self.given), dict(self.given)
-        astray: set[str] = set()
         for quantity in self.sheet.quantities:
             name = quantity.name
-            value, other = (self.make(habit, quantity, values) for values in (right, own))
-            fits, follows = self.fits(habit, quantity, value), self.fits(habit, quantity, other)
-            after = not astray.isdisjoint(quantity.inputs)
-            odd, is_far = self.count(name, (value, other), (fits, follows), after=after)
-            if after or is_far:
-                astray.add(name)
-            yield Step(name, value, odd)
-            right[name] = self.carried(habit, quantity, value, fits)
-            own[name] = self.own(habit, quantity, (value, other), (fits, follows), right[name])
+            values = self.make(habit, quantity, right), self.make(habit, quantity, own)
+            fits = self.fits(habit, quantity, values[0]), self.fits(habit, quantity, values[1])
+            yield Step(quantity, values, fits)
+            right[name] = self.carried(habit, quantity, values[0], fits[0])
+            own[name] = self.own(habit, quantity, values, fits, right[name])
+
+    @cached_property
+    def typical(self) -> list[list["Step"]]:
+        """The sheet with a few habits that lie far apart; full precision first."""
+        return [list(self.steps(habit)) for habit in typical(self.usual.decimals)]
 
     @cached_property
     def spread(self) -> dict[str, Tensor]:
         """How far the values of each quantity move from one habit to another; the same for a whole row."""
         made: dict[str, Tensor] = {}
-        centre = {step.name: step.value for step in self.steps(Habit())}
-        for habit in typical(self.usual.decimals):
-            for step in self.steps(habit):
-                off = (step.value - centre[step.name]).abs().nan_to_num(nan=0.0)
-                off = off.amax(dim=-1, keepdim=True).expand_as(off) if off.dim() else off
-                made[step.name] = torch.maximum(made[step.name], off) if step.name in made else off
+        for steps in zip(*self.typical, strict=True):
+            centre = steps[0].values[0]
+            off = torch.stack([(step.values[0] - centre).abs().nan_to_num(nan=0.0) for step in steps]).amax(dim=0)
+            made[steps[0].quantity.name] = off.amax(dim=-1, keepdim=True).expand_as(off)
         return made
+
+    @cached_property
+    def telling(self) -> dict[str, Tensor]:
+        """The printed numbers that tell a habit: those that some habit may explain.
+
+        A row with a number that is far off every time tells nothing. After such a number, neither does one that it has
+        moved far: the wrong number is known only up to its rounding.
+        """
+        made: dict[str, Tensor] = {}
+        for steps in self.typical:
+            astray: set[str] = set()
+            for step in steps:
+                name, (value, other) = step.quantity.name, step.values
+                if not astray.isdisjoint(step.quantity.inputs):
+                    astray.add(name)
+                if name not in self.printed:
+                    continue
+                printed = self.printed[name]
+                room = FAR * printed.size
+                far = torch.minimum((printed.values - value).abs(), (printed.values - other).abs()) > room
+                near = ~far & (((other - value).abs() <= room) | torch.tensor(name not in astray))
+                if bool((far & printed.known).any()):
+                    astray.add(name)
+                made[name] = made.get(name, torch.zeros_like(near)) | near | ~printed.known
+        return {name: near.all(dim=-1, keepdim=True) & self.printed[name].known for name, near in made.items()}
 
     # Values that are equal are one tensor, so that equal computations of different habits are made once.
 
@@ -175,28 +198,13 @@ class Author:
 
         return self.once(("fits", quantity.name, id(values), habit.cuts, habit.repairs), explained)
 
-    def count(
-        self, name: str, values: tuple[Tensor, Tensor], fits: tuple[Tensor, Tensor], *, after: bool
-    ) -> tuple[int, bool]:
-        """The number of cells that neither right numbers nor the author's own explain, and whether one is far off.
-
-        `after` a number that is far off, a cell that it has moved far is not counted: the wrong number is known only
-        up to its rounding.
-        """
-        if name not in self.printed or (fits[0] is fits[1] and fits[0] is self.all_fit(fits[0].shape)):
-            return 0, False
-        key = ("count", name, *map(id, values), *map(id, fits), after)
-
-        def count() -> Tensor:
-            printed = self.printed[name]
-            odd = ~fits[0] & ~fits[1]
-            if after:
-                odd &= (values[1] - values[0]).abs() <= FAR * printed.size
-            off = torch.minimum(*((printed.values - value).abs() for value in values))
-            return torch.stack([odd.sum(), (odd & (off > FAR * printed.size)).any()])
-
-        odd, is_far = self.once(key, count).tolist()
-        return odd, bool(is_far)
+    def count(self, step: "Step") -> int:
+        """The number of telling cells that neither right numbers nor the author's own explain."""
+        name, fits = step.quantity.name, step.fits
+        if name not in self.printed:
+            return 0
+        key = ("count", name, *map(id, fits))
+        return int(self.once(key, lambda: (~fits[0] & ~fits[1] & self.telling[name]).sum()))
 
     def all_fit(self, shape: torch.Size) -> Tensor:
         """A mask of ones."""
@@ -214,8 +222,6 @@ class Author:
             shown = habit.carried(habit.printed(quantity, values, unit), unit)
             if printed is None or habit.guards:
                 return shown
-            if habit.carry == "printed":
-                shown = torch.where(printed.known, shown, values)
             return torch.where(printed.known & fits, printed.values, shown)
 
         return self.once(key, carried)

@@ -151,7 +151,7 @@ class _Checker:
         if any(each in self.unprinted for each in quantity.inputs):
             near = self.spread(name, near, value, torch.zeros_like(value))
         true = within(printed.values, self.exact[name], printed.size / 2)
-        certain = near.is_point & is_whole(value, printed.size)
+        certain = near.is_point & is_whole(near.middle, printed.size)
         fits, inside = self.fitting(quantity, value, near)
         follows, after = self.fitting(quantity, other, about)
         follows |= within(printed.values, again, printed.size / 2)
@@ -180,8 +180,8 @@ class _Checker:
         A cell that is computed from exact numbers and needs no more digits than it has must be equal.
         """
         printed = self.author.printed[quantity.name]
-        certain = interval.is_point & is_whole(value, printed.size)
-        equal = within(printed.values, value, EXACTLY * printed.size)
+        certain = interval.is_point & is_whole(interval.middle, printed.size)
+        equal = within(printed.values, interval.middle, EXACTLY * printed.size)
         fits = self.author.fits(self.habit, quantity, value)
         if quantity.name in COUNTED:
             return equal, equal

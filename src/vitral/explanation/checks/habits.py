@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.checks.units import Unit
+from vitral.explanation.expressions import Call, nodes
 from vitral.explanation.operations import Linear, Operation, Output, Project, Scale, Score, Softmax, Weigh
+from vitral.explanation.operations.expression import Compute
 from vitral.explanation.sheet import SheetQuantity, Values
 
 TOLERANCE = 0.55
@@ -24,6 +26,8 @@ MOST_EXPONENT = 20.0
 """If an exponent is larger, the largest of its row is subtracted first."""
 FEW = (2, 3, 1, 4)
 """Decimals to which roots and exponentials may be rounded."""
+BOTH = tuple((roots, False, powers) for roots in (2, 3) for powers in (2, 3, 4))
+"""Decimals of roots and exponentials in one sheet."""
 MOST_GUARDS = 2
 PART, MANY_PARTS = 0.3, 0.7
 """Cells that each part of a habit must explain, and further ones that each part from the third on must."""
@@ -83,6 +87,9 @@ class Habit:
             return ("roots", self.roots, self.inverts) if self.roots is not None else ()
         if isinstance(quantity.operation, Softmax):
             return ("powers", self.powers, self.cuts) if self.powers is not None else ()
+        if isinstance(quantity.operation, Compute):
+            parts = (self.roots, self.powers, self.products)
+            return ("tree", *parts, self.cuts, self.guards) if parts != (None, None, False) else ()
         return ()
 
     def rounded(self, values: Tensor, size: Tensor | float) -> Tensor:
@@ -116,19 +123,15 @@ class Habit:
         return (printed == values) | near
 
     @property
-    def told(self) -> tuple[tuple[str, dict[str, int]], ...]:
-        """Its parts as keys of phrases with their placeholders."""
-        parts: list[tuple[str, dict[str, int]]] = []
-        carry = "guards" if self.carry == "steps" and self.guards else self.carry
-        parts.append((carry, {"count": self.guards} if self.guards else {}))
-        if self.cuts:
-            parts.append(("cuts", {}))
+    def told(self) -> tuple[tuple[str, int], ...]:
+        """Its parts as keys of phrases, each with a number of decimals (0 where it has none)."""
+        carry = f"guard_{self.guards}" if self.carry == "steps" and self.guards else self.carry
+        parts = [(carry, 0), *(("cuts", 0) for _ in range(self.cuts))]
         if self.roots is not None:
-            parts.append(("inverse" if self.inverts else "roots", {"count": self.roots}))
+            parts.append(("inverse" if self.inverts else "roots", self.roots))
         if self.powers is not None:
-            parts.append(("powers", {"count": self.powers}))
-        parts += [(name, {}) for name in ("products", "repairs") if getattr(self, name)]
-        return tuple(parts)
+            parts.append(("powers", self.powers))
+        return (*parts, *((name, 0) for name in ("products", "repairs") if getattr(self, name)))
 
 
 DOTS = (Project, Linear, Score, Weigh, Output)
@@ -137,18 +140,13 @@ DOTS = (Project, Linear, Score, Weigh, Output)
 
 def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
     """The habits that may matter for these quantities, from the simplest on."""
-    operations = [quantity.operation for quantity in quantities]
-
-    def some(*kinds: type) -> bool:
-        return any(isinstance(operation, kinds) for operation in operations)
-
-    rooted = any(isinstance(operation, Scale) and operation.kind in ("sqrt", "adaptive") for operation in operations)
-    raised = some(Softmax)
+    used = {part for quantity in quantities for part in _parts_of(quantity.operation)}
+    rooted, raised, summed = (part in used for part in ("root", "power", "product"))
     few: list[tuple[int | None, bool, int | None]] = [(None, False, None)]
     few += [(digits, False, None) for digits in FEW if rooted]
     few += [(digits, True, None) for digits in FEW if rooted]
     few += [(None, False, digits) for digits in FEW if raised]
-    few += [(digits, False, digits) for digits in FEW if rooted and raised]
+    few += BOTH if rooted and raised else ()
     carries = (("full", 0), ("printed", 0), *(("steps", guards) for guards in range(MOST_GUARDS + 1)))
     made = [
         Habit(carry, cuts, *each, guards, products, repairs)
@@ -156,11 +154,26 @@ def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
             carries,
             (False, True),
             few,
-            (False, True) if some(*DOTS) else (False,),
+            (False, True) if summed else (False,),
             (False, True) if raised else (False,),
         )
     ]
     return iter(sorted(made, key=lambda habit: habit.price))
+
+
+def _parts_of(operation: Operation) -> Iterator[str]:
+    """What there is inside an operation that a habit may round."""
+    if isinstance(operation, DOTS):
+        yield "product"
+    elif isinstance(operation, Softmax):
+        yield "power"
+    elif isinstance(operation, Scale) and operation.kind in ("sqrt", "adaptive"):
+        yield "root"
+    elif isinstance(operation, Compute):
+        inside = {"matmul": "product", "exp": "power", "softmax": "power", "sqrt": "root"}
+        for _, node in nodes(operation.expression):
+            if isinstance(node, Call) and node.function in inside:
+                yield inside[node.function]
 
 
 def typical(decimals: int) -> Iterator[Habit]:
@@ -169,6 +182,9 @@ def typical(decimals: int) -> Iterator[Habit]:
         yield Habit(carry, cuts)
     yield Habit("steps", products=True)
     yield Habit("steps", roots=max(decimals, 1), powers=max(decimals, 1))
+    for digits in (1, 2):
+        yield Habit(roots=digits)
+        yield Habit(powers=digits)
 
 
 @singledispatch
@@ -192,13 +208,36 @@ def _(operation: Scale, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tenso
 @made.register
 def _(operation: Softmax, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
     [entries] = inputs
-    if habit.powers is None:
-        return operation(entries)
+    return operation(entries) if habit.powers is None else _shares(entries, habit)
+
+
+def _shares(entries: Tensor, habit: Habit) -> Tensor:
+    """The softmax of rows, with rounded exponentials."""
+    assert habit.powers is not None
     largest = entries.amax(dim=-1, keepdim=True)
     shift = torch.where((largest > MOST_EXPONENT) & largest.isfinite(), largest, 0.0)
     powers = habit.rounded(torch.exp(entries - shift), 10.0**-habit.powers)
     total = powers.sum(dim=-1, keepdim=True)
-    return torch.where(total > 0, powers / total.clamp(min=1e-300), operation(entries))
+    return torch.where(total > 0, powers / total.clamp(min=1e-300), torch.softmax(entries, dim=-1).nan_to_num())
+
+
+@made.register
+def _(operation: Compute, habit: Habit, inputs: list[Tensor], unit: Unit) -> Tensor:
+    def instead(function: str, arguments: Sequence[Tensor], settings: Sequence[int | None]) -> Tensor | None:
+        first = arguments[0]
+        if function == "exp" and habit.powers is not None:
+            return habit.rounded(first.exp(), 10.0**-habit.powers)
+        if function == "softmax" and habit.powers is not None and first.dim():
+            axis = -1 if not settings or settings[0] is None else settings[0]
+            return _shares(first.movedim(axis, -1), habit).movedim(-1, axis)
+        if function == "sqrt" and habit.roots is not None:
+            size = 10.0**-habit.roots
+            return (first.sqrt() / size).round() * size
+        if function == "matmul" and habit.products and min(each.dim() for each in arguments) > 1:
+            return _dotted(first, arguments[1], habit, unit)
+        return None
+
+    return operation.computed(inputs, instead)
 
 
 def _dotted(left: Tensor, right: Tensor, habit: Habit, unit: Unit) -> Tensor:

@@ -193,16 +193,18 @@ def summary(report: CheckReport, say: Phrases) -> str:
         return say("check.nothing")
     if report.worst is Verdict.right:
         return say("check.all_right", count=total)
-    if report.worst in FINE:
-        return say("check.all_fine", count=total, **counts)
-    return say("check.summary", count=total, **counts)
+    key = "check.all_fine" if report.worst in FINE else "check.summary"
+    doubts = counts["doubtful"] + counts["unclear"] > 0
+    return say(f"{key}_doubts" if doubts else key, count=total, **counts)
 
 
 def habit(report: CheckReport, say: Phrases) -> str:
     """The author's habit of rounding in words; empty if it is not known."""
     if report.habit is None:
         return ""
-    return ", ".join(say(f"habits.{key}", **places) for key, places in report.habit.told)
+    return ", ".join(
+        say(f"habits.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}")) for key, decimals in report.habit.told
+    )
 
 
 def habit_line(report: CheckReport, say: Phrases) -> str:

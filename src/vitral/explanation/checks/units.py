@@ -21,6 +21,8 @@ OF_FRACTIONS = 9
 """Decimals of a quantity whose numbers are all fractions: these are exact."""
 CLEARLY = 3
 """An author counts significant digits if at least so many zeros less have been lost then."""
+MANY = 6
+"""So many numbers with equally many significant digits, and not with equally many decimals, are enough as well."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def is_whole(values: Tensor, size: Tensor | float) -> Tensor:
 def units(example: Example) -> dict[str, Unit]:
     """The unit of every claimed quantity."""
     whole = {claim.name: Unit(0) for claim in example.claims if claim.name in COUNTED}
-    if "decimals" in example.document.data:
+    if example.states_decimals:
         return {claim.name: Unit(example.decimals) for claim in example.claims} | whole
     typed = {claim.name: _typed(example, claim) for claim in example.claims}
     found = {}
@@ -96,7 +98,9 @@ def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     gained = {significant: dict(_zeros_gained(pointed, significant)) for significant in sorted(counted)}
     gains = {significant: sum(gain for gain in made.values() if gain > 0) for significant, made in gained.items()}
     best = max(gains, key=lambda significant: gains[significant], default=0)
-    if not gains or gains[best] < CLEARLY:
+    every = [each for found in pointed.values() for each in found]
+    uniform = all(each.significant == best for each in every)
+    if not gains or gains[best] < (1 if uniform and len(every) >= MANY else CLEARLY - uniform):
         return {}
     return {
         name: Unit(max(each.decimals for each in pointed[name]), best)

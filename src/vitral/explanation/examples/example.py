@@ -67,6 +67,7 @@ class Example(Shown):
         sheet: the computation from the given numbers.
         claims: the author's numbers, in the order of the computation.
         architecture: mask, scale and the other parts.
+        states_decimals: whether the file states the decimals; otherwise the typed numbers show them.
     """
 
     path: Path | None
@@ -78,6 +79,7 @@ class Example(Shown):
     sheet: Sheet
     claims: tuple[AuthorClaim, ...]
     architecture: Architecture
+    states_decimals: bool = False
     _is_only_text = True
 
     @property

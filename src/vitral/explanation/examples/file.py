@@ -65,6 +65,15 @@ def load_example(path: Path, find_model: FindModel) -> Example:
     Raises:
         UsageError: the file cannot be read, or contains an error; the message names the line or the cell.
     """
+    return read_example(load_document(path), find_model, path)
+
+
+def load_document(path: Path) -> Document:
+    """The document of a file.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
     try:
         if path.is_dir():
             raise UsageError("{path}: is a folder, not a worked example", path=path)
@@ -76,7 +85,7 @@ def load_example(path: Path, find_model: FindModel) -> Example:
             )
     except OSError as error:
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
-    return read_example(document_of(raw, str(path)), find_model, path)
+    return document_of(raw, str(path))
 
 
 @checked(first=True)
@@ -189,6 +198,7 @@ class _Reader:
             sheet,
             tuple(claims),
             architecture,
+            states_decimals=head.decimals is not None,
         )
 
     def decimals(self, claims: list[AuthorClaim]) -> int:

@@ -1,6 +1,6 @@
 """The small language of computations: text to tree, shapes and cost before anything is computed, values."""
 
-from vitral.explanation.expressions.evaluation import compute, evaluate, from_the_end, measured, shape_of
+from vitral.explanation.expressions.evaluation import Instead, compute, evaluate, from_the_end, measured, shape_of
 from vitral.explanation.expressions.parser import MOST_CHARACTERS, MOST_NODES, parse
 from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree, nodes, references, replaced
 
@@ -9,6 +9,7 @@ __all__ = [
     "MOST_NODES",
     "Call",
     "Constant",
+    "Instead",
     "Reference",
     "Tree",
     "compute",

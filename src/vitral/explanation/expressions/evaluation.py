@@ -1,6 +1,6 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import torch
@@ -18,6 +18,8 @@ MOST_OPERATIONS = 10**8
 
 COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
+Instead = Callable[[str, Sequence[Tensor], Sequence[int | None]], Tensor | None]
+"""Computes a call of a function in another way, or returns None."""
 
 
 def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -44,14 +46,19 @@ def _measured(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tu
     return tuple(counter.value(tree).shape), counter.operations
 
 
-def evaluate(tree: Tree, values: Values) -> Tensor:
+def evaluate(tree: Tree, values: Values, instead: Instead | None = None) -> Tensor:
     """The value of an expression, float64.
+
+    Args:
+        tree: the expression.
+        values: of the quantities in it.
+        instead: computes some of the functions in another way, as by hand.
 
     Raises:
         UsageError: as `shape_of`.
     """
     shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
-    return compute(tree, values)
+    return _Computer(values, instead).value(tree)
 
 
 def compute(tree: Tree, values: Values) -> Tensor:
@@ -60,8 +67,8 @@ def compute(tree: Tree, values: Values) -> Tensor:
 
 
 class _Computer:
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, values: Values, instead: Instead | None = None) -> None:
+        self.values, self.instead = values, instead
 
     def value(self, tree: Tree) -> Tensor:
         match tree:
@@ -77,6 +84,9 @@ class _Computer:
     def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
         if function == GRADIENT:
             raise UsageError("grad(loss, name) can only be a step or part of a step")
+        other = None if self.instead is None else self.instead(function, arguments, settings)
+        if other is not None:
+            return other
         return COMPUTED[function].compute(arguments, settings)
 
 

@@ -47,7 +47,8 @@ def written(name: str) -> Name:
 def formula_of(tree: Tree) -> Expression:
     """An expression as a formula of whole quantities."""
     match tree:
-        case Constant(float(number)):
+        case Constant(number):
+            assert isinstance(number, float), "tables of numbers are parts of built-in operations only"
             return CONSTANTS.get(number, Number(number, exact=True))
         case Reference(name):
             return written(name)

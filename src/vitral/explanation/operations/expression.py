@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.functional import jvp
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import Call, Reference, Tree, evaluate, references
+from vitral.explanation.expressions import Call, Instead, Reference, Tree, evaluate, references
 from vitral.explanation.formulas.notation import Expression, Fraction, Name, Number, Over, Product, Sum
 from vitral.explanation.operations.base import CellNamer, Index, Operation
 from vitral.explanation.operations.cells import CellWriter, formula_of, written
@@ -40,7 +40,11 @@ class Compute:
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The quantity."""
-        made = evaluate(self.expression, self._seen(inputs))
+        return self.computed(inputs)
+
+    def computed(self, inputs: Sequence[Tensor], instead: Instead | None = None) -> Tensor:
+        """The quantity, with some functions computed in another way; see `evaluate`."""
+        made = evaluate(self.expression, self._seen(inputs), instead)
         made = made.mT if self.is_turned else made
         return made.reshape(*(1,) * (self.rank - made.dim()), *made.shape)
 

@@ -1,5 +1,6 @@
 """A walkthrough as a self-contained page, as Markdown, or as sections of another page."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vitral.core.checked import Digits, checked
@@ -55,19 +56,22 @@ class _Room:
 
 
 @checked(first=True)
-def to_page(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
+def to_page(
+    walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False, before: Sequence[Section] = ()
+) -> str:
     """A self-contained HTML document: steps can be folded, choosing a cell shows its arithmetic, gaps can be opened.
 
     Args:
         walkthrough: the steps.
         digits: after the point.
         whole: whether everything is open from the first.
+        before: sections above the steps.
     """
     say = walkthrough.phrases(whole=whole)
     room = _Room()
     chapters = [*_drawn(walkthrough, say), *_chapters(walkthrough, digits, say, room)]
     lead, *intro = opening(walkthrough, say, "choose")
-    sections = [*map(Paragraph, intro), *_missing(room, say), *chapters]
+    sections = [*map(Paragraph, intro), *_missing(room, say), *before, *chapters]
     language = LANGUAGE_CODES[walkthrough.language]
     words = {"lead": lead, "footer": say("page.footer"), "contents": say("page.contents")}
     return page(walkthrough.title, sections, language=language, **words)

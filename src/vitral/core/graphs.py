@@ -1,0 +1,238 @@
+"""A computation as a graph of PyTorch's core operations, as plain data.
+
+`torch.export` traces a function of named tensors; `graph_of` writes the result as a dictionary that JSON can hold. The
+interpreter in `web/src/graph.ts` runs it in a browser, so a page computes what the function computes.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from vitral.core.errors import VitralError
+from vitral.core.taps import Recorder, Tap
+
+Plain = dict[str, Any]
+Traced = Callable[[Mapping[str, Tensor], Tap], object]
+"""A function that passes each of its results to the tap by name, and goes on with the value that the tap returns."""
+
+OPERATIONS = frozenset(
+    (
+        *("abs", "acos", "add.Tensor", "add.Scalar", "addmm", "alias", "amax", "amin", "any", "any.dim", "any.dims"),
+        *("arange.start_step", "argmax", "argmin", "asin", "atan", "atan2", "bitwise_and.Tensor", "bitwise_not"),
+        *("bitwise_or.Tensor", "bmm", "cat", "ceil", "clamp", "clone", "constant_pad_nd", "copy", "cos", "cumsum"),
+        *("div.Scalar", "div.Tensor", "div.Tensor_mode", "embedding", "empty.memory_format", "eq.Scalar", "eq.Tensor"),
+        *("erf", "exp", "expand", "expm1", "fill.Scalar", "flip", "floor", "full", "full_like", "gather", "ge.Scalar"),
+        *("ge.Tensor", "gelu", "gt.Scalar", "gt.Tensor", "index.Tensor", "index_select", "isinf", "isnan", "le.Scalar"),
+        *("le.Tensor", "leaky_relu", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or"),
+        *("logical_xor", "lt.Scalar", "lt.Tensor", "max.dim", "maximum", "mean", "mean.dim", "min.dim", "minimum"),
+        *("mm", "mul.Scalar", "mul.Tensor", "native_layer_norm", "ne.Scalar", "ne.Tensor", "neg", "permute"),
+        *("pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "prod.dim_int", "reciprocal", "relu"),
+        *("remainder.Scalar", "remainder.Tensor", "repeat", "round", "rsqrt", "scalar_tensor", "scatter.src"),
+        *("scatter.value", "select.int", "select_scatter", "sigmoid", "sign", "sin", "slice.Tensor", "slice_scatter"),
+        *("sort", "sort.stable", "split_with_sizes", "sqrt", "squeeze.dim", "squeeze.dims", "sub.Scalar", "sub.Tensor"),
+        *("sum", "sum.dim_IntList", "tan", "tanh", "topk", "trunc", "unsqueeze", "var.correction"),
+        *("view", "where.self", "_log_softmax", "_softmax", "_to_copy", "getitem"),
+    )
+)
+"""The operations that the interpreter has; it has the same list."""
+NOTHING = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range")
+"""Operations without a result."""
+SAME = ("clone", "alias", "detach", "lift_fresh_copy", "detach_copy", "alias_copy")
+"""Operations that return their input."""
+IGNORED = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"))
+"""Arguments that say how numbers are stored; the interpreter has one kind."""
+
+
+class NotInGraphs(VitralError):
+    """A computation that cannot be written as a graph: an unknown operation, or a decision that depends on numbers."""
+
+
+class _Marking(Recorder):
+    """Notes every value and gives it a place of its own in the graph, so that it can be replaced by name."""
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        return super().__call__(name, value.clone())
+
+
+class _Module(nn.Module):
+    """The function as a module, which is what `torch.export` takes; its own parameters become constants."""
+
+    def __init__(self, function: Traced, names: list[str]) -> None:
+        super().__init__()
+        self.function, self.names = function, names
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        marking = _Marking()
+        self.function(inputs, marking)
+        self.names[:] = marking.kept
+        return marking.kept
+
+
+def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
+    """The graph of a function.
+
+    Args:
+        function: calls its second argument, a tap, as `x = tap(name, x)` for each value that has a name.
+        inputs: tensors by name; the graph is that of their shapes, whatever their numbers.
+
+    Returns:
+        {"inputs": names, "shapes": their shapes, "constants": [{"shape", "data"}], "nodes": [[operation, arguments]],
+        "outputs": {name: place}}. Places count inputs, then constants, then nodes. An argument is a number, true or
+        false, null, a text, a list, {"at": place} or {"number": "inf", "-inf" or "nan"}.
+
+    Raises:
+        NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
+    """
+    names: list[str] = []
+    try:
+        with _quiet(), torch.no_grad():
+            module = _Module(function, names)
+            program: Any = torch.export.export(module, (dict(inputs),), strict=False)
+            program = program.run_decompositions()
+    except VitralError as error:
+        raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
+    return _Writer(program, list(inputs)).graph(names)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Without PyTorch's warnings about its own parts, and without its log of a graph that fails."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
+
+
+class _Writer:
+    """Writes an exported program as plain data."""
+
+    def __init__(self, program: Any, names: list[str]) -> None:
+        self.program, self.names = program, names
+        self.places: dict[str, int] = {}  # of the program's nodes
+        self.nodes: list[list[Any]] = []
+        self.constants: list[Plain] = []
+        self.shapes: list[list[int]] = []
+
+    def graph(self, names: list[str]) -> Plain:
+        nodes = list(self.program.graph.nodes)
+        (last,) = (node for node in nodes if node.op == "output")
+        self.named = {node.name for node in last.args[0]}
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        self.placeholders(placeholders)
+        first = len(self.names) + len(self.constants)
+        for node in nodes:
+            if node.op == "call_function":
+                self.call(node, first)
+        outputs = dict(zip(names, (self.places[node.name] for node in last.args[0]), strict=True))
+        return {
+            "inputs": self.names,
+            "shapes": self.shapes,
+            "constants": self.constants,
+            "nodes": self.nodes,
+            "outputs": outputs,
+        }
+
+    def placeholders(self, placeholders: list[Any]) -> None:
+        """Inputs have the first places, then the constants: parameters, buffers and other tensors of the function."""
+        kinds = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
+        given = [node for node in placeholders if kinds[node.name].kind.name == "USER_INPUT"]
+        for place, node in enumerate(given):
+            self.places[node.name] = place
+            self.shapes.append(list(node.meta["val"].shape))
+        for node in placeholders:
+            if node in given:
+                continue
+            target = kinds[node.name].target
+            if target is None:
+                kind = kinds[node.name].kind.name.lower()
+                raise NotInGraphs("the computation has no graph: it has an input of the kind {kind}", kind=kind)
+            known = self.program.state_dict if target in self.program.state_dict else self.program.constants
+            self.places[node.name] = len(self.names) + len(self.constants)
+            self.constants.append(_constant(known[target]))
+
+    def call(self, node: Any, first: int) -> None:
+        name = _operation(node)
+        if name in NOTHING:
+            return
+        if name in SAME and node.name not in self.named:
+            self.places[node.name] = self.places[node.args[0].name]
+            return
+        if name == "_to_copy" and not _narrows(node):
+            name = "clone"
+        if name not in OPERATIONS or (name == "bitwise_not" and node.meta["val"].dtype != torch.bool):
+            raise NotInGraphs("the computation has no graph: the operation {name} is not supported", name=name)
+        arguments = [self.plain(argument) for argument in _arguments(node, name)]
+        if name == "_to_copy":
+            arguments = [arguments[0], "bool" if node.meta["val"].dtype == torch.bool else "int"]
+        self.places[node.name] = first + len(self.nodes)
+        self.nodes.append([name, arguments])
+
+    def plain(self, value: Any) -> Any:
+        """An argument as plain data."""
+        if isinstance(value, torch.fx.Node):
+            return {"at": self.places[value.name]}
+        if isinstance(value, (list, tuple)):
+            return [self.plain(each) for each in cast(list[Any], value)]
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"number": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        raise NotInGraphs("the computation has no graph: the argument {value} is not supported", value=repr(value))
+
+
+def _operation(node: Any) -> str:
+    """The name of an operation without `aten.` and `.default`: "add.Tensor", "mm"."""
+    target: Any = node.target
+    if hasattr(target, "_schema"):
+        return str(target).removeprefix("aten.").removesuffix(".default")
+    return str(getattr(target, "__name__", target))
+
+
+def _arguments(node: Any, name: str) -> list[Any]:
+    """All arguments in the order of the operation's signature, without those on storage and trailing defaults."""
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None:
+        return list(node.args)
+    arguments: list[Any] = []
+    last = 0
+    for place, argument in enumerate(schema.arguments):
+        if argument.name in IGNORED:
+            continue
+        value = argument.default_value if argument.has_default_value() else None
+        if place < len(node.args):
+            value = node.args[place]
+        elif argument.name in node.kwargs:
+            value = node.kwargs[argument.name]
+        arguments.append(value)
+        if place < len(node.args) or argument.name in node.kwargs:
+            last = len(arguments)
+    return arguments[:last]
+
+
+def _narrows(node: Any) -> bool:
+    """Whether a change of type changes numbers: to whole numbers, or to true and false."""
+    before, after = node.args[0].meta["val"].dtype, node.meta["val"].dtype
+    return before != after and not after.is_floating_point and before != torch.bool
+
+
+def _constant(value: Tensor) -> Plain:
+    numbers = cast(list[float], cast(Any, value.detach().flatten()).tolist())
+    data = [float(each) if math.isfinite(each) else _spelled(each) for each in numbers]
+    return {"shape": list(value.shape), "data": data}
+
+
+def _spelled(value: float) -> str:
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"

@@ -1,0 +1,124 @@
+"""The kinds of exercises and their sizes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from vitral.core.checked import Count, Natural, Within, checked
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+from vitral.core.language import N_
+
+LARGEST_SIDE = 8
+"""Largest number of positions, columns and heads."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of exercise.
+
+    Attributes:
+        title: of its exercises.
+        sizes: the fields of `Exercise` that it has, besides seed and decimals.
+        usual: their values where they differ from those of `Exercise`.
+    """
+
+    title: str
+    sizes: tuple[str, ...]
+    usual: Mapping[str, Any] = field(default_factory=dict)
+
+
+ALL_SIZES = ("positions", "d_model", "num_heads", "mask", "scale")
+KINDS = {
+    "attention": Kind(N_("One head of attention"), ALL_SIZES),
+    "multi-head": Kind(N_("Several heads of attention"), ALL_SIZES, {"num_heads": 2, "scale": "linear"}),
+    "block": Kind(N_("A pre-norm block"), ("positions", "d_model", "mask", "scale"), {"positions": 2}),
+    "positions": Kind(N_("Positions as sines and cosines"), ("positions", "d_model")),
+    "choice": Kind(N_("The choice of the next token"), ()),
+    "loss": Kind(N_("Loss and backward pass"), ()),
+    "cross-attention": Kind(N_("Cross-attention"), ("positions", "d_model", "scale"), {"positions": 2}),
+}
+"""The kinds of exercises by name."""
+
+
+@checked(first=True)
+@dataclass(frozen=True)
+class Exercise:
+    """The kind and the sizes of an exercise.
+
+    Attributes:
+        positions: number of tokens.
+        d_model: width of the stream.
+        num_heads: must divide d_model.
+        mask: "causal" or "bidirectional".
+        scale: "none", "sqrt" or "linear".
+        seed: of the random numbers.
+        decimals: digits after the point.
+        kind: a name of `KINDS`; None for attention with the first numbers that are drawn, as in earlier versions.
+    """
+
+    positions: Count = 3
+    d_model: Count = 4
+    num_heads: Count = 1
+    mask: str = "causal"
+    scale: str = "sqrt"
+    seed: Natural = 1
+    decimals: Annotated[int, Within(0, 12)] = 2
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the sizes.
+
+        Raises:
+            UsageError: a size out of range, or an unknown kind, mask or scale.
+        """
+        if self.kind is not None and self.kind not in KINDS:
+            raise UsageError("exercise: kind {kind!r}, {hint}", kind=self.kind, hint=nearest(self.kind, KINDS))
+        for name in ("positions", "d_model", "num_heads"):
+            if not 1 <= getattr(self, name) <= LARGEST_SIDE:
+                raise UsageError(
+                    "{name}: expected 1 to {largest_side}, not {value}: an exercise is solved by hand",
+                    name=name,
+                    largest_side=LARGEST_SIDE,
+                    value=getattr(self, name),
+                )
+        for name, known in (("mask", ("causal", "bidirectional")), ("scale", ("none", "sqrt", "linear"))):
+            if getattr(self, name) not in known:
+                raise UsageError(f"{name}: {getattr(self, name)!r}, {nearest(getattr(self, name), known)}")
+        if self.d_model % self.num_heads:
+            raise UsageError(
+                "num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths",
+                num_heads=self.num_heads,
+                d_model=self.d_model,
+            )
+        if self.kind in ("block", "positions") and self.d_model % 2:
+            raise UsageError(
+                "d_model: {d_model} is odd; an exercise of the kind {kind} needs an even width",
+                d_model=self.d_model,
+                kind=self.kind,
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of its files, as attention-7."""
+        return f"{self.kind or 'attention'}-{self.seed}"
+
+
+@checked(first=True)
+def exercise_of(kind: str | None = None, **sizes: Any) -> Exercise:
+    """An exercise with the usual sizes of its kind, where no others are given.
+
+    Args:
+        kind: a name of `KINDS`; None for attention as in earlier versions.
+        sizes: fields of `Exercise`; None for the usual one.
+
+    Raises:
+        UsageError: an unknown kind, or a size that the kind does not have.
+    """
+    given = {name: value for name, value in sizes.items() if value is not None}
+    if kind is None or kind not in KINDS:
+        return Exercise(**given, kind=kind)
+    for name in given:
+        if name in ALL_SIZES and name not in KINDS[kind].sizes:
+            raise UsageError("exercise: the kind {kind} has no size {name}; leave it out", kind=kind, name=name)
+    return Exercise(**{**KINDS[kind].usual, **given}, kind=kind)

@@ -1,0 +1,265 @@
+"""An exercise as a sheet of paper: with boxes to fill in, or with the numbers in them."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from vitral.core.language import N_, _, language, number
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.file import parse_example
+from vitral.explanation.exercises.effort import softmax_rows
+from vitral.explanation.exercises.exercise import Exercise
+from vitral.explanation.exercises.text import exercise_text, key_text, no_preset
+from vitral.explanation.formulas import latex, mathml, text
+from vitral.explanation.operations import Normalise, Scale, Sinusoid
+from vitral.explanation.operations.expression import Differentiate
+from vitral.explanation.phrasebook import phrases
+from vitral.explanation.renderers import to_latex, to_sections
+from vitral.explanation.renderers.live import blanks_of, to_live
+from vitral.explanation.steps import Panel, Step
+from vitral.explanation.walks import walk_example
+from vitral.explanation.walkthrough import Walkthrough
+from vitral.figures.paper import Paper, PaperGrid, PaperTask, paper_latex, paper_page
+from vitral.figures.sections import Formula, Heading
+from vitral.figures.text import minus
+
+TITLES = {
+    "k": N_("Projection: keys"),
+    "v": N_("Projection: values"),
+    "loss": N_("Loss"),
+    "d_logits": N_("Derivative of the loss by each logit"),
+    "d_w_u": N_("Derivative of the loss by each number of w_u"),
+    "d_x": N_("Derivative of the loss by each number of x"),
+}
+"""Headings of quantities that steps of the exercise compute."""
+LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
+MOST_MULTIPLES = 8
+"""If a softmax has larger multiples of its unit, the sheet has no table of exponentials."""
+DIGITS = ((1, 4), (10, 3), (100, 2), (math.inf, 1))
+"""Digits after the point of the numbers in tables that help, for numbers below a limit."""
+MOST_COLUMNS = 9
+"""Columns of such a table; a longer one goes on below."""
+ALIKE = 1e-6
+MOST_DIGITS = 4
+"""Digits of given numbers."""
+
+
+@dataclass(frozen=True)
+class ExerciseSheet:
+    """An exercise in every form: its sheet, and the key with the same numbers filled in.
+
+    Attributes:
+        exercise: kind, sizes and seed.
+    """
+
+    exercise: Exercise
+
+    @cached_property
+    def toml(self) -> str:
+        """The sheet as the text of a worked example, with question marks."""
+        return exercise_text(self.exercise)
+
+    @cached_property
+    def key_toml(self) -> str:
+        """The key as the text of a worked example."""
+        return key_text(self.exercise)
+
+    @cached_property
+    def key(self) -> Example:
+        """The key."""
+        return parse_example(self.key_toml, no_preset)
+
+    @cached_property
+    def walkthrough(self) -> Walkthrough:
+        """Every step with its arithmetic."""
+        return walk_example(self.key)
+
+    def html(self) -> str:
+        """The sheet as a page for printing."""
+        return paper_page(self.paper())
+
+    def live(self) -> str | None:
+        """The sheet as a page for practice: each cell is judged when it is filled in; None for derivatives."""
+        if any(isinstance(quantity.operation, Differentiate) for quantity in self.key.sheet.quantities):
+            return None
+        example = parse_example(self.toml, no_preset)
+        return to_live(example, blanks=blanks_of(example), digits=self.exercise.decimals)
+
+    def latex(self) -> str:
+        """The sheet as a LaTeX document."""
+        return paper_latex(self.paper())
+
+    def key_html(self, digits: int = 3) -> str:
+        """The key as a page: the numbers in their boxes, then every step with the arithmetic of each number."""
+        heading = Heading(_("Every step with its arithmetic"))
+        return paper_page(self.paper(filled=True), [heading, *to_sections(self.walkthrough, digits=digits)])
+
+    def key_latex(self, digits: int = 3) -> str:
+        """The key as a LaTeX document: the numbers in their boxes, then every step."""
+        steps = to_latex(self.walkthrough, digits=digits).partition(r"\maketitle")[2].rpartition(r"\end{document}")[0]
+        return paper_latex(self.paper(filled=True), steps.strip())
+
+    def paper(self, *, filled: bool = False) -> Paper:
+        """The sheet as data; the key if `filled`."""
+        key, say = self.key, phrases()
+        asked = [claim.name for claim in key.claims]
+        given, *steps = self.walkthrough.steps
+        tasks: list[PaperTask] = []
+        on_the_way: list[Step] = []
+        for step in steps:
+            on_the_way.append(step)
+            if step.name in asked:
+                tasks.append(_task(len(tasks) + 1, on_the_way, key, filled=filled))
+                on_the_way = []
+        title = _("Key: {title}", title=key.title) if filled else key.title
+        return Paper(
+            title=title,
+            fields=() if filled else (_("Name"), _("Date"), _("Points")),
+            intro=() if filled else tuple(_intro(key)),
+            given_heading=say("titles.given"),
+            given=tuple(_given(panel, key) for panel in given.panels),
+            helps_heading=_("Tables that help"),
+            helps=() if filled else tuple(_helps(key)),
+            tasks=tuple(tasks),
+            language=LANGUAGE_CODES[language()],
+        )
+
+
+def _intro(key: Example) -> Iterable[str]:
+    """What to do, and the conventions of this exercise."""
+    sheet, mask = key.sheet, type(key.architecture.mask).__name__
+    yield _(
+        "Compute the numbers of the empty boxes, with {decimals} digits after the point; whole numbers need none. "
+        "Rows and columns are counted from 1.",
+        decimals=key.decimals,
+    )
+    operations = {quantity.name: quantity.operation for quantity in sheet.quantities}
+    if "scaled" in operations:
+        yield _scale_in_words(operations["scaled"])
+    if "masked" in operations:
+        causal = _(
+            "The mask is causal: a position attends to itself and to those before it. Where it does not attend, "
+            "the masked score is −∞ and the weight is 0."
+        )
+        yield causal if mask == "Causal" else _("There is no mask: every position attends to every position.")
+    if any(isinstance(operation, Normalise) for operation in operations.values()):
+        yield _(
+            "A norm subtracts the mean of a row and divides by its standard deviation, √variance; the variance "
+            "divides by the number of columns. There is no ε, no gain and no bias."
+        )
+        yield _("The activation is ReLU: negative numbers become 0.")
+    if any(isinstance(operation, Sinusoid) for operation in operations.values()):
+        yield _(
+            "The position p of the first row is 0, that of the second row 1. Column 1 is the sine of "
+            "p / 10000^(0/d), column 2 its cosine, column 3 the sine of p / 10000^(2/d), and so on; d is the number "
+            "of columns, and angles are in radians."
+        )
+    if "memory" in sheet.values:
+        yield _(
+            "The rows of x are positions of the decoder, those of memory are states of the encoder: queries come from "
+            "x, keys and values from memory."
+        )
+    if "loss" in operations:
+        yield _(
+            "The loss is the mean of −ln p over the positions; p is the probability of the position's target. The "
+            "derivative by a logit is its probability, minus 1 for the target, divided by the number of positions. "
+            "By the chain rule d_w_u = xᵀ d_logits and d_x = d_logits w_uᵀ."
+        )
+    if "greedy" in operations:
+        yield _(
+            "Temperature T: each logit is divided by T before the softmax. Top-k keeps the k most probable words, "
+            "top-p the most probable words until their sum reaches p, min-p those with at least p times the "
+            "largest probability; those kept are divided by their sum."
+        )
+
+
+def _scale_in_words(operation: object) -> str:
+    width = operation.d_head if isinstance(operation, Scale) else None
+    kind = operation.kind if isinstance(operation, Scale) else "none"
+    if kind == "sqrt":
+        return _(
+            "The scores are divided by √d_k = √{width} = {root}.",
+            width=width,
+            root=_exactly(math.sqrt(width or 1)),
+        )
+    if kind == "linear":
+        return _("The scores are divided by d_k = {width}.", width=width)
+    return _("The scores are not scaled.")
+
+
+def _given(panel: Panel, key: Example) -> PaperGrid:
+    words = key.sheet.vocabulary if panel.label.startswith("targets") else ()
+    cells = tuple(tuple(words[int(cell)] if words else _exactly(cell) for cell in row) for row in panel.matrix)
+    return PaperGrid(panel.label, panel.row_labels, panel.column_labels, cells)
+
+
+def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> PaperTask:
+    """The task of the last of these steps; the others are not asked."""
+    say, step = phrases(), steps[-1]
+    written = [one.formula for one in steps if text(one.formula, key.decimals, say)]
+    formulas = [Formula(mathml(formula, key.decimals, say), text(formula, key.decimals, say)) for formula in written]
+    in_latex = tuple(latex(formula, key.decimals, say) for formula in written)
+    grids = tuple(_asked(panel, step, key, filled=filled) for panel in step.panels)
+    title = _(TITLES[step.name]) if step.name in TITLES else step.title
+    return PaperTask(f"{place}. {title}", tuple(formulas), in_latex, grids)
+
+
+def _asked(panel: Panel, step: Step, key: Example, *, filled: bool) -> PaperGrid:
+    rows: tuple[tuple[str | None, ...], ...]
+    if not filled:
+        rows = tuple((None,) * len(row) for row in panel.matrix)
+    elif step.name == "greedy":
+        rows = ((key.sheet.vocabulary[int(panel.matrix[0][0])],),)
+    else:
+        rows = tuple(tuple(_rounded(cell, key.decimals) for cell in row) for row in panel.matrix)
+    return PaperGrid(panel.label, panel.row_labels, panel.column_labels, rows, is_asked=True)
+
+
+def _exactly(value: float) -> str:
+    """A given number with the digits it has."""
+    return _rounded(value, MOST_DIGITS).rstrip("0").rstrip(",.") if value != round(value) else _rounded(value, 0)
+
+
+def _rounded(value: float, decimals: int) -> str:
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    whole = abs(value - round(value)) < 10.0 ** -(decimals + 3)
+    return minus(number(round(value, decimals) + 0.0, f".{0 if whole else decimals}f"))
+
+
+def _helps(key: Example) -> Iterable[PaperGrid]:
+    """Tables of exponentials, logarithms, sines and cosines, with more entries than are needed."""
+    rows = [row for quantity in key.sheet.quantities for row in softmax_rows(quantity, key.sheet)]
+    if "logits" in key.sheet.values:
+        yield from _table({"n": [*range(1, 13)]}, {"ln n": math.log})
+    elif rows and "scaled" in key.sheet:
+        operation = key.sheet["scaled"].operation
+        unit = float(operation.factor.flatten()[0]) if isinstance(operation, Scale) else 1.0
+        multiples = [entry / unit for row in rows for entry in row]
+        most = max(map(abs, multiples), default=0)
+        if most <= MOST_MULTIPLES and all(abs(one - round(one)) < ALIKE for one in multiples):
+            steps = [unit * place for place in range(-round(most), round(most) + 1)]
+            yield from _table({"x": steps}, {"eˣ": math.exp})
+    for quantity in key.sheet.quantities:
+        if isinstance(quantity.operation, Sinusoid):
+            powers = range(quantity.operation.width // 2 + 1)
+            angles = {place / 10.0**power for place in range(quantity.operation.time) for power in powers}
+            yield from _table({"x": sorted(angles)}, {"sin x": math.sin, "cos x": math.cos})
+
+
+def _table(
+    arguments: Mapping[str, list[float]], functions: Mapping[str, Callable[[float], float]]
+) -> Iterator[PaperGrid]:
+    """Functions at the arguments, in pieces that fit side by side."""
+    [(name, values)] = arguments.items()
+    for start in range(0, len(values), MOST_COLUMNS):
+        piece = values[start : start + MOST_COLUMNS]
+        lines = [tuple(_exactly(value) for value in piece)]
+        lines += [tuple(_significant(function(value)) for value in piece) for function in functions.values()]
+        yield PaperGrid("", (name, *functions), ("",) * len(piece), tuple(lines))
+
+
+def _significant(value: float) -> str:
+    """A number with four digits; below 1, with four after the point."""
+    return _rounded(value, next(digits for most, digits in DIGITS if abs(value) < most))

@@ -1,0 +1,154 @@
+"""An exercise as the text of a worked example: with blanks, or with the numbers filled in."""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.file import parse_example
+from vitral.explanation.exercises.effort import Effort, effort
+from vitral.explanation.exercises.exercise import KINDS, Exercise
+from vitral.explanation.exercises.problems import LIMITS, Problem, Shape, problems
+
+MOST_DRAWS = 400
+"""Problems that are drawn before the easiest of them is taken; only sizes above the usual ones need so many."""
+BORDER = 0.01
+"""A number to compute is at least this share of a unit away from a border between two rounded numbers."""
+
+
+@checked(first=True)
+def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
+    """The exercise as the text of a worked example.
+
+    Args:
+        exercise: its kind, sizes and seed.
+        blanks: whether to write the numbers to compute as "?" under [claimed].
+    """
+    return _text(exercise, problem_of(exercise), {} if blanks else None)
+
+
+@checked(first=True)
+def key_text(exercise: Exercise) -> str:
+    """The exercise as the text of a worked example, with all numbers computed."""
+    problem = problem_of(exercise)
+    return _text(exercise, problem, _answers(_solved(exercise, problem), problem))
+
+
+def problem_of(exercise: Exercise) -> Problem:
+    """The first problem of the exercise's stream that a hand can compute; without a kind, the first one."""
+    drawn = problems(exercise)
+    if exercise.kind is None:
+        return next(drawn)
+    easiest: tuple[float, Problem] | None = None
+    for problem in itertools.islice(drawn, MOST_DRAWS):
+        try:
+            solved = _solved(exercise, problem)
+        except UsageError:  # a norm of equal numbers
+            continue
+        work = effort(solved)
+        if work.within(LIMITS[exercise.kind]) and _is_clear(solved):
+            return problem
+        if easiest is None or _load(work) < easiest[0]:
+            easiest = _load(work), problem
+    if easiest is None:
+        raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
+    return easiest[1]
+
+
+def _load(work: Effort) -> float:
+    return work.products + work.exponentials + 10 * (work.largest + work.exponent) + 100 * work.flat_rows
+
+
+def _solved(exercise: Exercise, problem: Problem) -> Example:
+    return parse_example(_text(exercise, problem, {}), no_preset)
+
+
+def no_preset(name: str) -> Any:
+    """Exercises have no parameter tables.
+
+    Raises:
+        UsageError: always.
+    """
+    raise UsageError("preset {name!r}: an exercise has none", name=name)
+
+
+def _is_clear(example: Example) -> bool:
+    """Whether every number to compute is whole, or away from the borders between two rounded numbers."""
+    scale = 10.0**example.decimals
+    for claim in example.claims:
+        exact = example.sheet.values[claim.name] * scale
+        exact = exact[exact.isfinite()]
+        from_border = ((exact - 0.5) - (exact - 0.5).round()).abs()
+        if bool((from_border < BORDER).any()):
+            return False
+    return True
+
+
+def _answers(example: Example, problem: Problem) -> dict[str, Any]:
+    """The numbers to compute, rounded, by the keys of the file."""
+    answers: dict[str, Any] = {}
+    for claim in example.claims:
+        value = example.sheet.values[claim.name]
+        if claim.axes_left_out or problem.asked[claim.label] == ():
+            value = value[0]
+        words = example.sheet.vocabulary if claim.name == "greedy" else ()
+        answers[claim.label] = words[int(value)] if words else _rounded(value, example.decimals)
+    return answers
+
+
+def _rounded(value: Tensor, decimals: int) -> Any:
+    if value.dim():
+        return [_rounded(part, decimals) for part in value]
+    number = float(value)
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    near = round(number, decimals)
+    return int(near) if near == 0 or abs(number - round(number)) < 10.0 ** -(decimals + 3) else near
+
+
+def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any] | None) -> str:
+    """The file.
+
+    Args:
+        exercise: its kind and seed are the title.
+        problem: its contents.
+        answers: the numbers to compute; "?" for those that are missing; None for no table of claims.
+    """
+    title = _("Exercise number {seed}", seed=exercise.seed)
+    if exercise.kind is not None:
+        kind = _(KINDS[exercise.kind].title)
+        title = _("{kind}: exercise number {seed}", kind=kind, seed=exercise.seed)
+    lines = [f"title = {_literal(title)}"]
+    lines += [f"{name} = {_literal(value)}" for name, value in problem.settings.items()]
+    lines += ["", "[given]", *(f"{name:<3} = {_literal(value)}" for name, value in problem.given.items())]
+    if problem.steps:
+        lines += ["", "[steps]", *(f"{name:<3} = {_literal(step)}" for name, step in problem.steps.items())]
+    if answers is not None:
+        hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
+        lines += ["", *([] if answers else [f"# {hint}"]), "[claimed]"]
+        lines += [
+            f"{_key(name)} = {_literal(answers.get(name, _blank(shape)))}" for name, shape in problem.asked.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() else name
+
+
+def _blank(shape: Shape) -> Any:
+    return [_blank(shape[1:]) for _place in range(shape[0])] if shape else "?"
+
+
+def _literal(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

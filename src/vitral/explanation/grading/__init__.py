@@ -1,0 +1,1 @@
+"""Grading: students' sheets checked against a key, and points by a stated rule."""

@@ -1,0 +1,78 @@
+"""A key: the given numbers of an exercise, and the quantities that are asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.explanation.checks.checker import check
+from vitral.explanation.checks.report import CheckReport
+from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.file import FindModel
+
+NOT_GIVEN = ("title", "source", "note", "decimals", "given", "claimed")
+"""Keys at the top of a file that do not change the computation."""
+
+
+@dataclass(frozen=True)
+class AnswerKey:
+    """The key of one exercise.
+
+    Attributes:
+        example: the key as a worked example, or the exercise with its question marks.
+        find_model: returns the configuration of a preset.
+    """
+
+    example: Example
+    find_model: FindModel
+
+    def __post_init__(self) -> None:
+        """Refuse a key that asks for nothing.
+
+        Raises:
+            UsageError: it claims nothing.
+        """
+        if not self.example.claims:
+            raise UsageError(
+                "{key}: asks for nothing; under [claimed] a key has the numbers, or question marks",
+                key=self.example.document.name,
+            )
+
+    @property
+    def title(self) -> str:
+        """Of the exercise."""
+        return self.example.title
+
+    @cached_property
+    def asked(self) -> dict[str, Tensor]:
+        """The cells that are asked, by quantity: those with a number; all of them where the key has none."""
+        return {claim.name: _asked(claim) for claim in self.example.claims}
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """The name of each asked quantity in the file, in the order of the computation."""
+        return {claim.name: claim.label for claim in self.example.claims}
+
+    @cached_property
+    def report(self) -> CheckReport:
+        """The check of the key's own numbers."""
+        return check(self.example)
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The keys at the top that change the computation."""
+        data = self.example.document.data
+        return {name: value for name, value in data.items() if name not in NOT_GIVEN}
+
+    @cached_property
+    def given(self) -> Mapping[str, Any]:
+        """The given numbers as written."""
+        return self.example.document.data["given"]
+
+
+def _asked(claim: AuthorClaim) -> Tensor:
+    known = ~claim.values.isnan()
+    return known if bool(known.any()) else ~known

@@ -1,0 +1,54 @@
+"""Pseudonyms of students: random names, kept in a CSV file apart from the results."""
+
+import csv
+import io
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vitral.core.errors import UsageError
+from vitral.core.files import read_capped
+
+LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+"""Letters and digits that are not mistaken for one another."""
+LENGTH = 5
+HEADINGS = ["pseudonym", "file"]
+MOST_BYTES = 2**22
+
+
+def read_pseudonyms(path: Path) -> dict[str, str]:
+    """The pseudonym of each file in a mapping; empty if there is no mapping yet.
+
+    Raises:
+        UsageError: the file is no mapping of pseudonyms.
+    """
+    try:
+        text = read_capped(path, MOST_BYTES).decode("utf-8-sig")
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, csv.Error):
+        rows = []
+    known = {row[1]: row[0] for row in rows[1:] if len(row) == len(HEADINGS)}
+    if rows[:1] != [HEADINGS] or len(known) != len(rows) - 1 or len(set(known.values())) != len(known):
+        raise UsageError("{path}: is no list of pseudonyms (pseudonym,file), and is left as it is", path=path)
+    return known
+
+
+def with_pseudonyms(known: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Known pseudonyms, and new ones for the files that have none."""
+    made = dict(known)
+    for name in names:
+        while name not in made:
+            drawn = "".join(secrets.choice(LETTERS) for _place in range(LENGTH))
+            if drawn not in made.values():
+                made[name] = drawn
+    return made
+
+
+def written_pseudonyms(pseudonyms: Mapping[str, str]) -> bytes:
+    """The mapping as CSV."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerows([HEADINGS, *([pseudonym, name] for name, pseudonym in pseudonyms.items())])
+    return buffer.getvalue().encode()

@@ -1,0 +1,170 @@
+"""Exercises: numbers that a hand can compute with, sheets that tell no answer, and keys that are right."""
+
+import io
+import re
+import shutil
+import tomllib
+from typing import Any
+
+import pytest
+import torch
+
+from vitral.core.errors import UsageError
+from vitral.core.language import in_language
+from vitral.explanation import KINDS, Exercise, Verdict, check, exercise_of, exercise_text, key_text, parse_example
+from vitral.explanation.exercises.effort import effort
+from vitral.explanation.exercises.problems import LIMITS
+from vitral.explanation.exercises.sheets import ExerciseSheet
+from vitral.explanation.exercises.workbook import workbook
+from vitral.lab.examples import preset_model
+from vitral.lab.exercises import pdf_of
+
+SEEDS = range(12)
+FINE = (Verdict.right, Verdict.rounding)
+HALF = 0.5
+
+
+def key_of(kind: str, seed: int) -> Any:
+    return parse_example(key_text(exercise_of(kind, seed=seed)), preset_model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hand_can_compute_the_numbers(kind: str) -> None:
+    for seed in SEEDS:
+        key = key_of(kind, seed)
+        assert effort(key).within(LIMITS[kind]), seed
+        scale = 10**key.decimals
+        for claim in key.claims:
+            exact = key.sheet.values[claim.name] * scale
+            exact = exact[exact.isfinite()]
+            assert bool((((exact - HALF) - (exact - HALF).round()).abs() >= 0.01).all()), (seed, claim.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_key_is_right_and_the_sheet_is_empty(kind: str) -> None:
+    for seed in SEEDS:
+        exercise = exercise_of(kind, seed=seed)
+        text, key = exercise_text(exercise), check(key_of(kind, seed))
+        assert key.worst in FINE, (seed, key)
+        assert key.counts()["unknown"] == 0
+        sheet = check(parse_example(text, preset_model))
+        assert sheet.worst is Verdict.unknown
+        assert sheet.counts()["unknown"] == sum(key.counts().values())
+        assert text == exercise_text(exercise)
+        assert tomllib.loads(text)["given"] == key.example.document.data["given"]
+    assert exercise_text(exercise_of(kind, seed=1)) != exercise_text(exercise_of(kind, seed=2))
+
+
+def test_without_a_kind_the_numbers_are_those_of_earlier_versions() -> None:
+    given = tomllib.loads(exercise_text(Exercise(seed=7)))["given"]
+    assert given["x"] == [[1, 0, 0, 0], [1, 1, 1, 0], [-1, 1, 0, 1]]
+    assert given["w_q"] == [[0, 0, 0, -1], [0, 1, -1, 0], [1, 1, 0, 0], [0, 1, 0, 0]]
+
+
+def test_effort_counts_what_a_hand_does() -> None:
+    written = (
+        'scale = "none"\nmask = "causal"\n[given]\nx = [[1, 2], [0, 3]]\nw_q = "identity"\nw_k = "identity"\n'
+        "w_v = [[1, 1], [0, 1]]\n[claimed]\n"
+    )
+    work = effort(parse_example(written, preset_model))
+    # q and k: 3 products each; v: 2 + 1 … row 1: 1·1, 1·1, 2·1; row 2: 3·1; scores 2 + 1 + 1 + 1; z: 2 + 4 - 1.
+    assert work.products == 3 + 3 + 4 + 5 + 5
+    assert work.largest == 9
+    assert (work.exponentials, work.exponent) == (3, 9)
+    assert (work.flat_rows, work.roots) == (0, 0)
+    flat = parse_example(
+        'mask = "bidirectional"\n[given]\nscaled = [[2, 2]]\nv = [[1], [2]]\n[claimed]\n', preset_model
+    )
+    assert effort(flat).flat_rows == 1
+
+
+def test_the_first_norm_of_a_block_is_exact() -> None:
+    for seed in SEEDS:
+        key = key_of("block", seed)
+        assert torch.equal(key.sheet.values["attn_norm"].abs(), torch.ones(2, 4, dtype=torch.float64))
+
+
+def test_probabilities_of_a_choice_are_whole_twentieths() -> None:
+    for seed in SEEDS:
+        twentieths = key_of("choice", seed).sheet.values["probabilities"] * 20
+        assert torch.allclose(twentieths, twentieths.round(), atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sheet_has_a_box_for_each_number_and_tells_none(kind: str) -> None:
+    sheet = ExerciseSheet(exercise_of(kind, seed=7))
+    asked = sum(claim.values.numel() for claim in sheet.key.claims)
+    empty, filled = sheet.paper(), sheet.paper(filled=True)
+    boxes = [cell for task in empty.tasks for grid in task.grids for row in grid.cells for cell in row]
+    numbers = [cell for task in filled.tasks for grid in task.grids for row in grid.cells for cell in row]
+    assert boxes == [None] * asked
+    assert len(numbers) == asked
+    assert None not in numbers
+    assert sheet.latex().count(r"\place{}") == asked
+    assert sheet.key_latex().count(r"\place{}") == 0
+    assert len(re.findall(r"<td></td>", sheet.html())) == asked + sum(
+        any(grid.columns)
+        for grid in (*empty.given, *empty.helps, *(grid for task in empty.tasks for grid in task.grids))
+    )
+
+
+def test_pages_load_nothing_and_are_in_the_language() -> None:
+    for language, code in (("en", "en"), ("pt", "pt-BR")):
+        with in_language(language):
+            sheet = ExerciseSheet(exercise_of("multi-head", seed=3))
+            for page in (sheet.html(), sheet.key_html()):
+                assert f'<html lang="{code}">' in page
+                assert "default-src 'none'" in page
+                assert not re.search(r"(src|href)=\"(?!#)", page)
+            told = sheet.html()
+    assert "Compute the numbers" not in told
+
+
+def test_tables_that_help_have_the_exponentials_that_are_needed() -> None:
+    for seed in SEEDS:
+        sheet = ExerciseSheet(exercise_of("attention", seed=seed))
+        shown = {cell for grid in sheet.paper().helps for cell in grid.cells[0]}
+        masked = sheet.key.sheet.values["masked"]
+        needed = {f"{value:g}".replace("-", "−") for value in masked[masked.isfinite()].tolist()}
+        assert needed <= shown
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_becomes_a_pdf() -> None:
+    sheet = ExerciseSheet(exercise_of("choice", seed=2))
+    for document in (sheet.latex(), sheet.key_latex()):
+        made = pdf_of(document)
+        assert made is not None
+        assert made.startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_spreadsheet_has_all_numbers(kind: str) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    sheet = ExerciseSheet(exercise_of(kind, seed=5))
+    made = workbook(sheet.toml)
+    assert made is not None
+    page = openpyxl.load_workbook(io.BytesIO(made)).worksheets[0]
+    cells = [cell.value for row in page.iter_rows() for cell in row]
+    assert cells.count("?") == sum(claim.values.numel() for claim in sheet.key.claims)
+    assert {"given", "claimed"} <= set(cells)
+
+
+def test_sizes_that_a_kind_does_not_have_are_refused() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"kind": "choice", "positions": 3},
+        {"kind": "positions", "num_heads": 2},
+        {"kind": "block", "d_model": 5},
+        {"kind": "atention"},
+        {"kind": "multi-head", "num_heads": 3},
+    ]
+    for sizes in wrong:
+        with pytest.raises(UsageError):
+            exercise_of(**sizes)
+    assert exercise_of("multi-head", num_heads=None).num_heads == 2
+
+
+def test_large_sizes_have_the_easiest_numbers_that_are_found() -> None:
+    for sizes in ({"positions": 8, "d_model": 8}, {"positions": 1, "d_model": 1}):
+        exercise = exercise_of("attention", **sizes)
+        assert check(parse_example(key_text(exercise), preset_model)).worst in FINE

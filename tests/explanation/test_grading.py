@@ -1,0 +1,169 @@
+"""Grades: points by the stated rule, changed givens, unreadable parts, several keys."""
+
+from pathlib import Path
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.core.language import in_language
+from vitral.explanation import Verdict, parse_example
+from vitral.explanation.documents import document_of
+from vitral.explanation.examples.document import TomlDocument
+from vitral.explanation.grading.answers import agreement, read_answers
+from vitral.explanation.grading.grading import SheetGrade, check_rule, grade_document
+from vitral.explanation.grading.key import AnswerKey
+from vitral.explanation.grading.pseudonyms import read_pseudonyms, with_pseudonyms, written_pseudonyms
+from vitral.explanation.grading.rule import GradingRule
+from vitral.lab.examples import preset_model
+
+GIVEN = """title = "Two words"
+mask = "bidirectional"
+scale = "sqrt"
+decimals = 2
+
+[given]
+q = [[2, 0, 0, 0], [0, 2, 0, 0]]
+k = [[1, 0, 0, 0], [0, 1, 0, 0]]
+v = [[4, 0], [0, 4]]
+"""
+RIGHT = """
+[claimed]
+scores = [[2, 0], [0, 2]]
+scaled = [[1, 0], [0, 1]]
+weights = [[0.73, 0.27], [0.27, 0.73]]
+output = [[2.92, 1.08], [1.08, 2.92]]
+"""
+BLANK = '[claimed]\nscores = [["?", "?"], ["?", "?"]]\nweights = [["?", "?"], ["?", "?"]]\n'
+
+
+def key_of(text: str = GIVEN + RIGHT) -> AnswerKey:
+    return AnswerKey(parse_example(text, preset_model), preset_model)
+
+
+def graded(text: str, rule: GradingRule | None = None, key: AnswerKey | None = None) -> SheetGrade:
+    return grade_document(TomlDocument("ana.toml", text), key or key_of(), rule or GradingRule())
+
+
+def points(grade: SheetGrade) -> list[float]:
+    return [step.points for step in grade.steps]
+
+
+def test_a_sheet_without_fault_has_all_points_and_an_empty_one_none() -> None:
+    assert points(graded(GIVEN + RIGHT)) == [1, 1, 1, 1]
+    empty = graded(GIVEN)
+    assert points(empty) == [0, 0, 0, 0]
+    assert [step.counts[Verdict.unknown] for step in empty.steps] == [4, 4, 4, 4]
+    assert empty.first_wrong == ""
+
+
+def test_what_follows_has_full_credit_unless_the_rule_says_otherwise() -> None:
+    # One wrong score, and everything after it computed rightly from it: 4/2 = 2, softmax(2, 0) = 0.88, 0.12.
+    written = GIVEN + RIGHT.replace("scores = [[2,", "scores = [[4,").replace("scaled = [[1,", "scaled = [[2,")
+    written = written.replace("weights = [[0.73, 0.27]", "weights = [[0.88, 0.12]")
+    written = written.replace("output = [[2.92, 1.08]", "output = [[3.52, 0.48]")
+    grade = graded(written)
+    assert grade.first_wrong == "scores"
+    assert points(grade) == [0.75, 1, 1, 1]
+    half = graded(written, GradingRule(follows=0.5))
+    assert points(half) == [0.75, 0.875, 0.75, 0.75]
+    whole = graded(written, GradingRule(per="step", follows=0.5))
+    assert points(whole) == [0, 0, 0, 0]
+
+
+def test_points_of_steps_and_of_the_sheet_are_settable() -> None:
+    written = GIVEN + RIGHT.replace("weights = [[0.73, 0.27]", "weights = [[0.9, 0.3]").replace(
+        "2.92, 1.08]", "3.6, 1.2]", 1
+    )
+    rule = GradingRule(points={"weights": 5, "output": 0}, total=14)
+    grade = graded(written, rule)
+    assert (grade.most, grade.first_wrong) == (14, "weights")
+    assert points(grade) == [2, 2, 5, 0]
+    with pytest.raises(UsageError, match="weights"):
+        check_rule(GradingRule(points={"weight": 1}), [key_of()])
+    for wrong in ({"follows": 2}, {"points": {"q": -1}}, {"folows": 1}, {"per": "cell"}):
+        with pytest.raises(UsageError):
+            GradingRule.parse(wrong)
+
+
+def test_changed_givens_are_said_and_the_sheet_is_graded_with_the_keys() -> None:
+    changed = graded(GIVEN.replace("v = [[4, 0]", "v = [[5, 0]").replace('scale = "sqrt"', 'scale = "none"') + RIGHT)
+    assert points(changed) == [1, 1, 1, 1]
+    assert len(changed.edited) == 2
+    assert any("v[1,1]" in told and "5" in told and "4" in told for told in changed.edited)
+    assert any(told.startswith("scale") for told in changed.edited)
+    broken = graded(GIVEN.replace("[[4, 0], [0, 4]]", '"many"') + RIGHT)
+    assert points(broken) == [1, 1, 1, 1]
+    assert len(broken.edited) == 1
+    assert not graded(GIVEN.replace("[[4, 0], [0, 4]]", "[[4.0, 0], [0, 4]]").replace("Two", "My two") + RIGHT).edited
+
+
+def test_notes_in_another_format_are_graded_though_they_repeat_no_givens() -> None:
+    weights = "weights =\n| 0.73 | 0.27 |\n|---|---|\n| 0.27 | 0.8 |\n"
+    notes = f"Two words\n\n{weights}\noutput =\n\n| 2.92 | 1.08 |\n|---|---|\n| 1.08 | 3.2 |\n"
+    grade = grade_document(document_of(notes.encode(), "ana.md"), key_of(), GradingRule())
+    assert points(grade) == [0, 0, 0.75, 1]
+    assert (grade.first_wrong, grade.edited) == ("weights", ())
+    assert grade.report.example.document.typed(("claimed", "weights", 1, 1)) == "0.8"
+
+
+def test_decimals_of_the_key_hold() -> None:
+    coarse = graded(
+        GIVEN.replace("decimals = 2", "decimals = 0") + RIGHT.replace("0.73, 0.27], [0.27, 0.73", "1, 0], [0, 1")
+    )
+    assert coarse.first_wrong == "weights"
+
+
+def test_a_cell_that_is_no_number_costs_only_itself() -> None:
+    grade = graded(GIVEN + RIGHT.replace("weights = [[0.73, 0.27]", 'weights = [["many", 0.27]') + "scratch = [1]\n")
+    assert points(grade) == [1, 1, 0.75, 1]
+    assert len(grade.unreadable) == 2
+    assert all("ana.toml, line" in told for told in grade.unreadable)
+    ragged = graded(GIVEN + RIGHT.replace("weights = [[0.73, 0.27], ", "weights = [[0.73], "))
+    assert [step.name for step in ragged.steps if step.unreadable] == ["weights"]
+    assert points(ragged)[2] == 0
+    twice = graded(GIVEN + RIGHT + "out = [[2.92, 1.08], [1.08, 2.92]]\n")
+    assert len(twice.unreadable) == 1
+    assert points(twice) == [1, 1, 1, 1]
+
+
+def test_the_exercise_itself_is_a_key_and_question_marks_in_a_key_are_not_asked() -> None:
+    exercise = key_of(GIVEN + BLANK)
+    assert list(exercise.labels) == ["scores", "weights"]
+    assert points(graded(GIVEN + RIGHT, key=exercise)) == [1, 1]
+    partly = key_of(GIVEN + "[claimed]\nscores = [[2, '?'], ['?', '?']]\n")
+    grade = graded(GIVEN + "[claimed]\nscores = [[2, 9], [9, 9]]\n", key=partly)
+    assert points(grade) == [1]
+    with pytest.raises(UsageError):
+        key_of(GIVEN)
+
+
+def test_a_sheet_belongs_to_the_key_with_its_title_or_its_givens() -> None:
+    other = GIVEN.replace("Two words", "Others").replace("q = [[2,", "q = [[3,").replace("k = [[1,", "k = [[2,")
+    one, two = key_of(), key_of(other + RIGHT)
+    for text, key in ((GIVEN, one), (other, two), (GIVEN.replace("Two", "My"), one)):
+        assert agreement(TomlDocument("a", text), [one, two]) is key
+    assert agreement(TomlDocument("a", 'title = "x"\n[given]\nx = [[1]]\n'), [one, two]) is None
+    assert agreement(TomlDocument("a", "given = 3"), [one, two]) is None
+    assert agreement(TomlDocument("a", 'title = "x"'), [one]) is one
+
+
+def test_sheets_that_are_none_are_refused_in_one_line() -> None:
+    for text in ("claimed = 3\n[given]\nx = [[1]]\n", "[given\n", "a = " + "[" * 5000):
+        with pytest.raises(UsageError) as refused:
+            read_answers(TomlDocument("ana.toml", text), key_of())
+        assert str(refused.value).isprintable()
+    assert points(graded("given = 3\n")) == [0, 0, 0, 0]
+
+
+def test_pseudonyms_stay_and_new_ones_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "who.csv"
+    first = with_pseudonyms(read_pseudonyms(path), ["ana.toml", 'b,"o.toml'])
+    path.write_bytes(written_pseudonyms(first))
+    assert read_pseudonyms(path) == first
+    second = with_pseudonyms(first, ["ana.toml", "eva.toml"])
+    assert {name: second[name] for name in first} == first
+    assert len(set(second.values())) == 3
+    for text in ("", "a,b\n1,2\n", "pseudonym,file\nA\n", "pseudonym,file\nA,x\nA,y\n", "\x00"):
+        path.write_text(text)
+        with in_language("en"), pytest.raises(UsageError):
+            read_pseudonyms(path)

@@ -1,0 +1,83 @@
+"""The script of live pages in node: what the browser computes, for comparison with PyTorch."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
+
+LOAD = """
+const vm = require("vm"), fs = require("fs");
+const [source, body, cases] = JSON.parse(fs.readFileSync(0, "utf8"));
+vm.runInThisContext(source);
+const SPELLED = { inf: Infinity, "-inf": -Infinity, nan: NaN };
+const read = ({ shape, data }) => vitral.tensor(shape, data.map((each) => SPELLED[each] ?? each));
+const spelled = (each) => (Number.isFinite(each) ? each : Number.isNaN(each) ? "nan" : each > 0 ? "inf" : "-inf");
+const told = (value) => ({ shape: value.shape, data: Array.from(value.data, spelled) });
+const tensors = (all) => Object.fromEntries(Object.entries(all).map(([name, each]) => [name, read(each)]));
+const rule = new Function("given", "tensors", "told", body);
+process.stdout.write(JSON.stringify(cases.map((given) => rule(given, tensors, told))));
+"""
+RUN = """
+const edits = Object.fromEntries(Object.entries(given.edits ?? {}).map(([name, cells]) => [name, (value) => {
+  const data = value.data.slice();
+  for (const [at, number] of cells) data[at] = number;
+  return { shape: value.shape, data };
+}]));
+const made = vitral.run(given.graph, tensors(given.inputs), edits);
+return Object.fromEntries(Object.entries(made).map(([name, each]) => [name, told(each)]));
+"""
+
+
+def in_node(body: str, cases: Sequence[Any]) -> list[Any]:
+    """The results of a JavaScript function body, called with each case as `given`."""
+    source = (resources.files("vitral.figures") / "templates" / "live.js").read_text(encoding="utf-8")
+    given = json.dumps([source, body, list(cases)])
+    done = subprocess.run([NODE or "node", "-e", LOAD], input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def plain(value: Tensor) -> dict[str, Any]:
+    """A tensor as plain data."""
+    data = [float(each) if math.isfinite(each) else str(float(each)) for each in value.flatten().tolist()]
+    return {"shape": list(value.shape), "data": data}
+
+
+def as_tensor(told: Mapping[str, Any]) -> Tensor:
+    """A tensor from plain data."""
+    data = [float(each) for each in told["data"]]
+    return torch.tensor(data, dtype=torch.float64).reshape(told["shape"])
+
+
+def run_graphs(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Tensor]]:
+    """The named values of graphs: each case has a `graph`, its `inputs` as tensors, and `edits`, cells by name."""
+    written = [{**case, "inputs": {name: plain(value) for name, value in case["inputs"].items()}} for case in cases]
+    return [{name: as_tensor(told) for name, told in made.items()} for made in in_node(RUN, written)]
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+def driven(page: str, script: str, folder: Path) -> str:
+    """The page's HTML after a script has run on it; the page's policy would forbid the script, so it is removed."""
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    assert policy.search(page)
+    file = folder / "driven.html"
+    file.write_text(policy.sub("", page).replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [CHROMIUM or "chromium", "--headless", "--no-sandbox", "--disable-gpu", profile, "--dump-dom"]
+    done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout

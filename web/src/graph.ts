@@ -1,0 +1,51 @@
+// A graph that Vitral exported (`vitral.core.graphs`), and its interpreter.
+
+import { OPERATIONS, Value, isTensor } from "./operations";
+import { Tensor, tensor } from "./tensors";
+
+export type Argument = number | boolean | null | string | Argument[] | { at: number } | { number: string };
+
+export interface Graph {
+  inputs: string[];
+  shapes: number[][];
+  constants: { shape: number[]; data: (number | string)[] }[];
+  nodes: [operation: string, given: Argument[]][];
+  outputs: Record<string, number>;
+}
+
+export type Tensors = Record<string, Tensor>;
+/** What becomes of a named value before the rest is computed from it. */
+export type Edits = Record<string, ((value: Tensor) => Tensor) | undefined>;
+
+const SPELLED: Record<string, number> = { inf: Infinity, "-inf": -Infinity, nan: NaN };
+
+/** An argument with the values of this run in it. */
+export function argument(given: Argument, values: Value[]): unknown {
+  if (given === null || typeof given !== "object") return given;
+  if (Array.isArray(given)) return given.map((each) => argument(each, values));
+  return "at" in given ? values[given.at] : SPELLED[given.number];
+}
+
+/** All values of a graph: inputs, constants, nodes. */
+export function evaluate(graph: Graph, inputs: Tensors, edits: Edits = {}): Value[] {
+  const values: Value[] = graph.inputs.map((name) => {
+    if (!inputs[name]) throw new Error(`the graph needs ${name}`);
+    return inputs[name];
+  });
+  for (const { shape, data } of graph.constants)
+    values.push(tensor(shape, data.map((each) => (typeof each === "string" ? SPELLED[each] : +each))));
+  const named = new Map(Object.entries(graph.outputs).map(([name, place]) => [place, name]));
+  for (const [operation, given] of graph.nodes) {
+    if (!(operation in OPERATIONS)) throw new Error(`the graph has an unknown operation: ${operation}`);
+    const made = OPERATIONS[operation](...given.map((each) => argument(each, values)));
+    const edit = edits[named.get(values.length) ?? ""];
+    values.push(edit && isTensor(made) ? edit(made) : made);
+  }
+  return values;
+}
+
+/** The named values of a graph. */
+export function run(graph: Graph, inputs: Tensors, edits: Edits = {}): Tensors {
+  const values = evaluate(graph, inputs, edits);
+  return Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, values[place] as Tensor]));
+}
