@@ -198,8 +198,8 @@ def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[Recip
     if parts.rows:
         yield RecipeLine(token, STREAM, ("embedding",), lambda _: Lookup(parts.rows))
     if parts.sinusoidal:
-        how = (parts.position_base, parts.position_halves, parts.first_position)
-        yield RecipeLine(position, STREAM, (), lambda known: Sinusoid(*known[token].shape, *how), after=(token,))
+        base, halves, start = parts.position_base, parts.position_halves, parts.first_position
+        yield RecipeLine(position, STREAM, (), lambda known: Sinusoid(*known[token].shape, base, halves, start), after=(token,))
     if position in values:
         yield RecipeLine(parts.stream, STREAM, (token, position), lambda _: Add(token, position))
     elif token in values:

@@ -5,7 +5,6 @@ from vitral.explanation.expressions.parser import MOST_CHARACTERS, MOST_NODES, p
 from vitral.explanation.expressions.tree import (
     Call,
     Constant,
-    Opaque,
     Reference,
     Tree,
     nodes,
@@ -20,7 +19,6 @@ __all__ = [
     "Call",
     "Constant",
     "Instead",
-    "Opaque",
     "Reference",
     "Tree",
     "compute",

@@ -9,7 +9,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.explanation.expressions.built_in import BUILT_IN
 from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT
-from vitral.explanation.expressions.tree import Call, Constant, Opaque, Reference, Tree
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
 MOST_ELEMENTS = 10**6
 """Largest number of elements of one tensor of an expression."""
@@ -78,8 +78,6 @@ class _Computer:
                 if name not in self.values:
                     raise UsageError("{name}: is not known here; give it, or compute it in an earlier step", name=name)
                 return self.values[name]
-            case Opaque(operation, names):
-                return operation(*(self.values[name] for name in names))
             case Call(function, arguments, settings):
                 return self.called(function, [self.value(argument) for argument in arguments], settings)
 

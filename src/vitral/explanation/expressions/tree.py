@@ -1,6 +1,6 @@
 """A computation as a tree: names of quantities, constants, and calls of functions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,20 +41,7 @@ class Call:
     settings: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Opaque:
-    """An operation whose inside no tree describes, as a derivative.
-
-    Attributes:
-        operation: computes the value of the quantities.
-        names: of the quantities.
-    """
-
-    operation: Callable[..., Tensor]
-    names: tuple[str, ...]
-
-
-Tree = Reference | Constant | Call | Opaque
+Tree = Reference | Constant | Call
 Path = tuple[int, ...]
 """The place of a node: the index of the argument at each level; empty for the root."""
 
@@ -73,10 +60,7 @@ def nodes(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Tree]]:
 
 def references(tree: Tree) -> tuple[str, ...]:
     """The names of the quantities in a tree, each once, from left to right."""
-    names: list[str] = []
-    for _, node in nodes(tree):
-        names += [node.name] if isinstance(node, Reference) else node.names if isinstance(node, Opaque) else []
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(node.name for _, node in nodes(tree) if isinstance(node, Reference)))
 
 
 def replaced(tree: Tree, path: Path, node: Tree) -> Tree:

@@ -47,8 +47,7 @@ def written(name: str) -> Name:
 def formula_of(tree: Tree) -> Expression:
     """An expression as a formula of whole quantities."""
     match tree:
-        case Constant(number):
-            assert isinstance(number, float), "tables of numbers are parts of built-in operations only"
+        case Constant(float(number)):
             return CONSTANTS.get(number, Number(number, exact=True))
         case Constant():
             raise AssertionError("a table of numbers in an expression")

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.functional import jvp
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import Call, Instead, Opaque, Reference, Tree, evaluate, references, substituted
+from vitral.explanation.expressions import Call, Instead, Reference, Tree, evaluate, references, substituted
 from vitral.explanation.formulas.notation import Expression, Fraction, Name, Number, Over, Product, Sum
 from vitral.explanation.operations.base import CellNamer, Index, Operation
 from vitral.explanation.operations.cells import CellWriter, formula_of, written
@@ -121,10 +121,6 @@ class Differentiate:
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The derivative, of the shape of `by`."""
         return self._derivatives(dict(zip(self.names, inputs, strict=True)))[self.by]
-
-    def tree(self, inputs: Sequence[str]) -> Tree:
-        """See `Operation`; its inside is no tree."""
-        return Opaque(self, tuple(inputs))
 
     def _derivatives(self, values: Values) -> dict[str, Tensor]:
         """The derivatives with respect to `by` and every quantity of the chain."""
