@@ -46,8 +46,10 @@ def graphs() -> dict[str, tuple[Sheet, dict[str, Any]]]:
 def changed(sheet: Sheet, seed: int) -> dict[str, Tensor]:
     """The given numbers, a few of them drawn again; shares stay shares."""
     draw = random.Random(seed)
-    given = {name: sheet.values[name].clone() for name in given_names(sheet)}
+    given = {name: sheet.values[name].clone(memory_format=torch.contiguous_format) for name in given_names(sheet)}
     for name, value in given.items():
+        if name == "target":  # a word: its index
+            continue
         for _ in range(1 + value.numel() // 3):
             flat = value.view(-1)
             place = draw.randrange(len(flat))
