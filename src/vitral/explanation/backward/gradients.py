@@ -186,16 +186,26 @@ def _differentiated(sheet: Sheet, loss: Loss) -> tuple[dict[str, Tensor], dict[s
         leaves = [name for name, value in known.items() if value.is_floating_point()]
         for name in leaves:
             known[name].requires_grad_()
-        for quantity in sheet.quantities:
-            if quantity.name not in OF_WORDS:
+        for quantity in _on_the_way(sheet, loss.of):
+            try:
                 known[quantity.name] = quantity.make(known)
-            if quantity.name == loss.of:
-                break
+            except RuntimeError:  # a step of the author's that takes gradients itself
+                raise UsageError(
+                    "--backward: {name} is made of gradients; give --cell with a number before it", name=quantity.name
+                ) from None
         names = [name for name in known if known[name].requires_grad and not _is_plain_gain(name, known[name])]
         total = (known[loss.of] * loss.seed).sum()
         found = torch.autograd.grad(total, [known[name] for name in names], allow_unused=True)
     gradients = {name: value for name, value in zip(names, found, strict=True) if value is not None}
     return {name: value.detach() for name, value in known.items()}, gradients
+
+
+def _on_the_way(sheet: Sheet, name: str) -> list[SheetQuantity]:
+    """The quantities that one is made of, in order, and itself."""
+    needed = {name}
+    for quantity in reversed(sheet.quantities):
+        needed |= set(quantity.inputs) if quantity.name in needed else set()
+    return [quantity for quantity in sheet.quantities if quantity.name in needed]
 
 
 def _is_plain_gain(name: str, value: Tensor) -> bool:
