@@ -11,6 +11,7 @@ _GREEK = {
     "varepsilon": "ε",
     "Phi": "Φ",
     "theta": "θ",
+    "partial": "∂",
     "infty": "∞",
     "cdot": "·",
     "max": "max",
@@ -118,7 +119,7 @@ class _LaTeX:
         return self.named(_GREEK[name])
 
 
-_MATH = {"-": "−", "infty": "∞", "^2": "²", "surd": "√"}
+_MATH = {"-": "−", "partial": "∂", "infty": "∞", "^2": "²", "surd": "√"}
 
 
 def _exponent(written: str) -> str:
