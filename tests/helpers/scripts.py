@@ -118,7 +118,7 @@ class _LaTeX:
         return self.named(_GREEK[name])
 
 
-_MATH = {"-": "−", "infty": "∞", "^2": "²", "surd": "√"}
+_MATH = {"-": "−", "infty": "∞", "^2": "²", "surd": "√", "partial": "∂"}
 
 
 def _exponent(written: str) -> str:
