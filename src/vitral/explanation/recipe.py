@@ -198,12 +198,16 @@ def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[Recip
     if parts.rows:
         yield RecipeLine(token, STREAM, ("embedding",), lambda _: Lookup(parts.rows))
     if parts.sinusoidal:
-        base, halves, start = parts.position_base, parts.position_halves, parts.first_position
-        yield RecipeLine(position, STREAM, (), lambda known: Sinusoid(*known[token].shape, base, halves, start), after=(token,))
+        yield RecipeLine(position, STREAM, (), lambda known: _sinusoid(parts, known[token]), after=(token,))
     if position in values:
         yield RecipeLine(parts.stream, STREAM, (token, position), lambda _: Add(token, position))
     elif token in values:
         values.setdefault(parts.stream, values[token])
+
+
+def _sinusoid(parts: Architecture, token: Tensor) -> Sinusoid:
+    time, width = token.shape
+    return Sinusoid(time, width, parts.position_base, parts.position_halves, parts.first_position)
 
 
 def _block(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:

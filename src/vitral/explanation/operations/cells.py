@@ -68,6 +68,7 @@ def formula_of(tree: Tree) -> Expression:
         case Call(function, arguments, settings):
             parts = tuple(map(formula_of, arguments))
             return combined(function, (*parts, *_axis_words(function, settings)))
+    raise TypeError(f"{type(tree).__name__} has no formula")
 
 
 def _factors(tree: Tree) -> tuple[Expression, ...]:
