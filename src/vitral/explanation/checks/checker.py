@@ -134,7 +134,7 @@ class _Checker:
         self.printed[name] = printed
         for intervals, values in ((self.near, value), (self.about, printed)):
             made = self.interval(quantity, intervals, values)
-            intervals[name] = made.wider(torch.where(made.is_point & is_whole(values, size), 0.0, size / 2))
+            intervals[name] = made.wider(torch.where(made.is_point & is_whole(made.middle, size), 0.0, size / 2))
         self.near[name] = self.spread(name, self.near[name], value, size / 2)
 
     def judge(self, quantity: SheetQuantity) -> _Judged:

@@ -158,7 +158,7 @@ def habits(quantities: Sequence[SheetQuantity]) -> Iterator[Habit]:
             (False, True) if raised else (False,),
         )
     ]
-    return iter(sorted(made, key=lambda habit: habit.price))
+    return iter(sorted(made, key=lambda habit: (habit.price, habit.products)))
 
 
 def _parts_of(operation: Operation) -> Iterator[str]:
