@@ -19,7 +19,7 @@ from students import Changed, Sheet, student_sheet
 
 from vitral.core.errors import UsageError
 from vitral.explanation import CheckReport, Verdict, check, parse_example
-from vitral.explanation.checks.diagnosis import Slip
+from vitral.explanation.checks.slips import Slip
 from vitral.lab.examples import preset_model
 
 ACCUSED = (Verdict.follows, Verdict.wrong)
@@ -119,7 +119,7 @@ def names_given(report: CheckReport, step: str | None) -> list[Slip]:
         if checked.claim.label == step:
             for finding in checked.findings:
                 if finding.verdict is Verdict.wrong and finding.slip is not None:
-                    other = getattr(finding.slip, "other", None)
+                    other = finding.slip.other
                     return [finding.slip, *([] if other is None else [other])]
     return []
 
@@ -168,7 +168,9 @@ class SlipRows:
         default_factory=lambda: Row("first step called wrong, or else doubtful, right", Limit(0.99, at_most=False))
     )
     accused: Row = field(default_factory=lambda: Row("… and called wrong", TOLD))
-    alone: Row = field(default_factory=lambda: Row("… and no other step called wrong in itself", TOLD))
+    alone: Row = field(
+        default_factory=lambda: Row("… and no other step called wrong in itself", Limit(0.95, at_most=False))
+    )
     named: dict[str, Row] = field(
         default_factory=lambda: {
             "all": Row("slip named, where all steps are printed", Limit(0.85, at_most=False)),
