@@ -190,7 +190,8 @@ def test_the_loss_of_a_run_is_that_of_the_next_token() -> None:
     assert grad is not None
     assert torch.allclose(head.T if of_head.name == "dw_u" else head, grad.float(), atol=1e-4)
     up = torch.tensor(next(step for step in blocks.steps if step.name == "dw_up").panels[0].matrix)
-    weight = model.blocks[0].mlp.up.weight.grad
+    weight = model.get_parameter("blocks.0.mlp.up.weight").grad
+    assert weight is not None
     assert torch.allclose(up.T, weight.float(), atol=1e-4)
     with pytest.raises(UsageError, match="--backward"):
         walk_run(made("pre"), TOKENIZER, TEXT, RunView(choice=Choice(query=len(TEXT) - 1), backward=True))

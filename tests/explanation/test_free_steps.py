@@ -104,7 +104,11 @@ def test_the_tree_of_a_step_has_its_value() -> None:
     for text in (BACKWARD, "softmax_base = 3\n" + BACKWARD, columns):
         sheet = read(text).sheet
         for quantity in sheet.quantities:
-            made = compute(quantity.operation.tree(quantity.inputs), sheet.values)
+            tree = quantity.operation.tree(quantity.inputs)
+            if tree is None:
+                assert isinstance(quantity.operation, Differentiate)
+                continue
+            made = compute(tree, sheet.values)
             torch.testing.assert_close(made, sheet.values[quantity.name])
 
 
