@@ -76,6 +76,8 @@ CODE = (
     r"\bconfig: (\w+: )*",
     r"\bopções: [^(;]*",  # names that are known
     r"\b(divisão|tokenizador) \w+:",
+    r"\bblock, (positions, choice|cross-attention)",  # kinds of exercises
+    r"(?m)^\s*(masked|out|output|scaled|weights)\s*$",  # the name of a table
 )
 QUANTITIES = re.compile(r"\b(masked|output|scaled|weights)\b")
 """Names of quantities in the files of worked examples."""

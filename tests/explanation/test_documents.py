@@ -9,7 +9,7 @@ import openpyxl
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.explanation import Verdict, check, load_example
+from vitral.explanation import KINDS, Verdict, check, load_example
 from vitral.explanation.checks.correction import corrected_file
 from vitral.explanation.documents import SUFFIXES, document_of
 from vitral.explanation.examples.file import read_example
@@ -262,6 +262,7 @@ def test_unzipped_size_is_asked_first() -> None:
 
 
 def test_endings_are_those_of_the_completion() -> None:
-    from vitral.cli.completion import EXAMPLE_ENDINGS
+    from vitral.cli.completion import EXAMPLE_ENDINGS, EXERCISE_KINDS
 
     assert EXAMPLE_ENDINGS == SUFFIXES
+    assert EXERCISE_KINDS == tuple(KINDS)

@@ -43,8 +43,8 @@ ENGLISH = frozenset(
     )
 )
 """Words that English sentences have and Portuguese ones have not."""
-NAME = re.compile(r"\b[a-z]+(?:[._][\w.]+)+|\brows\b(?=\s+i\b|[\s}\d]*[=\[_])")
-"""Names of quantities: mlp.hidden, resid_mid, temperature_0.5, and `rows` before an equals sign."""
+NAME = re.compile(r"\b[a-z]+(?:[._][\w.]+)+|\brows\b(?=\s+i\b|\s*\n|[\s}\d]*[=\[_])|\bsum\b(?=[\s}\u2061]*\()")
+"""Names: mlp.hidden, resid_mid, temperature_0.5; `rows` before an equals sign or alone; the function `sum`."""
 OPTION = re.compile(r"-(?:\{\})?-[a-z]+")
 """The name of an option."""
 SHAPE = re.compile(r"\[[a-z_]+ \d+(?:, [a-z_]+ \d+)*\]")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
+EXERCISE_KINDS = ("attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention")
+"""Those of `vitral.explanation`, which loads slowly."""
 EXAMPLE_ENDINGS = (".toml", ".md", ".markdown", ".tex", ".txt", ".csv", ".tsv", ".xlsx")
 
 Offer = Callable[[str], Iterable[str]]
@@ -64,9 +66,7 @@ def examples(incomplete: str) -> Iterator[str]:
 
 def kinds(incomplete: str) -> Iterator[str]:
     """Kinds of exercises."""
-    from vitral.explanation import KINDS
-
-    yield from KINDS
+    yield from EXERCISE_KINDS
 
 
 def texts(incomplete: str) -> Iterator[str]:

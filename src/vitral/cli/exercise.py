@@ -18,7 +18,6 @@ from vitral.cli.options import (
     QueryOption,
     choice_of,
 )
-from vitral.core.config import closest
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 
@@ -120,6 +119,7 @@ def _kind_and_file(kind: str | None, file: Path | None) -> tuple[str | None, Pat
     Raises:
         UsageError: two arguments of which the first is no kind, or a word that is nearly one.
     """
+    from vitral.core.config import closest
     from vitral.explanation import KINDS
 
     if kind is None or kind in KINDS:

@@ -291,6 +291,8 @@ def _told_apart(supposed: list[Supposed], made: Tensor, order: Mapping[str, int]
     kept = []
     for places in alike.values():
         told = [place for place in places if supposed[place].kind not in GENERIC] or places
+        # The scores in place of the scaled scores: the scale was left out.
+        told = [place for place in told if supposed[place].kind != "operand-other"] or told
         seen: set[tuple[str, str]] = set()
         for place in sorted(told, key=lambda place: (supposed[place].partial, order.get(supposed[place].step, -1))):
             one = supposed[place]
