@@ -265,4 +265,4 @@ def test_endings_are_those_of_the_completion() -> None:
     from vitral.cli.completion import EXAMPLE_ENDINGS, EXERCISE_KINDS
 
     assert EXAMPLE_ENDINGS == SUFFIXES
-    assert EXERCISE_KINDS == tuple(KINDS)
+    assert tuple(KINDS) == EXERCISE_KINDS

@@ -94,7 +94,7 @@ def exercise(
     from vitral.explanation import exercise_of, walk_example
     from vitral.lab.examples import make_exercise
 
-    kind, file = _kind_and_file(kind, file)
+    kind, file = _kind_and_file(kind, file, out)
     choice = choice_of(head, query, key, column, first=1)
     sizes = {"positions": positions, "d_model": d_model, "num_heads": num_heads, "mask": mask, "scale": scale}
     exercises = [exercise_of(kind, **sizes, seed=each) for each in _seeds(str(seed), count)]
@@ -113,7 +113,7 @@ def exercise(
         write_walkthrough(walk_example(made, choice), format, digits, out, whole=all)
 
 
-def _kind_and_file(kind: str | None, file: Path | None) -> tuple[str | None, Path | None]:
+def _kind_and_file(kind: str | None, file: Path | None, out: Path | None) -> tuple[str | None, Path | None]:
     """The first argument is a kind, or the file where the kind is left out.
 
     Raises:
@@ -125,7 +125,8 @@ def _kind_and_file(kind: str | None, file: Path | None) -> tuple[str | None, Pat
     if kind is None or kind in KINDS:
         return kind, file
     hint = closest(kind, KINDS)
-    if file is not None or (hint and "." not in kind and "/" not in kind):
+    is_word = "." not in kind and "/" not in kind
+    if file is not None or (is_word and (hint or out is not None)):
         raise UsageError(
             "exercise: no kind {kind!r}; {hint}",
             kind=kind,

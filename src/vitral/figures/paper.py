@@ -178,4 +178,6 @@ def _small(label: str) -> str:
 
 
 def _number(cell: str) -> str:
-    return rf"${escape(cell)}$" if cell and not any(map(str.isalpha, cell)) else escape(cell)
+    if not cell or any(map(str.isalpha, cell)):
+        return escape(cell)
+    return "$" + escape(cell).replace(",", "{,}") + "$"  # TeX sets a bare comma as that of a list
