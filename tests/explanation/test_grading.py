@@ -157,12 +157,14 @@ def test_sheets_that_are_none_are_refused_in_one_line() -> None:
 
 def test_pseudonyms_stay_and_new_ones_are_added(tmp_path: Path) -> None:
     path = tmp_path / "who.csv"
-    first = with_pseudonyms(read_pseudonyms(path), ["ana.toml", 'b,"o.toml'])
+    names = ["ana.toml", 'b,"o.toml', "=a.toml", "'=a.toml", "'quoted.toml", "-b", "\t.md"]
+    first = with_pseudonyms(read_pseudonyms(path), names)
     path.write_bytes(written_pseudonyms(first))
     assert read_pseudonyms(path) == first
     second = with_pseudonyms(first, ["ana.toml", "eva.toml"])
     assert {name: second[name] for name in first} == first
-    assert len(set(second.values())) == 3
+    assert len(set(second.values())) == 8
+    assert b",=" not in path.read_bytes()
     for text in ("", "a,b\n1,2\n", "pseudonym,file\nA\n", "pseudonym,file\nA,x\nA,y\n", "\x00"):
         path.write_text(text)
         with in_language("en"), pytest.raises(UsageError):
