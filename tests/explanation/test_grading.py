@@ -14,7 +14,8 @@ from vitral.explanation.grading.grading import SheetGrade, check_rule, grade_doc
 from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.pseudonyms import read_pseudonyms, with_pseudonyms, written_pseudonyms
 from vitral.explanation.grading.rule import GradingRule
-from vitral.lab.examples import preset_model
+from vitral.lab.examples import gallery, preset_model
+from vitral.reports.graded_class import GradedClass, GradedSheet
 
 GIVEN = """title = "Two words"
 mask = "bidirectional"
@@ -214,6 +215,25 @@ def test_cells_that_the_key_does_not_ask_explain_nothing() -> None:
     assert points(grade) == [1, 0]
 
 
+def test_parts_of_a_file_that_are_not_read_are_said() -> None:
+    document = document_of(b"weights = [[0.73, 0.27], [0.27, 0.73]]\n", "ana.md")
+    object.__setattr__(document, "notes", ("A picture is not read.",))
+    grade = grade_document(document, key_of(), GradingRule())
+    assert grade.notes == ("A picture is not read.",)
+    assert "A picture" in GradedClass((grade.key,), GradingRule(), (GradedSheet("ana.md", grade),)).page()
+
+
+def test_slips_are_told_in_each_language() -> None:
+    sheet = GradedSheet("a", graded(GIVEN + RIGHT.replace("scaled = [[1, 0], [0, 1]]", "scaled = [[2, 0], [0, 2]]")))
+    told = {}
+    for code in ("en", "pt", "en"):
+        with in_language(code):
+            told[code] = sheet.slip
+    assert told["en"]
+    assert told["en"] != told["pt"]
+    assert sheet.plain()["slip"] == told["en"]
+
+
 def test_many_unknown_names_cost_no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     from vitral.explanation.grading import answers
 
@@ -263,3 +283,33 @@ def test_a_sheet_goes_to_a_key_by_title_only_if_both_have_one() -> None:
     attention = key_of(LAB_KEY.replace('"Units"', '"Attention"'))
     assert agreement(TomlDocument("a", GIVEN.replace("Two words", "Attention, mine")), [attention, two]) == [two]
     assert len(agreement(TomlDocument("a", LAB), [attention, key_of(LAB_KEY.replace("Units", "B"))])) == 2
+
+
+def test_a_missing_head_costs_only_that_head() -> None:
+    text = """mask = "none"
+scale = "none"
+[given]
+x = [[1, 0], [0, 1]]
+w_q = [[[1], [0]], [[0], [1]]]
+w_k = [[[1], [1]], [[0], [1]]]
+w_v = [[[1], [1]], [[0], [1]]]
+"""
+    whole = "[claimed]\nq = [[[1], [0]], [[0], [1]]]\nscores = [[[1, 1], [0, 0]], [[0, 0], [0, 1]]]\n"
+    key = key_of(text + whole)
+    assert points(graded(text + whole, key=key)) == [1, 1]
+    less = graded(text + whole.replace(", [[0, 0], [0, 1]]]", "]"), key=key)
+    assert points(less) == [1, 0.5]
+    with pytest.raises(UsageError) as refused:
+        parse_example(text + "[claimed]\nscores = [[1, 1], [0, 0]]\n", preset_model)
+    sides = str(refused.value).rpartition(": ")[2]
+    assert "2 × 2 × 2" in sides
+
+
+def test_a_fault_in_a_table_of_claims_costs_only_its_cell() -> None:
+    text = gallery()["post-norm-whole-numbers"]
+    key = key_of(text)
+    whole = points(graded(text, key=key))
+    faulty = graded(text.replace("mlp.hidden     = [[4,", "mlp.hidden     = [['many',"), key=key)
+    lost = {step.name: before - step.points for step, before in zip(faulty.steps, whole, strict=True)}
+    assert {name for name, points in lost.items() if points} == {"mlp.hidden"}
+    assert lost["mlp.hidden"] == 0.25

@@ -250,7 +250,9 @@ def _graded(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule)
             return GradedSheet(name, None, NEITHER.format(sheet=name))
         if len(fitting) > 1:
             return GradedSheet(name, None, SEVERAL.format(sheet=name))
-        return GradedSheet(name, grade_document(document, fitting[0], rule))
+        graded = GradedSheet(name, grade_document(document, fitting[0], rule))
+        _ = graded.slips  # so that a failure is this sheet's alone
+        return graded
     except VitralError as error:
         return GradedSheet(name, None, str(error))
     except RecursionError:

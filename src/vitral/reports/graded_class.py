@@ -184,7 +184,20 @@ class GradedClass(Shown, Tabular):
     def data(self) -> DataTable:
         """The table of data, with every number in full precision."""
         names = list(dict.fromkeys(step.name for sheet in self.sheets if sheet.grade for step in sheet.grade.steps))
-        keys = ("sheet", "exercise", "points", "most", "first_wrong", "slip", *COUNTED, "edited", "unreadable", "error")
+        keys = (
+            "sheet",
+            "exercise",
+            "points",
+            "most",
+            "first_wrong",
+            "slip",
+            *COUNTED,
+            "edited",
+            "unreadable",
+            "unasked",
+            "notes",
+            "error",
+        )
         columns = tuple(Column(name, "") for name in (*keys, *(f"points_{name}" for name in names)))
         return DataTable(self.title, columns, [_record(sheet) for sheet in self.sheets])
 

@@ -535,6 +535,8 @@ class _Reader:
         if tuple(values.shape) != shape:
             turned = [self.conventions.index(name, tuple(each)) for each in (shape, values.shape)]
             expected, got = (each[left_out:] for each in turned)
+            if expected == got:  # they differ in the axes that the file leaves out
+                expected, got = turned
             complaint = _(
                 "{label}: claimed as {claimed}, but it is {expected}",
                 label=label,

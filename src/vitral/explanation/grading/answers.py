@@ -231,6 +231,8 @@ def _without_faults(student: Document, key: AnswerKey, entry: _Entry) -> dict[st
         return {}
     if not entry.is_part:
         value = _in_shape(value, _shape(key, entry.quantity, value))
+    elif _size(value) > key.asked[entry.quantity].numel():
+        return {}
     return read(kept(value)) if read(_alone(value, None)) else {}
 
 
@@ -255,6 +257,11 @@ def _in_shape(value: Any, shape: tuple[int, ...]) -> Any:
     if not isinstance(value, list) or len(value) > shape[0] or (len(shape) == 1 and len(value) != shape[0]):
         return [blank] * shape[0]
     return [*(_in_shape(part, shape[1:]) for part in value), *[blank] * (shape[0] - len(value))]
+
+
+def _size(value: Any) -> int:
+    """The numbers of a list, those of its lists included."""
+    return sum(map(_size, value)) if isinstance(value, list) else 1
 
 
 def _alone(value: Any, place: KeyPath | None) -> Any:

@@ -21,7 +21,7 @@ DECIMALS = 2
 """Decimals of a key that neither states nor shows them, as of exercises."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnswerKey:
     """The key of one exercise.
 
