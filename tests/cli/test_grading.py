@@ -31,9 +31,9 @@ def folder(tmp_path: Path) -> Path:
 def test_a_broken_file_does_not_stop_the_others(vitral, folder: Path) -> None:
     told = vitral("grade", "class", "--key", KEY, "--format", "json")
     assert told.code == 2
-    assert len(told.err.splitlines()) == 4
+    assert len(told.err.splitlines()) == 5
     found = json.loads(told.out)
-    assert (found["graded"], found["unreadable"]) == (13, 4)
+    assert (found["graded"], found["unreadable"]) == (13, 5)
     points = {sheet["sheet"]: sheet.get("points") for sheet in found["sheets"]}
     assert points["Ana/sheet.toml"] == points["sheet-01.toml"] == 8
     assert {sheet["sheet"] for sheet in found["sheets"] if "error" in sheet} == {
@@ -41,11 +41,12 @@ def test_a_broken_file_does_not_stop_the_others(vitral, folder: Path) -> None:
         "photo.png",
         "deep.toml",
         "huge.toml",
+        "loop",
     }
     assert vitral("grade", str(COURSE / "class"), "--key", KEY).code == 0
     if hasattr(os, "mkfifo"):
         os.mkfifo(folder / "pipe.toml")
-        assert json.loads(vitral("grade", "class", "--key", KEY, "--format", "json").out)["unreadable"] == 5
+        assert json.loads(vitral("grade", "class", "--key", KEY, "--format", "json").out)["unreadable"] == 6
 
 
 def test_data_is_english_in_every_language(vitral, folder: Path) -> None:
@@ -54,7 +55,7 @@ def test_data_is_english_in_every_language(vitral, folder: Path) -> None:
         assert one.out == other.out
         assert one.err != other.err
     rows = list(csv.DictReader(io.StringIO(one.out)))
-    assert len(rows) == 17
+    assert len(rows) == 18
     assert {row["points_q"] for row in rows if row["sheet"] == "sheet-01.toml"} == {"1.0"}
 
 
@@ -155,3 +156,78 @@ def test_one_form_is_written_with_its_key_beside_it(vitral, tmp_path: Path) -> N
     ):
         told = vitral("exercise", *wrong)
         assert (told.code, told.out, told.err.count("\n")) == (2, "", 1), wrong
+
+
+def _grade(vitral, *line: str):
+    told = vitral("grade", "class", "--key", KEY, "--format", "json", *line)
+    return told, {sheet["sheet"]: sheet for sheet in json.loads(told.out)["sheets"]}
+
+
+def test_names_of_files_never_stop_the_class_and_never_leak(vitral, tmp_path: Path) -> None:
+    sheet = (COURSE / "class" / "sheet-01.toml").read_bytes()
+    made = tmp_path / "class"
+    (made / "a").mkdir(parents=True)
+    long = "n" * 235
+    for name in ("a/b.toml", "a--b.toml", f"{long}.toml", "=cmd.toml", "'@x.toml"):
+        (made / name).write_bytes(sheet)
+    bad = os.fsencode(made) + b"/caf\xe9.toml"
+    try:
+        Path(os.fsdecode(bad)).write_bytes(sheet)
+    except OSError:
+        pytest.skip("names are UTF-8 here")
+    secret = "Maria\u202fda Silva"
+    (made / f"{secret}.toml").write_text("[given")
+    (made / f"{secret} 2.md").write_bytes(b"\xff")
+    (made / f"{secret} 3.xlsx").write_bytes(b"no")
+    told, sheets = _grade(vitral, "--pseudonyms", "class/who.csv", "--marked", "class/marked", "--out", "class/p.html")
+    assert len(sheets) == 9
+    assert "Maria" not in told.out + told.err
+    assert "Silva" not in told.out + told.err
+    _again, same = _grade(vitral, "--pseudonyms", "class/who.csv", "--marked", "class/other")
+    assert {name for name in same if name in sheets} == set(sheets)
+    plain, _sheets = _grade(vitral, "--marked", "marked")
+    assert (
+        len(list((tmp_path / "marked").iterdir()))
+        == len(json.loads(plain.out)["sheets"]) - json.loads(plain.out)["unreadable"]
+    )
+    rows = list(csv.reader(io.StringIO(vitral("grade", "class", "--key", KEY, "--format", "csv").out)))
+    assert {row[0][0] for row in rows} & {"=", "@"} == set()
+    assert "'=cmd.toml" in {row[0] for row in rows}
+
+
+def test_one_exercise_and_its_key_are_one_key(vitral, tmp_path: Path) -> None:
+    assert vitral("exercise", "attention", "--count", "2", "--out", "week").code == 0
+    week, answers = tmp_path / "week", tmp_path / "answers"
+    answers.mkdir()
+    shutil.copy(week / "keys" / "attention-1-key.toml", answers / "ana.toml")
+    told = json.loads(vitral("grade", "answers", "--key", "week", "--format", "json").out)
+    assert (told["graded"], len(told["keys"])) == (1, 2)
+    assert told["sheets"][0]["points"] == told["sheets"][0]["most"]
+    assert vitral("grade", "answers", "--key", "week/attention-1.toml", "--key", "week/attention-1.toml").code == 0
+
+
+def test_what_fails_on_one_sheet_does_not_stop_the_others(vitral, folder: Path, monkeypatch) -> None:
+    from vitral.lab import grading
+
+    (folder / "nested.toml").write_text("[given]\n[claimed]\n" + "q = " + "[" * 150 + "]" * 150 + "\n")
+    real = grading.grade_document
+
+    def failing(document, key, rule):
+        if document.name == "sheet-02.toml":
+            raise ZeroDivisionError
+        return real(document, key, rule)
+
+    monkeypatch.setattr(grading, "grade_document", failing)
+    _told, sheets = _grade(vitral)
+    assert "ZeroDivisionError" in sheets["sheet-02.toml"]["error"]
+    assert "points" in sheets["sheet-03.toml"]
+    assert "nested.toml" in sheets
+
+
+def test_marked_sheets_replace_no_link(vitral, tmp_path: Path) -> None:
+    shutil.copytree(COURSE / "class", tmp_path / "class")
+    (tmp_path / "marked").mkdir()
+    (tmp_path / "marked" / "sheet-05.toml.html").symlink_to(tmp_path / "nowhere")
+    assert vitral("grade", "class", "--key", KEY, "--marked", "marked", "--out", "p.html").code == 2
+    assert [path.name for path in (tmp_path / "marked").iterdir()] == ["sheet-05.toml.html"]
+    assert not (tmp_path / "p.html").exists()

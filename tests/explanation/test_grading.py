@@ -14,7 +14,8 @@ from vitral.explanation.grading.grading import SheetGrade, check_rule, grade_doc
 from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.pseudonyms import read_pseudonyms, with_pseudonyms, written_pseudonyms
 from vitral.explanation.grading.rule import GradingRule
-from vitral.lab.examples import preset_model
+from vitral.lab.examples import gallery, preset_model
+from vitral.reports.graded_class import GradedClass, GradedSheet
 
 GIVEN = """title = "Two words"
 mask = "bidirectional"
@@ -116,11 +117,11 @@ def test_decimals_of_the_key_hold() -> None:
 def test_a_cell_that_is_no_number_costs_only_itself() -> None:
     grade = graded(GIVEN + RIGHT.replace("weights = [[0.73, 0.27]", 'weights = [["many", 0.27]') + "scratch = [1]\n")
     assert points(grade) == [1, 1, 0.75, 1]
-    assert len(grade.unreadable) == 2
+    assert (len(grade.unreadable), grade.unasked) == (1, ("scratch",))
     assert all("ana.toml, line" in told for told in grade.unreadable)
     ragged = graded(GIVEN + RIGHT.replace("weights = [[0.73, 0.27], ", "weights = [[0.73], "))
     assert [step.name for step in ragged.steps if step.unreadable] == ["weights"]
-    assert points(ragged)[2] == 0
+    assert points(ragged)[2] == 0.5
     twice = graded(GIVEN + RIGHT + "out = [[2.92, 1.08], [1.08, 2.92]]\n")
     assert len(twice.unreadable) == 1
     assert points(twice) == [1, 1, 1, 1]
@@ -141,10 +142,10 @@ def test_a_sheet_belongs_to_the_key_with_its_title_or_its_givens() -> None:
     other = GIVEN.replace("Two words", "Others").replace("q = [[2,", "q = [[3,").replace("k = [[1,", "k = [[2,")
     one, two = key_of(), key_of(other + RIGHT)
     for text, key in ((GIVEN, one), (other, two), (GIVEN.replace("Two", "My"), one)):
-        assert agreement(TomlDocument("a", text), [one, two]) is key
-    assert agreement(TomlDocument("a", 'title = "x"\n[given]\nx = [[1]]\n'), [one, two]) is None
-    assert agreement(TomlDocument("a", "given = 3"), [one, two]) is None
-    assert agreement(TomlDocument("a", 'title = "x"'), [one]) is one
+        assert agreement(TomlDocument("a", text), [one, two]) == [key]
+    assert not agreement(TomlDocument("a", 'title = "x"\n[given]\nx = [[1]]\n'), [one, two])
+    assert not agreement(TomlDocument("a", "given = 3"), [one, two])
+    assert agreement(TomlDocument("a", 'title = "x"'), [one]) == [one]
 
 
 def test_sheets_that_are_none_are_refused_in_one_line() -> None:
@@ -157,13 +158,158 @@ def test_sheets_that_are_none_are_refused_in_one_line() -> None:
 
 def test_pseudonyms_stay_and_new_ones_are_added(tmp_path: Path) -> None:
     path = tmp_path / "who.csv"
-    first = with_pseudonyms(read_pseudonyms(path), ["ana.toml", 'b,"o.toml'])
+    names = ["ana.toml", 'b,"o.toml', "=a.toml", "'=a.toml", "'quoted.toml", "-b", "\t.md"]
+    first = with_pseudonyms(read_pseudonyms(path), names)
     path.write_bytes(written_pseudonyms(first))
     assert read_pseudonyms(path) == first
     second = with_pseudonyms(first, ["ana.toml", "eva.toml"])
     assert {name: second[name] for name in first} == first
-    assert len(set(second.values())) == 3
+    assert len(set(second.values())) == 8
+    assert b",=" not in path.read_bytes()
     for text in ("", "a,b\n1,2\n", "pseudonym,file\nA\n", "pseudonym,file\nA,x\nA,y\n", "\x00"):
         path.write_text(text)
         with in_language("en"), pytest.raises(UsageError):
             read_pseudonyms(path)
+
+
+LAB = """title = "Units"
+mask = "none"
+scale = "sqrt"
+[given]
+x = [[1, 0], [0, 1]]
+w_q = [[1, 0], [0, 1]]
+w_k = [[1, 0], [1, 1]]
+w_v = [[2, 0], [0, 1]]
+"""
+LAB_KEY = (
+    LAB.replace("[given]", "decimals = 2\n[given]")
+    + """[claimed]
+q = [[1, 0], [0, 1]]
+scores = [[1, 1], [0, 1]]
+weights = [[0.5, 0.5], [0.33, 0.67]]
+out = [[1, 0.5], [0.66, 0.67]]
+"""
+)
+ZERO = "[[0, 0], [0, 0]]"
+HALF = "[[0.5, 0.5], [0.5, 0.5]]"
+
+
+def test_claims_that_are_not_asked_explain_nothing() -> None:
+    key = key_of(LAB_KEY)
+    assert points(graded(LAB_KEY, key=key)) == [1, 1, 1, 1]
+    noughts = f"q = {ZERO}\nscores = {ZERO}\nweights = {HALF}\nout = {ZERO}\n"
+    plain = points(graded(LAB + "[claimed]\n" + noughts, key=key))
+    for extra in ("x", "v", "k", "X", "scaled", "nonsense"):
+        grade = graded(LAB + f"[claimed]\n{extra} = {ZERO}\n" + noughts, key=key)
+        assert points(grade) == plain, extra
+        assert bool(grade.edited) == (extra in ("x", "X")), extra
+        assert bool(grade.unasked) != bool(grade.edited), extra
+    assert sum(plain) < 3
+    same = graded(LAB + "[claimed]\nX = [[1.0, 0], [0, 1]]\n", key=key)
+    assert (same.edited, same.unasked) == ((), ())
+
+
+def test_cells_that_the_key_does_not_ask_explain_nothing() -> None:
+    key = key_of(LAB + "[claimed]\nscores = [[1, '?'], ['?', '?']]\nweights = [[0.5, 0.5], ['?', '?']]\n")
+    grade = graded(LAB + "[claimed]\nscores = [[1, 9], [0, 0]]\nweights = [[0, 1], [1, 0]]\n", key=key)
+    assert points(grade) == [1, 0]
+
+
+def test_parts_of_a_file_that_are_not_read_are_said() -> None:
+    document = document_of(b"weights = [[0.73, 0.27], [0.27, 0.73]]\n", "ana.md")
+    object.__setattr__(document, "notes", ("A picture is not read.",))
+    grade = grade_document(document, key_of(), GradingRule())
+    assert grade.notes == ("A picture is not read.",)
+    assert "A picture" in GradedClass((grade.key,), GradingRule(), (GradedSheet("ana.md", grade),)).page()
+
+
+def test_slips_are_told_in_each_language() -> None:
+    sheet = GradedSheet("a", graded(GIVEN + RIGHT.replace("scaled = [[1, 0], [0, 1]]", "scaled = [[2, 0], [0, 2]]")))
+    told = {}
+    for code in ("en", "pt", "en"):
+        with in_language(code):
+            told[code] = sheet.slip
+    assert told["en"]
+    assert told["en"] != told["pt"]
+    assert sheet.plain()["slip"] == told["en"]
+
+
+def test_many_unknown_names_cost_no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.explanation.grading import answers
+
+    readings: list[object] = []
+    real = answers.read_example
+    monkeypatch.setattr(answers, "read_example", lambda *given: readings.append(given) or real(*given))
+    unknown = "".join(f"n{place} = 1\n" for place in range(2000))
+    grade = graded(LAB_KEY + unknown + "k = 'a'\n", key=key_of(LAB_KEY))
+    assert points(grade) == [1, 1, 1, 1]
+    assert len(grade.unasked) == 2001
+    assert len(readings) < 10
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_the_unit_is_that_of_the_key(stated: bool) -> None:
+    for text in (LAB_KEY, LAB_KEY.partition("[claimed]")[0] + "[claimed]\nweights = [['?', '?'], ['?', '?']]\n"):
+        key = key_of(text if stated else text.replace("decimals = 2\n", ""))
+        for written, least, most in (
+            ("[[1, 0], [0, 1]]", 0, 0),
+            ("[[0.5, 0.5], [0.3, 0.7]]", 0.5, 0.5),
+            ("[[0.5, 0.5], [0.3302, 0.6698]]", 1, 1),
+        ):
+            grade = graded(LAB + f"[claimed]\nweights = {written}\n", key=key)
+            [step] = [step for step in grade.steps if step.name == "weights"]
+            assert least <= step.points <= most, (written, step)
+
+
+def test_a_fault_costs_only_its_cells() -> None:
+    key = key_of(LAB_KEY)
+    rows = LAB_KEY.replace("\nq = [[1, 0], [0, 1]]", '\n"q[1]" = [1, 0]\n"q[2]" = [0, 1]')
+    assert points(graded(rows, key=key)) == [1, 1, 1, 1]
+    for fault, lost in (("'many', 0.5", 0.25), ("0.5", 0.5), ("nan, 0.5", 0.25), ("1e16, 0.5", 0.25)):
+        assert points(graded(rows.replace("0.5, 0.5", fault), key=key)) == [1, 1, 1 - lost, 1], fault
+    both = graded(rows.replace("0.5, 0.5", "'many', 0.5") + '"q[1,1]" = 1\n', key=key)
+    assert points(both) == [1, 1, 0.75, 1]
+    assert len(both.unreadable) == 2
+    named = graded(LAB_KEY.replace("\nq = ", "\nQuery = ").replace("0.5, 0.5", "'many', 0.5"), key=key)
+    assert points(named) == [1, 1, 0.75, 1]
+    capital = key_of(LAB_KEY.replace("\nq = ", "\nQ = "))
+    assert points(graded(LAB_KEY.replace("\nq = [[1, 0]", "\nq = [['many', 0]"), key=capital)) == [0.75, 1, 1, 1]
+
+
+def test_a_sheet_goes_to_a_key_by_title_only_if_both_have_one() -> None:
+    one, two = key_of(LAB_KEY.replace('title = "Units"\n', "")), key_of()
+    assert agreement(TomlDocument("a", "[given]\nother = [[9]]\n"), [one, two]) == []
+    assert agreement(TomlDocument("a", GIVEN.replace('title = "Two words"\n', "")), [one, two]) == [two]
+    attention = key_of(LAB_KEY.replace('"Units"', '"Attention"'))
+    assert agreement(TomlDocument("a", GIVEN.replace("Two words", "Attention, mine")), [attention, two]) == [two]
+    assert len(agreement(TomlDocument("a", LAB), [attention, key_of(LAB_KEY.replace("Units", "B"))])) == 2
+
+
+def test_a_missing_head_costs_only_that_head() -> None:
+    text = """mask = "none"
+scale = "none"
+[given]
+x = [[1, 0], [0, 1]]
+w_q = [[[1], [0]], [[0], [1]]]
+w_k = [[[1], [1]], [[0], [1]]]
+w_v = [[[1], [1]], [[0], [1]]]
+"""
+    whole = "[claimed]\nq = [[[1], [0]], [[0], [1]]]\nscores = [[[1, 1], [0, 0]], [[0, 0], [0, 1]]]\n"
+    key = key_of(text + whole)
+    assert points(graded(text + whole, key=key)) == [1, 1]
+    less = graded(text + whole.replace(", [[0, 0], [0, 1]]]", "]"), key=key)
+    assert points(less) == [1, 0.5]
+    with pytest.raises(UsageError) as refused:
+        parse_example(text + "[claimed]\nscores = [[1, 1], [0, 0]]\n", preset_model)
+    sides = str(refused.value).rpartition(": ")[2]
+    assert "2 × 2 × 2" in sides
+
+
+def test_a_fault_in_a_table_of_claims_costs_only_its_cell() -> None:
+    text = gallery()["post-norm-whole-numbers"]
+    key = key_of(text)
+    whole = points(graded(text, key=key))
+    faulty = graded(text.replace("mlp.hidden     = [[4,", "mlp.hidden     = [['many',"), key=key)
+    lost = {step.name: before - step.points for step, before in zip(faulty.steps, whole, strict=True)}
+    assert {name for name, points in lost.items() if points} == {"mlp.hidden"}
+    assert lost["mlp.hidden"] == 0.25

@@ -25,6 +25,9 @@ FORMS = ("json", "csv", "markdown", "latex")
 ENDINGS = {"csv": "csv", "markdown": "md", "latex": "tex", "json": "json"}
 """The endings of their files."""
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of cells that spreadsheets compute."""
+
 
 def as_text(value: Any) -> str:
     """A value of words as a table shows it; a dash for None."""
@@ -169,8 +172,13 @@ def _plain(value: Any) -> Any:
 
 def _in_csv(value: Any) -> str:
     if value is None or isinstance(value, str):
-        return value or ""
+        return in_spreadsheet(value or "")
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def in_spreadsheet(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text.startswith(FORMULAS) else text
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Exercises as files: the sheet and its key in every form."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -73,10 +74,11 @@ def write_exercises(sheets: Sequence[ExerciseSheet], folder: Path, *, with_pract
         if with_practice:
             targets[practice / f"{name}.html"] = lambda sheet=sheet: (sheet.live() or "").encode() or None
     _refuse_existing(targets)
+    contents = {path: make() for path, make in targets.items()}
     with storage(folder):
         for inside in {path.parent for path in targets}:
             inside.mkdir(parents=True, exist_ok=True)
-    return _write(targets)
+    return _write(contents)
 
 
 def write_exercise(sheet: ExerciseSheet, file: Path) -> WrittenExercise:
@@ -90,7 +92,7 @@ def write_exercise(sheet: ExerciseSheet, file: Path) -> WrittenExercise:
     key = file.with_name(f"{file.stem}-{KEY[language()]}{file.suffix}")
     targets = {file: _forms(sheet)[form], key: _forms(sheet, key=True)[form]}
     _refuse_existing(targets)
-    written = _write(targets)
+    written = _write({path: make() for path, make in targets.items()})
     if written.missing:
         raise UsageError("{file}: {why}", file=file, why=written.missing[0])
     return written
@@ -110,14 +112,13 @@ def _forms(sheet: ExerciseSheet, *, key: bool = False) -> dict[str, Callable[[],
 
 def _refuse_existing(targets: Mapping[Path, object]) -> None:
     for path in targets:
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
             raise UsageError("{target}: exists already and was not overwritten; choose another name", target=path)
 
 
-def _write(targets: Mapping[Path, Callable[[], bytes | None]]) -> WrittenExercise:
+def _write(contents: Mapping[Path, bytes | None]) -> WrittenExercise:
     paths, missing = [], set[str]()
-    for path, make in targets.items():
-        content = make()
+    for path, content in contents.items():
         if content is None:
             missing.add(path.suffix.removeprefix("."))
             continue

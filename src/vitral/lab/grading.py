@@ -1,5 +1,7 @@
 """The grading of a class: the files of a folder checked against keys."""
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
@@ -11,8 +13,9 @@ from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.files import read_capped, replace_durably, storage
 from vitral.core.language import N_, in_language
 from vitral.explanation.checks.report import Verdict, first_wrong
+from vitral.explanation.documents import SUFFIXES, document_of
 from vitral.explanation.examples.document import Document
-from vitral.explanation.examples.file import load_document
+from vitral.explanation.examples.file import MOST_BYTES
 from vitral.explanation.grading.answers import agreement
 from vitral.explanation.grading.grading import check_rule, grade_document
 from vitral.explanation.grading.key import AnswerKey
@@ -25,8 +28,11 @@ from vitral.reports.marked_sheet import marked_page
 
 MOST_SHEETS = 5000
 """More files in a folder are not a class."""
+MOST_NAME_BYTES = 150
 MOST_RULE_BYTES = 2**16
 NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its given numbers are theirs")
+SEVERAL = N_("{sheet}: fits several keys equally well; give it the title of its exercise")
+FAILED = N_("{sheet}: cannot be graded; the program failed on it ({kind})")
 
 KeyArgument = str | Path | Sequence[str | Path]
 
@@ -61,12 +67,15 @@ def grade(
         StorageError: writing to disk failed.
     """
     keys = list(_keys([key] if isinstance(key, str | Path) else key))
+    key_paths = [each.example.path for each in keys]
+    keys = _different(keys)
     used = _rule(rule, points, total)
     check_rule(used, keys)
     home = Path(folder)
-    if out is not None and Path(out).exists():
+    if out is not None and os.path.lexists(out):
         raise UsageError("{target}: exists already and was not overwritten; choose another name", target=out)
-    names = {path: path.relative_to(home).as_posix() for path in _files(home, keys)}
+    ours = [out, marked, pseudonyms, rule if isinstance(rule, str | Path) else None]
+    names = _names(home, _files(home, [*key_paths, *(Path(path) for path in ours if path is not None)]))
     if not names:
         raise UsageError("{folder}: has no sheets", folder=home)
     if pseudonyms is not None:
@@ -79,10 +88,11 @@ def grade(
         sheets = [_graded(path, name, keys, used) for path, name in names.items()]
         notes = tuple(_notes(keys))
     graded = GradedClass(tuple(keys), used, tuple(sorted(sheets, key=lambda sheet: sheet.name)), notes)
+    page = "" if out is None else graded.page()
     if marked is not None:
         write_marked(graded, Path(marked))
     if out is not None:
-        write_new(Path(out), graded.page())
+        write_new(Path(out), page)
     return graded
 
 
@@ -93,21 +103,50 @@ def write_marked(graded: GradedClass, folder: Path) -> list[Path]:
         UsageError: a page exists; then none is written.
         StorageError: writing to disk failed.
     """
-    pages = {folder / f"{_flat(sheet.name)}.html": sheet for sheet in graded.graded}
-    for path in pages:
-        if path.exists():
+    names = _apart([_short(sheet.name.replace("/", "--")) for sheet in graded.graded])
+    targets = [folder / f"{name}.html" for name in names]
+    for path in targets:
+        if os.path.lexists(path):
             raise UsageError("{path}: exists already; choose another folder for the marked sheets", path=path)
+    pages = [marked_page(sheet.name, sheet.grade) for sheet in graded.graded if sheet.grade is not None]
     with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    for path, sheet in pages.items():
-        assert sheet.grade is not None
-        write_new(path, marked_page(sheet.name, sheet.grade))
-    return list(pages)
+    for path, page in zip(targets, pages, strict=True):
+        write_new(path, page)
+    return targets
 
 
-def _flat(name: str) -> str:
-    """A file's name without folders; the ending stays, since two forms of one sheet are two sheets."""
-    return name.replace("/", "--")
+def _short(name: str) -> str:
+    """A name that leaves room for an ending and for the temporary file beside it; the hash keeps names apart."""
+    raw = name.encode()
+    if len(raw) <= MOST_NAME_BYTES:
+        return name
+    return f"{raw[:MOST_NAME_BYTES].decode(errors='ignore')}-{hashlib.sha256(raw).hexdigest()[:8]}"
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """The names, with a number after those that are there already, also in other case."""
+    made: dict[str, str] = {}
+    for name in names:
+        number, other = 1, name
+        while other.casefold() in made:
+            number += 1
+            other = f"{name}-{number}"
+        made[other.casefold()] = other
+    return list(made.values())
+
+
+def _names(home: Path, paths: Sequence[Path]) -> dict[Path, str]:
+    """The names of the sheets; bytes that are no UTF-8 are written out."""
+    raw = [os.fsencode(path.relative_to(home).as_posix()) for path in paths]
+    names: list[str] = []
+    for name in [each.decode("utf-8", "backslashreplace") for each in raw]:
+        number, other = 1, name
+        while other in names:
+            number += 1
+            other = f"{name} ({number})"
+        names.append(other)
+    return dict(zip(paths, names, strict=True))
 
 
 def _rule(given: GradingRule | str | Path | None, points: dict[str, float] | None, total: float | None) -> GradingRule:
@@ -151,19 +190,41 @@ def _keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
         yield from (AnswerKey(find_example(file), preset_model) for file in found)
 
 
-def _files(folder: Path, keys: Sequence[AnswerKey]) -> list[Path]:
-    """The files of the folder, keys and hidden files left out.
+def _different(keys: Sequence[AnswerKey]) -> list[AnswerKey]:
+    """The keys without those that ask the same of the same numbers; one with numbers stays rather than one without."""
+    kept: list[AnswerKey] = []
+    for key in keys:
+        same = next((place for place, other in enumerate(kept) if key.is_same(other)), None)
+        if same is None:
+            kept.append(key)
+        elif key.has_numbers and not kept[same].has_numbers:
+            kept[same] = key
+    return kept
+
+
+def _files(folder: Path, others: Sequence[Path | None]) -> list[Path]:
+    """The files of the folder without hidden files, keys, and what this command reads and writes besides.
 
     Raises:
         UsageError: there is no such folder, or it has too many files.
     """
     if not folder.is_dir():
         raise UsageError("{folder}: is no folder; give the folder with the sheets", folder=folder)
-    of_keys = {key.example.path.resolve() for key in keys if key.example.path is not None}
-    found = [path for path in _inside(folder) if path.resolve() not in of_keys]
+    left_out = {_place(path) for path in others if path is not None}
+    found = [path for path in _inside(folder) if left_out.isdisjoint(map(_place, (path, *_parents(path, folder))))]
     if len(found) > MOST_SHEETS:
         raise UsageError("{folder}: has more than {most:,} files", folder=folder, most=MOST_SHEETS)
     return found
+
+
+def _place(path: Path) -> Path:
+    """Where a file stands; a link is not the file that it leads to."""
+    return path.parent.resolve() / path.name
+
+
+def _parents(path: Path, folder: Path) -> list[Path]:
+    """The folders of a file below the folder of the class."""
+    return list(path.parents)[: len(path.relative_to(folder).parents) - 1]
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -171,22 +232,52 @@ def _inside(folder: Path) -> list[Path]:
     found: list[Path] = []
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        if not any(part.startswith((".", "~$", "__MACOSX")) for part in parts) and not path.is_dir():
+        if not any(part.startswith((".", "~$", "__MACOSX")) for part in parts) and (
+            path.is_symlink() or not path.is_dir()
+        ):
             found.append(path)
     return found
 
 
 def _graded(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule) -> GradedSheet:
+    """The grade of one file; whatever is wrong with it, the others are graded."""
     try:
-        if not path.is_file():
+        if path.is_symlink() or not path.is_file():
             return GradedSheet(name, None, N_("{path}: is not a regular file").format(path=name))
-        document = _named(load_document(path), name)
-        key = agreement(document, keys)
-        if key is None:
+        document = _document(path, name)
+        fitting = agreement(document, keys)
+        if not fitting:
             return GradedSheet(name, None, NEITHER.format(sheet=name))
-        return GradedSheet(name, grade_document(document, key, rule))
+        if len(fitting) > 1:
+            return GradedSheet(name, None, SEVERAL.format(sheet=name))
+        graded = GradedSheet(name, grade_document(document, fitting[0], rule))
+        _ = graded.slips  # so that a failure is this sheet's alone
+        return graded
     except VitralError as error:
-        return GradedSheet(name, None, str(error).replace(str(path), name, 1))
+        return GradedSheet(name, None, str(error))
+    except RecursionError:
+        return GradedSheet(name, None, N_("{where}: not a worked example: brackets nested too deep").format(where=name))
+    except Exception as error:
+        return GradedSheet(name, None, FAILED.format(sheet=name, kind=type(error).__name__))
+
+
+def _document(path: Path, name: str) -> Document:
+    """The document under the name that is shown, which may be a pseudonym.
+
+    Raises:
+        UsageError: the file cannot be read, or is too large.
+    """
+    try:
+        raw = read_capped(path, MOST_BYTES)
+    except OSError as error:
+        raise UsageError("{path}: cannot be read ({reason})", path=name, reason=reason(error)) from None
+    except ValueError:
+        complaint = "{path}: larger than {most_bytes:,} bytes: not a worked example"
+        raise UsageError(complaint, path=name, most_bytes=MOST_BYTES) from None
+    # The ending tells the format.
+    suffix = path.suffix if path.suffix.lower() in SUFFIXES else ""
+    shown = name if name.endswith(suffix) else f"{name}{suffix}"
+    return _named(document_of(raw, shown), name)
 
 
 def _named(document: Document, name: str) -> Document:

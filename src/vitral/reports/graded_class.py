@@ -38,6 +38,8 @@ from vitral.reports.checked_example import check_sections
 SCHEMA = 1
 MOST_SLIPS = 3
 """Slips that are named for each step."""
+MOST_NAMES = 20
+"""Names that are listed of those for which the key does not ask."""
 BINS = 10
 """Bars of the figure of points."""
 PAGE_LANGUAGE = {"en": "en", "pt": "pt-BR"}
@@ -57,13 +59,17 @@ class GradedSheet:
     grade: SheetGrade | None
     error: str = ""
 
-    @cached_property
+    @property
     def slips(self) -> tuple[tuple[str, str], ...]:
         """Steps that are wrong in themselves with the guessed slips, in the current language."""
-        if self.grade is None:
-            return ()
-        found = (row for row in rows_of(self.grade.report, phrases()) if row.guess)
-        return tuple(dict.fromkeys((row.step, row.guess) for row in found))
+        if language() not in self._slips:
+            found = (row for row in rows_of(self.grade.report, phrases()) if row.guess) if self.grade else ()
+            self._slips[language()] = tuple(dict.fromkeys((row.step, row.guess) for row in found))
+        return self._slips[language()]
+
+    @cached_property
+    def _slips(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        return {}
 
     @property
     def slip(self) -> str:
@@ -76,7 +82,7 @@ class GradedSheet:
         if self.grade is None:
             return {"sheet": self.name, "error": self.error}
         with in_language("en"):
-            slip = GradedSheet(self.name, self.grade).slip
+            slip = self.slip
         return {"sheet": self.name, **self.grade.plain(), "slip": slip or None}
 
 
@@ -157,7 +163,7 @@ class GradedClass(Shown, Tabular):
     def plain(self) -> dict[str, Any]:
         """Everything as plain data, in English."""
         with in_language("en"):
-            steps = [step.plain() for step in self._fresh().steps()]
+            steps = [step.plain() for step in self.steps()]
         graded = [sheet.grade for sheet in self.sheets if sheet.grade]
         return {
             "schema": SCHEMA,
@@ -171,11 +177,6 @@ class GradedClass(Shown, Tabular):
             "notes": list(self.notes),
         }
 
-    def _fresh(self) -> "GradedClass":
-        """The same without the guesses that were already told in a language."""
-        sheets = tuple(GradedSheet(sheet.name, sheet.grade, sheet.error) for sheet in self.sheets)
-        return GradedClass(self.keys, self.rule, sheets, self.notes)
-
     def records(self) -> list[dict[str, Any]]:
         """One row for each sheet, with the points of each step."""
         return self.data().plain()
@@ -183,7 +184,20 @@ class GradedClass(Shown, Tabular):
     def data(self) -> DataTable:
         """The table of data, with every number in full precision."""
         names = list(dict.fromkeys(step.name for sheet in self.sheets if sheet.grade for step in sheet.grade.steps))
-        keys = ("sheet", "exercise", "points", "most", "first_wrong", "slip", *COUNTED, "edited", "unreadable", "error")
+        keys = (
+            "sheet",
+            "exercise",
+            "points",
+            "most",
+            "first_wrong",
+            "slip",
+            *COUNTED,
+            "edited",
+            "unreadable",
+            "unasked",
+            "notes",
+            "error",
+        )
         columns = tuple(Column(name, "") for name in (*keys, *(f"points_{name}" for name in names)))
         return DataTable(self.title, columns, [_record(sheet) for sheet in self.sheets])
 
@@ -360,7 +374,7 @@ def _record(sheet: GradedSheet) -> dict[str, Any]:
     for step in sheet.grade.steps:
         counts.update(step.counts)
     points = {f"points_{step.name}": step.points for step in sheet.grade.steps}
-    told = {name: "; ".join(plain[name]) for name in ("edited", "unreadable")}
+    told = {name: "; ".join(plain[name]) for name in ("edited", "unreadable", "unasked", "notes")}
     return {**plain, **counts, "blank": counts[Verdict.unknown], **told, **points}
 
 
@@ -384,6 +398,10 @@ def _remarks(grade: SheetGrade) -> Iterator[str]:
             "{n:,} step cannot be read", "{n:,} steps cannot be read", len(grade.unreadable), n=len(grade.unreadable)
         )
         yield steps
+    if grade.unasked:
+        count = len(grade.unasked)
+        yield ngettext("{n:,} name is not asked", "{n:,} names are not asked", count, n=count)
+    yield from map(retold, grade.notes)
 
 
 def _shown_step(step: StepOfClass) -> dict[str, Any]:
@@ -473,6 +491,10 @@ def sheet_sections(grade: SheetGrade) -> list[Section]:
         ]
     if grade.unreadable:
         told += [Paragraph(_("Could not be read:")), Listing(tuple(map(retold, grade.unreadable)))]
+    if grade.unasked:
+        names = ", ".join(grade.unasked[:MOST_NAMES]) + (", …" if len(grade.unasked) > MOST_NAMES else "")
+        told += [Paragraph(_("Not graded, since the key does not ask for it: {names}.", names=names))]
+    told += [Listing(tuple(map(retold, grade.notes)))] if grade.notes else []
     return [*told, *check_sections(grade.report, say)]
 
 

@@ -103,7 +103,7 @@ def read_example(document: Document, find_model: FindModel, path: Path | None = 
         raise UsageError("{where}: not a worked example: brackets nested too deep", where=document.name) from None
 
 
-def _entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
+def file_entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
     """The keys of a table with their values."""
     for key, value in table.items():
         if key in NESTED and isinstance(value, dict):
@@ -139,13 +139,13 @@ class _Reader:
             complaint = str(error).removeprefix(f"{where}: ")
             raise self.refuse(complaint, complaint.partition(":")[0]) from None
         self.stream = "x" if self.head.block is None else "resid_pre"
-        self.steps = read_steps(dict(_entries(self.head.steps)), self.refuse)
+        self.steps = read_steps(dict(file_entries(self.head.steps)), self.refuse)
         self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
         columns = self.head.layout == "columns"
         self.conventions = Conventions(
             columns, columns if self.head.weight_layout is None else self.head.weight_layout == "out-in"
         )
-        names = {self.name(".".join(keys)) for keys, _ in _entries(self.head.given)}
+        names = {self.name(".".join(keys)) for keys, _ in file_entries(self.head.given)}
         self.has_memory = "memory" in names
         if self.has_memory and self.stream != "x":
             complaint = _("memory: in a block, cross-attention is written as steps; give the states another name")
@@ -334,7 +334,7 @@ class _Reader:
         """The tensors under [given] by name."""
         values: Values = {}
         keys_of: dict[str, Keys] = {}
-        for keys, value in _entries(self.head.given):
+        for keys, value in file_entries(self.head.given):
             name = self.name(".".join(keys))
             if keys[0] in ("d_k", *BEAM) or (name == "position_embedding" and value == "sinusoidal"):
                 continue
@@ -535,6 +535,8 @@ class _Reader:
         if tuple(values.shape) != shape:
             turned = [self.conventions.index(name, tuple(each)) for each in (shape, values.shape)]
             expected, got = (each[left_out:] for each in turned)
+            if expected == got:  # they differ in the axes that the file leaves out
+                expected, got = turned
             complaint = _(
                 "{label}: claimed as {claimed}, but it is {expected}",
                 label=label,
@@ -582,7 +584,7 @@ class _Reader:
         """All claims; those about parts of the same quantity together."""
         whole: list[AuthorClaim] = []
         parts: dict[str, AuthorClaim] = {}
-        for keys, value in _entries(self.head.claimed):
+        for keys, value in file_entries(self.head.claimed):
             part = None if "rows" in sheet.values else part_of(keys, value)
             if part is None:
                 whole.append(self.claim(keys, value, sheet, lines))

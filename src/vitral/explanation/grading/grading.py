@@ -47,7 +47,9 @@ class SheetGrade:
         points: of the sheet.
         most: that it can have.
         edited: given numbers and settings that differ from the key's, one sentence each.
-        extra: complaints about claims that cannot be read and that were not asked.
+        extra: further complaints about claims that cannot be read.
+        unasked: names of claims for which the key does not ask; they are not graded.
+        notes: one sentence for each part of the file that is not read.
     """
 
     key: AnswerKey
@@ -57,6 +59,8 @@ class SheetGrade:
     most: float
     edited: tuple[str, ...] = ()
     extra: tuple[str, ...] = field(default=())
+    unasked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def first_wrong(self) -> str:
@@ -77,6 +81,8 @@ class SheetGrade:
             "first_wrong": self.first_wrong or None,
             "edited": list(self.edited),
             "unreadable": list(self.unreadable),
+            "unasked": list(self.unasked),
+            "notes": list(self.notes),
             "steps": [
                 {"step": step.name, "points": step.points, "most": step.most, "counts": dict(step.counts)}
                 for step in self.steps
@@ -94,10 +100,8 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
     answers = read_answers(student, key)
     report = check(answers.example)
     quantities = {quantity.claim.name: quantity for quantity in report.quantities}
-    complaints = dict(answers.unreadable)
-    steps = [
-        _step(key, name, quantities.get(name), rule, complaints.pop(label, "")) for name, label in key.labels.items()
-    ]
+    complaints = {name: told[0] for name, told in answers.unreadable.items()}
+    steps = [_step(key, name, quantities.get(name), rule, complaints.get(name, "")) for name in key.labels]
     most = sum(step.most for step in steps)
     scale = 1.0 if rule.total is None or not most else rule.total / most
     steps = [
@@ -110,7 +114,9 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
         points=sum(step.points for step in steps),
         most=sum(step.most for step in steps),
         edited=answers.edited,
-        extra=tuple(complaints.values()),
+        extra=tuple(each for told in answers.unreadable.values() for each in told[1:]),
+        unasked=answers.unasked,
+        notes=tuple(student.notes),
     )
 
 

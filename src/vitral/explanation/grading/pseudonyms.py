@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.core.files import read_capped
+from vitral.figures.tables import FORMULAS
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that are not mistaken for one another."""
@@ -29,7 +30,7 @@ def read_pseudonyms(path: Path) -> dict[str, str]:
         return {}
     except (OSError, ValueError, csv.Error):
         rows = []
-    known = {row[1]: row[0] for row in rows[1:] if len(row) == len(HEADINGS)}
+    known = {_read(row[1]): row[0] for row in rows[1:] if len(row) == len(HEADINGS)}
     if rows[:1] != [HEADINGS] or len(known) != len(rows) - 1 or len(set(known.values())) != len(known):
         raise UsageError("{path}: is no list of pseudonyms (pseudonym,file), and is left as it is", path=path)
     return known
@@ -50,5 +51,14 @@ def written_pseudonyms(pseudonyms: Mapping[str, str]) -> bytes:
     """The mapping as CSV."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerows([HEADINGS, *([pseudonym, name] for name, pseudonym in pseudonyms.items())])
+    writer.writerows([HEADINGS, *([pseudonym, _written(name)] for name, pseudonym in pseudonyms.items())])
     return buffer.getvalue().encode()
+
+
+def _written(name: str) -> str:
+    """A name that a spreadsheet does not take for a formula."""
+    return f"'{name}" if name.startswith(("'", *FORMULAS)) else name
+
+
+def _read(cell: str) -> str:
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(("'", *FORMULAS)) else cell
