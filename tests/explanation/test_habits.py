@@ -9,6 +9,7 @@ from vitral.explanation import CheckReport, Verdict, check, corrected, parse_exa
 from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.intervals import Interval, reached
 from vitral.explanation.checks.units import Unit, units
+from vitral.explanation.examples.digits import MOST_DECIMALS
 from vitral.explanation.operations import Normalise, Operation, Project, Scale, Score, Softmax, Weigh
 from vitral.lab.examples import preset_model
 
@@ -172,3 +173,16 @@ def test_intervals_hold_what_is_in_the_box_and_little_else(
         assert bool((low >= found.low - 0.01 * width).all())
         assert bool((high <= found.high + 0.01 * width).all())
         assert float(((high - low) / width.clamp(min=1e-12)).mean()) > 0.4
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["0e-3000000", "1e-400", "1e-3000", "0e-" + "9" * 5000, "1" + "0" * 400 + "e-500"],
+    ids=["millions", "underflow", "thousands", "long", "long-whole"],
+)
+def test_an_exponent_does_not_ask_for_millions_of_digits(typed: str) -> None:
+    text = f"q = [[1, 0]]\nk = [[1, 2], [0, 1]]\n[claimed]\nscores = [[1, {typed}]]\nweights = [[0.7, {typed}]]\n"
+    report = checked(text)
+    assert all(unit.decimals <= MOST_DECIMALS for unit in units(report.example).values())
+    assert len(str(report)) < 2000
+    assert len(corrected(report)) < 2 * len(HEAD + text)

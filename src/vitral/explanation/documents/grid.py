@@ -30,6 +30,8 @@ from vitral.explanation.examples.places import KeyPath
 MOST_ROWS, MOST_COLUMNS = 2000, 200
 MOST_UNZIPPED = 2**24
 """Bytes that a spreadsheet may have when it is unzipped."""
+MOST_SHOWN = 30
+"""Decimals that a number format may ask for."""
 SIGNIFICANT = 10
 """Digits of a number that a spreadsheet computed and shows without a number format."""
 
@@ -195,7 +197,7 @@ def shown_value(value: Any, number_format: str) -> str:
         return str(value)
     decimals = re.fullmatch(r"[#,]*0(?:\.(?P<zeros>0+))?(?:_\))?", number_format.split(";")[0])
     if decimals:
-        return f"{value:.{len(decimals['zeros'] or '')}f}"
+        return f"{value:.{min(len(decimals['zeros'] or ''), MOST_SHOWN)}f}"
     return f"{value:.{SIGNIFICANT}g}" if isinstance(value, float) else str(value)
 
 
