@@ -124,16 +124,19 @@ class _Search:
         self.mismatch = mismatch
         values, shape = mismatch.values, mismatch.values.shape
         supposed: list[Supposed] = []
-        made: list[Tensor] = []
+        most = max(1, MOST_TOGETHER // max(1, values.numel()))
+        kept, count = values.new_empty((most, *shape)), 0  # one block: many small ones would scatter the memory
         for place, base in enumerate(bases):
-            room = (MOST_TOGETHER // max(1, values.numel()) - len(supposed)) // (len(bases) - place)
+            room = (most - count) // (len(bases) - place)
             for family in base.all():
                 supposed += family.supposed[:room]
-                made.append(family.made.reshape(-1, *shape)[:room].clone())
-                room -= len(made[-1])
+                part = family.made.reshape(-1, *shape)[:room]
+                kept[count : count + len(part)] = part
+                count, room = count + len(part), room - len(part)
                 if room <= 0:
                     break
         truths = [base.base[mismatch.quantity.name] for base in bases]
+        made = [kept[:count]]
         for one, meant in self.misprinted(truths):
             supposed.append(one)
             made.append(meant[None])
