@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,17 @@ def test_a_step_that_mentions_a_longer_word_leaves_the_setting() -> None:
     )
     example = read_example(document_of(text.encode(), "own.toml"), preset_model)
     assert "scale" not in example.sheet.values
+
+
+def test_a_merged_range_of_the_whole_sheet_is_refused() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet["A1"] = "Q"
+    sheet.merge_cells("A1:B2")
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved(book))) as before, zipfile.ZipFile(changed, "w") as after:
+        for entry in before.infolist():
+            after.writestr(entry.filename, before.read(entry).replace(b"A1:B2", b"A1:XFD1048576"))
+    with pytest.raises(UsageError):
+        document_of(changed.getvalue(), "huge.xlsx")
