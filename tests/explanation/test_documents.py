@@ -1,18 +1,22 @@
 """Worked examples in every format: the same numbers give the same verdicts; complaints name line or cell."""
 
 import io
+import json
 import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import openpyxl
 import pytest
 
+from vitral.cli.check import check_all
 from vitral.core.errors import UsageError
-from vitral.explanation import KINDS, Verdict, check, load_example
+from vitral.explanation import KINDS, Verdict, check, load_example, phrases
 from vitral.explanation.checks.correction import corrected_file
 from vitral.explanation.documents import SUFFIXES, document_of
-from vitral.explanation.examples.file import read_example
+from vitral.explanation.documents.labels import Label, known_label
+from vitral.explanation.examples.file import MOST_BYTES, read_example
 from vitral.lab.examples import find_example, gallery, preset_model
 
 Matrix = list[list[str]]
@@ -266,3 +270,57 @@ def test_endings_are_those_of_the_completion() -> None:
 
     assert EXAMPLE_ENDINGS == SUFFIXES
     assert tuple(KINDS) == EXERCISE_KINDS
+
+
+@pytest.mark.parametrize("label", ["Q" + " " * 100_000 + "head", "Q " * 50_000, "q" + "_" * 100_000, "[" * 100_000])
+def test_a_long_label_in_a_cell_is_read_in_time(label: str) -> None:
+    known_label(label)
+    assert known_label(" " * 100_000 + "Q") == Label("q")
+
+
+def test_optional_arguments_without_an_end_are_read_in_time() -> None:
+    with pytest.raises(UsageError):
+        document_of((r"\begin{pmatrix} " + "\\\\[" * 30_000 + " \\end{pmatrix}").encode(), "notes.tex")
+
+
+def test_brackets_nested_too_deep_are_refused() -> None:
+    for depth in (300, 420, 900):
+        text = f'mask = "causal"\n[given]\nq = {"[" * depth}1{"]" * depth}\n'
+        with pytest.raises(UsageError):
+            read_example(document_of(text.encode(), "deep.toml"), preset_model)
+
+
+def test_more_standard_input_than_a_file_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = (toml(GIVEN, CLAIMED) + "#" * MOST_BYTES).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    with pytest.raises(UsageError):
+        find_example("-")
+
+
+def test_the_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[given]\nq = [[")))
+    assert check_all(["-"], phrases("en"), as_json=True, fix_into=(False, None)) == 2
+    [entry] = json.loads(capsys.readouterr().out)
+    assert "line 2" in entry["error"]
+
+
+def test_a_step_that_mentions_a_longer_word_leaves_the_setting() -> None:
+    text = (
+        '[given]\nq = [[1, 0]]\nk = [[1, 2]]\nmask = "bidirectional"\nscale = "none"\n[steps]\nother = "scaled + 1"\n'
+    )
+    example = read_example(document_of(text.encode(), "own.toml"), preset_model)
+    assert "scale" not in example.sheet.values
+
+
+def test_a_merged_range_of_the_whole_sheet_is_refused() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet["A1"] = "Q"
+    sheet.merge_cells("A1:B2")
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved(book))) as before, zipfile.ZipFile(changed, "w") as after:
+        for entry in before.infolist():
+            after.writestr(entry.filename, before.read(entry).replace(b"A1:B2", b"A1:XFD1048576"))
+    with pytest.raises(UsageError):
+        document_of(changed.getvalue(), "huge.xlsx")

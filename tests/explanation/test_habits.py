@@ -1,5 +1,6 @@
 """Units, habits and intervals: any honest sheet is believed, and a wrong number is not."""
 
+import math
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from vitral.explanation import CheckReport, Verdict, check, corrected, parse_exa
 from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.intervals import Interval, reached
 from vitral.explanation.checks.units import Unit, units
+from vitral.explanation.examples.digits import MOST_DECIMALS
 from vitral.explanation.operations import Normalise, Operation, Project, Scale, Score, Softmax, Weigh
 from vitral.lab.examples import preset_model
 
@@ -172,3 +174,40 @@ def test_intervals_hold_what_is_in_the_box_and_little_else(
         assert bool((low >= found.low - 0.01 * width).all())
         assert bool((high <= found.high + 0.01 * width).all())
         assert float(((high - low) / width.clamp(min=1e-12)).mean()) > 0.4
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["0e-3000000", "1e-400", "1e-3000", "0e-" + "9" * 5000, "1" + "0" * 400 + "e-500"],
+    ids=["millions", "underflow", "thousands", "long", "long-whole"],
+)
+def test_an_exponent_does_not_ask_for_millions_of_digits(typed: str) -> None:
+    text = f"q = [[1, 0]]\nk = [[1, 2], [0, 1]]\n[claimed]\nscores = [[1, {typed}]]\nweights = [[0.7, {typed}]]\n"
+    report = checked(text)
+    assert all(unit.decimals <= MOST_DECIMALS for unit in units(report.example).values())
+    assert len(str(report)) < 2000
+    assert len(corrected(report)) < 2 * len(HEAD + text)
+
+
+@pytest.mark.parametrize("base", [math.e, 2.0])
+def test_the_bounds_of_a_softmax_are_those_of_its_corners(base: float) -> None:
+    generator = torch.Generator().manual_seed(4)
+    middle = torch.randn(3, 4, 5, generator=generator, dtype=torch.float64) * 300
+    middle[:, 0, 1:] = -math.inf
+    middle[:, 1] = -math.inf
+    low, high = middle - 0.5, middle + 0.5
+    operation = Softmax("scores", base)
+    made = reached(operation, [Interval(low, high)])
+    for place in range(5):
+        own = torch.arange(5) == place
+        least, most = operation(torch.where(own, low, high)), operation(torch.where(own, high, low))
+        torch.testing.assert_close(made.low[..., place], least[..., place].nan_to_num(), rtol=1e-9, atol=1e-300)
+        torch.testing.assert_close(made.high[..., place], most[..., place].nan_to_num(), rtol=1e-9, atol=1e-300)
+
+
+def test_many_positions_make_no_cube() -> None:
+    n = 1500
+    entries = torch.zeros(1, n, n, dtype=torch.float64)
+    made = reached(Softmax("scores"), [Interval(entries - 0.1, entries + 0.1)])
+    assert made.low.shape == (1, n, n)
+    assert float(made.low.max()) < 1 / n < float(made.high.min())

@@ -23,9 +23,9 @@ from vitral.explanation.formulas.text_writer import text
 from vitral.explanation.operations.decoding import Beam
 from vitral.explanation.phrasebook import phrases
 from vitral.explanation.renderers.beam import search_in_tensors
-from vitral.explanation.renderers.live import aliases, given_names, sheet_graph
+from vitral.explanation.renderers.live import _file, aliases, given_names, sheet_graph
 from vitral.explanation.sheet import Sheet
-from vitral.lab.examples import find_example, gallery
+from vitral.lab.examples import find_example, gallery, preset_model
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in gallery() if find_example(name).sheet.quantities and "parameters" not in name]
@@ -393,3 +393,15 @@ def test_the_lock_file_names_no_registry() -> None:
     lock = json.loads((WEB / "package-lock.json").read_text())
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
     assert as_tensor({"shape": [1], "data": ["-inf"]}).tolist() == [-math.inf]
+
+
+def test_a_row_written_as_one_question_mark_is_filled_in() -> None:
+    text = (
+        'mask = "bidirectional"\nscale = "none"\n[given]\nq = [[1, 0], [0, 1]]\nk = [[1, 2], [0, 1]]\n'
+        '[claimed]\nweights = ["?", [0.33, 0.67]]\n'
+    )
+    example = parse_example(text, preset_model)
+    parts = _file(example, ["weights"])
+    assert sum(isinstance(part, dict) for part in parts) == 2
+    filled = "".join("0.5" if isinstance(part, dict) else part for part in parts)
+    assert parse_example(filled, preset_model).claims[0].values[0].tolist() == [[0.5, 0.5], [0.33, 0.67]]

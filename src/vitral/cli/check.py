@@ -132,7 +132,9 @@ def _corrected(report: "CheckReport", folder: Path | None) -> Path | int:
 
 
 def _in_english(name: str, told: UsageError) -> str:
-    """Why an example cannot be read; what the error was told if the file can be read by now."""
+    """Why an example cannot be read; what the error was told if it cannot be read again, or can be by now."""
+    if name == "-":
+        return str(told)
     from vitral.explanation import check
     from vitral.lab.examples import find_example
 

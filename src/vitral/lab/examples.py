@@ -11,7 +11,7 @@ from vitral.core.language import _
 from vitral.explanation import CheckReport, Example, Exercise, exercise_text, load_example, parse_example
 from vitral.explanation.checks.correction import corrected_file
 from vitral.explanation.documents import SUFFIXES, document_of
-from vitral.explanation.examples.file import MOST_BYTES, read_example
+from vitral.explanation.examples.file import read_example, read_limited
 from vitral.lab.configuration import configure, presets
 from vitral.model import ModelConfig
 
@@ -35,7 +35,7 @@ def find_example(named: str | Path) -> Example:
     """
     path = Path(named)
     if named == "-":
-        return read_example(document_of(sys.stdin.buffer.read(MOST_BYTES + 1)[:MOST_BYTES], "-"), preset_model)
+        return read_example(document_of(read_limited(sys.stdin.buffer, "-"), "-"), preset_model)
     if _exists(path) or path.suffix in SUFFIXES:
         return load_example(path, preset_model)
     known = gallery()

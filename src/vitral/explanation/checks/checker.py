@@ -110,7 +110,7 @@ class _Checker:
         verdicts[fits] = CODE[Verdict.rounding]
         verdicts[within(printed.values, exact, printed.size / 2)] = CODE[Verdict.right]
         verdicts[~printed.known] = CODE[Verdict.unknown]
-        self.printed[name] = torch.where(printed.known, printed.values, exact)
+        self.printed[name] = self.author.one(torch.where(printed.known, printed.values, exact))
         radius = torch.where(printed.known, printed.size / 2, 0.0)
         self.about[name] = Interval.around(self.printed[name], radius)
         if bool((verdicts == CODE[Verdict.wrong]).any()):

@@ -34,6 +34,8 @@ LEVELS = ((0.56, 0.0), (1.5, 2.0), (3.0, 4.0), (6.0, 6.0))
 """How far off a hypothesis may be, in units, and its cost in bits: the author may round on the way."""
 HIDDEN_BY = 1000.0
 """Units between a number and −∞."""
+MOST_TOGETHER = 3_000_000
+"""Numbers of all hypotheses about one quantity; those that come first are the more probable ones."""
 PART = 4.0
 """Bits for a slip that is made everywhere by its nature, but in some rows or columns only."""
 
@@ -122,12 +124,19 @@ class _Search:
         self.mismatch = mismatch
         values, shape = mismatch.values, mismatch.values.shape
         supposed: list[Supposed] = []
-        made: list[Tensor] = []
-        for base in bases:
+        most = max(1, MOST_TOGETHER // max(1, values.numel()))
+        kept, count = values.new_empty((most, *shape)), 0  # one block: many small ones would scatter the memory
+        for place, base in enumerate(bases):
+            room = (most - count) // (len(bases) - place)
             for family in base.all():
-                supposed += family.supposed
-                made.append(family.made.reshape(-1, *shape))
+                supposed += family.supposed[:room]
+                part = family.made.reshape(-1, *shape)[:room]
+                kept[count : count + len(part)] = part
+                count, room = count + len(part), room - len(part)
+                if room <= 0:
+                    break
         truths = [base.base[mismatch.quantity.name] for base in bases]
+        made = [kept[:count]]
         for one, meant in self.misprinted(truths):
             supposed.append(one)
             made.append(meant[None])

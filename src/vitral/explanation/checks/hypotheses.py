@@ -2,8 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeGuard
 
 import torch
@@ -20,7 +21,11 @@ from vitral.explanation.sheet import SheetQuantity
 WORDS = ("greedy", "beam")
 """Quantities whose numbers are indices of words."""
 MOST_CELLS = 150
-"""In larger quantities, slips of single cells are tried only in the printed quantity, not in the steps before it."""
+"""In larger quantities, slips of single cells and rows of other positions are tried only in the printed quantity."""
+MOST_NUMBERS = 500_000
+"""Numbers of the hypotheses that are made at once."""
+MOST_IN_ROWS = 100_000
+"""Cells times rows of a step in which an edit is tried in single rows."""
 MOST_ENTRIES = 400
 """In larger tables, no entry is supposed to be copied wrongly."""
 
@@ -76,6 +81,23 @@ class Supposer(Way):
         made = made if isinstance(step, str) else self.work.carried(step, made)
         return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
 
+    @cached_property
+    def at_once(self) -> int:
+        """How many hypotheses are made at once."""
+        return max(1, MOST_NUMBERS // max(self.base[step.name].numel() for step in self.steps))
+
+    def outcomes(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Iterator[Hypotheses]:
+        """The printed quantity, from many values of a step or of what is given, in pieces."""
+        for start in range(0, len(supposed), self.at_once):
+            piece = slice(start, start + self.at_once)
+            yield self.outcome(step, supposed[piece], made[piece])
+
+    def gathered(self, step: SheetQuantity, made: Iterable[tuple[Supposed, Tensor]]) -> Iterator[Hypotheses]:
+        """The same, from values that are made one by one."""
+        waiting = iter(made)
+        while piece := list(itertools.islice(waiting, self.at_once)):
+            yield self.outcome(step, [one for one, _ in piece], torch.stack([value for _, value in piece]))
+
     # Edits of trees.
 
     def edits(self, step: SheetQuantity) -> Iterator[Edit]:
@@ -117,7 +139,16 @@ class Supposer(Way):
 
     def edited(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         """The edits of a step."""
-        usual, supposed, made = self.base[step.name], [], []
+        usual = self.base[step.name]
+        yield from self.gathered(step, self.edit_values(step))
+        if step is not self.target and usual.dim() > 1 and usual.numel() * usual.shape[-2] <= MOST_IN_ROWS:
+            made = list(self.edit_values(step))
+            if made and usual.shape[-2] > 1:
+                yield from self.in_rows(step, [one for one, _ in made], torch.stack([value for _, value in made]))
+
+    def edit_values(self, step: SheetQuantity) -> Iterator[tuple[Supposed, Tensor]]:
+        """The values of a step under each edit that changes them."""
+        usual = self.base[step.name]
         seen: set[Tree] = set()
         for edit in self.edits(step):
             if edit.tree in seen:
@@ -125,12 +156,7 @@ class Supposer(Way):
             seen.add(edit.tree)
             value = value_of(edit.tree, self.base)
             if value is not None and value.shape == usual.shape and not torch.equal(value, usual):
-                supposed.append(Supposed(edit.kind, step.name, edit.places))
-                made.append(value)
-        if made:
-            yield self.outcome(step, supposed, torch.stack(made))
-            if step is not self.target and usual.dim() > 1 and usual.shape[-2] > 1:
-                yield from self.in_rows(step, supposed, torch.stack(made))
+                yield Supposed(edit.kind, step.name, edit.places), value
 
     def in_rows(self, step: SheetQuantity, supposed: Sequence[Supposed], made: Tensor) -> Iterator[Hypotheses]:
         """Edits of an unprinted step that are made in one row only, of all heads or of one."""
@@ -139,47 +165,50 @@ class Supposer(Way):
         for part in _rows(usual):
             mixed = usual.expand_as(made).clone()
             mixed[(slice(None), *part)] = made[(slice(None), *part)]
-            yield self.outcome(step, local, mixed)
+            yield from self.outcomes(step, local, mixed)
 
     # Rows, terms and entries.
 
     def rows(self, step: SheetQuantity) -> Iterator[Hypotheses]:
         """A row, or a column of scores, computed from that of another position."""
         usual = self.base[step.name]
+        if step is not self.target and usual.numel() > MOST_CELLS:
+            return
         known = not step.inputs or step.inputs[0] not in self.sheet or step.inputs[0] in self.claimed
         if not isinstance(step.operation, Project | Score) and not (
             step is self.target and known and isinstance(step.operation, Linear | Weigh | Output)
         ):
             return
         for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if isinstance(step.operation, Score) else 1]:
-            turned = usual if axis == -2 else usual.mT
-            supposed, made = [], []
-            for place in range(turned.shape[-2]):
-                other = turned[..., place : place + 1, :].expand_as(turned)
-                row = {"row": (_row_of(step, axis), place)}
-                if step is self.target:
-                    supposed.append(Supposed("other-row", step.name, row, grain))
-                    made.append(other)
-                    continue
-                for part in _rows(turned):
-                    if not torch.equal(turned[part], other[part]):
-                        mixed = turned.clone()
-                        mixed[part] = other[part]
-                        made.append(mixed)
-                        supposed.append(Supposed("other-row", step.name, row, "row", partial=part[0] is not ...))
-            if made:
-                values = torch.stack(made)
-                yield self.outcome(step, supposed, values if axis == -2 else values.mT)
+            made = self.other_rows(step, axis, grain)
+            yield from self.gathered(step, made if axis == -2 else ((one, value.mT) for one, value in made))
+
+    def other_rows(self, step: SheetQuantity, axis: int, grain: str) -> Iterator[tuple[Supposed, Tensor]]:
+        """A step with a row of another position in place of every row, or, if it is not printed, of one."""
+        turned = self.base[step.name] if axis == -2 else self.base[step.name].mT
+        for place in range(turned.shape[-2]):
+            other = turned[..., place : place + 1, :].expand_as(turned)
+            row = {"row": (_row_of(step, axis), place)}
+            if step is self.target:
+                yield Supposed("other-row", step.name, row, grain), other
+                continue
+            for part in _rows(turned):
+                if not torch.equal(turned[part], other[part]):
+                    mixed = turned.clone()
+                    mixed[part] = other[part]
+                    yield Supposed("other-row", step.name, row, "row", partial=part[0] is not ...), mixed
 
     def rows_of_matrices(self) -> Iterator[Hypotheses]:
         """A row of another table in place of a row of the quantity, a query, a key or a value."""
+        if self.base[self.target.name].dim() > 1:
+            yield from self.gathered(self.target, self.table_rows())
+
+    def table_rows(self) -> Iterator[tuple[Supposed, Tensor]]:
+        """The quantity with each row of each table of the same width."""
         usual, target = self.base[self.target.name], self.target
-        if usual.dim() < 2:
-            return
         operands = [self.base[name] for name in target.inputs]
         mixes = isinstance(target.operation, Score | Weigh)
         width = operands[-1].shape[-1] if mixes else usual.shape[-1]
-        supposed, made = [], []
         for name, shape in self.before(target).shapes.items():
             if len(shape) < 2 or shape[-1] != width or math.prod(shape) > MOST_ENTRIES:
                 continue
@@ -189,10 +218,8 @@ class Supposer(Way):
             table = table.repeat_interleave(len(usual) // len(table), dim=0) if usual.dim() == 3 else table
             for place in range(shape[-2]):
                 for grain, value in self.with_row(table[..., place : place + 1, :], operands):
-                    supposed.append(Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True))
-                    made.append(value.expand_as(usual))
-        if made:
-            yield self.outcome(target, supposed, torch.stack(made))
+                    one = Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True)
+                    yield one, value.expand_as(usual)
 
     def with_row(self, row: Tensor, operands: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
         """The quantity with a row, [..., 1, width], in place of one of its own or of an operand."""
@@ -218,6 +245,8 @@ class Supposer(Way):
         left, right = (value_of(each, self.base) for each in product.arguments)
         if left is None or right is None:
             return
+        if left.shape[-1] * usual.numel() > 4 * MOST_NUMBERS:
+            return
         a, b = left.movedim(-1, 0)[..., None], right.movedim(-2, 0)[..., None, :]
         shape = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         a, b = (each.expand(len(each), *shape, *each.shape[-2:]) for each in (_lifted(a, shape), _lifted(b, shape)))
@@ -234,11 +263,11 @@ class Supposer(Way):
                 continue
             supposed = [Supposed(kind, step.name, {"term": term}, "cell") for term in range(len(terms))]
             if step is self.target:
-                yield self.outcome(step, supposed, usual + change)
+                yield from self.outcomes(step, supposed, usual + change)
                 continue
             cells = torch.eye(usual.numel(), dtype=usual.dtype).reshape(-1, 1, *usual.shape)
             every = (usual + cells * change).flatten(0, 1)
-            yield self.outcome(step, [*supposed] * usual.numel(), every)
+            yield from self.outcomes(step, [*supposed] * usual.numel(), every)
 
     def copied(self) -> Iterator[Hypotheses]:
         """One entry of what the steps are computed from, copied wrongly in one step or in all."""
@@ -258,11 +287,13 @@ class Supposer(Way):
             tables = torch.stack(changed)
             readers = [step for step in self.steps if name in step.inputs]
             for step in readers:
-                supposed = [Supposed("copied-wrong", step.name, cell, "row") for cell in cells]
-                yield self.outcome(step, supposed, self.many([step], name, step.name, tables))
+                for start in range(0, len(cells), self.at_once):
+                    piece = slice(start, start + self.at_once)
+                    supposed = [Supposed("copied-wrong", step.name, cell, "row") for cell in cells[piece]]
+                    yield self.outcome(step, supposed, self.many([step], name, step.name, tables[piece]))
             if len(readers) > 1:
                 supposed = [Supposed("copied-wrong", name, cell, "row") for cell in cells]
-                yield self.outcome(name, supposed, tables)
+                yield from self.outcomes(name, supposed, tables)
 
     def exchanged(self) -> Iterator[Hypotheses]:
         """Two quantities of the same shape exchanged for each other."""

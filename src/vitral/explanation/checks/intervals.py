@@ -8,6 +8,7 @@ in the corner to which the first order points and improves one number after anot
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -166,12 +167,18 @@ def _(operation: Operation, inputs: Sequence[Interval]) -> Interval:
 def _(operation: Softmax, inputs: Sequence[Interval]) -> Interval:
     """A weight is largest where its own entry is high and all others are low."""
     [entries] = inputs
-    size = entries.low.shape[-1]
-    own = torch.eye(size, dtype=torch.bool)
-    low, high = entries.low[..., None, :].expand(*entries.low.shape, size), entries.high[..., None, :]
-    least = operation(torch.where(own, low, high.expand_as(low)))
-    most = operation(torch.where(own, high.expand_as(low), low))
-    return Interval(*(each.diagonal(dim1=-2, dim2=-1) for each in (least, most)))
+    return Interval(_weight(entries.low, entries.high, operation), _weight(entries.high, entries.low, operation))
+
+
+def _weight(own: Tensor, others: Tensor, operation: Softmax) -> Tensor:
+    """The softmax of each entry among other values of the others."""
+    factor = math.log(operation.base)
+    own, others = own * factor, others * factor
+    edge = torch.full_like(others[..., :1], -math.inf)
+    before = torch.cat([edge, others[..., :-1].logcumsumexp(dim=-1)], dim=-1)
+    after = torch.cat([edge, others[..., 1:].flip(-1).logcumsumexp(dim=-1)], dim=-1).flip(-1)
+    rest = torch.logaddexp(before, after)
+    return torch.where(own == -math.inf, 0.0, torch.sigmoid(own - rest))
 
 
 @reached.register

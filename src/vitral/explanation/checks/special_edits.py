@@ -105,7 +105,7 @@ def _(operation: Softmax, inputs: Sequence[str], values: Values) -> Iterator[Edi
     lacking += [(size - 1, columns == last), (0, columns == seen.double().argmax(dim=-1, keepdim=True))]
     powers = Call("exp", (Reference(inputs[0]),))
     for term, lost in lacking:
-        kept = Call("multiply", (powers, Constant.of(~lost.expand(entries.shape))))
+        kept = Call("multiply", (powers, Constant.of(~lost)))
         yield Edit("term-dropped", Call("divide", (powers, Call("sum", (kept,), (-1,)))), {"term": term})
 
 

@@ -1,20 +1,21 @@
 """A supposed slip in words: alone, with "probably", or two candidates."""
 
-from collections.abc import Container
+from collections.abc import Callable
 
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.operations import CellNamer
 from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.sheet import Sheet
 
 
-def slip_words(slip: Slip, at: str, expected: str, names: tuple[CellNamer, Container[str]], say: Phrases) -> str:
+def slip_words(slip: Slip, at: str, expected: str, names: tuple[CellNamer, Sheet], say: Phrases) -> str:
     """The slip as a phrase.
 
     Args:
         slip: the slip.
         at: the quantity whose number is wrong; another step is named.
         expected: the true number, as printed.
-        names: names of cells, and the computed quantities.
+        names: names of cells, and the computation.
         say: the phrases.
     """
     first = _one(slip, at, expected, names, say)
@@ -23,22 +24,23 @@ def slip_words(slip: Slip, at: str, expected: str, names: tuple[CellNamer, Conta
     return first if slip.sure else say("slips.probably", slip=first)
 
 
-def _one(slip: Slip, at: str, expected: str, names: tuple[CellNamer, Container[str]], say: Phrases) -> str:
+def _one(slip: Slip, at: str, expected: str, names: tuple[CellNamer, Sheet], say: Phrases) -> str:
     namer, computed = names
     how = f"_{slip.places['how']}" if "how" in slip.places else ""
-    words = say(f"slips.{slip.kind}{how}", **_places(slip, expected, namer.first, say))
+    words = say(f"slips.{slip.kind}{how}", **_places(slip, expected, (namer.first, computed.conventions.turned), say))
     return words if slip.step == at or slip.step not in computed else say("slips.at", slip=words, step=slip.step)
 
 
-def _places(slip: Slip, expected: str, first: int, say: Phrases) -> dict[str, object]:
+def _places(slip: Slip, expected: str, names: tuple[int, Callable[[str], bool]], say: Phrases) -> dict[str, object]:
     """The placeholders of a slip's phrase; rows, terms and heads are counted as the sheet counts."""
+    first, turned = names
     places: dict[str, object] = {"expected": expected, **slip.places}
     for name in ("term", "head"):
         if name in places:
             places[name] = int(str(places[name])) + first
     row, index, used = places.get("row"), places.get("index"), places.get("used")
     if isinstance(row, tuple):
-        places["row"] = f"{row[0]}[{row[1] + first}]"
+        places["row"] = f"{row[0]}[{':,' if turned(str(row[0])) else ''}{row[1] + first}]"
     if isinstance(index, tuple):
         places["cell"] = f"{places['table']}[{','.join(str(place + first) for place in index[-2:])}]"
     if isinstance(used, float):

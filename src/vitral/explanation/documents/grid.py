@@ -30,6 +30,8 @@ from vitral.explanation.examples.places import KeyPath
 MOST_ROWS, MOST_COLUMNS = 2000, 200
 MOST_UNZIPPED = 2**24
 """Bytes that a spreadsheet may have when it is unzipped."""
+MOST_SHOWN = 30
+"""Decimals that a number format may ask for."""
 SIGNIFICANT = 10
 """Digits of a number that a spreadsheet computed and shows without a number format."""
 
@@ -153,6 +155,9 @@ def read_spreadsheet(raw: bytes, name: str) -> SpreadsheetDocument:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MOST_UNZIPPED:
                 raise _too_large(name)
+            for entry in archive.infolist():
+                if entry.filename.lower().endswith(".xml"):
+                    _refuse_large_ranges(archive.read(entry), name)
         values = openpyxl.load_workbook(io.BytesIO(raw), data_only=True)
         formulas = openpyxl.load_workbook(io.BytesIO(raw))
         sheets = {sheet.title: _cells(sheet, formulas[sheet.title], name) for sheet in values.worksheets}
@@ -161,6 +166,20 @@ def read_spreadsheet(raw: bytes, name: str) -> SpreadsheetDocument:
     except Exception as error:
         raise UsageError("{where}: no spreadsheet (.xlsx): {fault}", where=name, fault=type(error).__name__) from None
     return SpreadsheetDocument(name, raw, sheets)
+
+
+_RANGE = re.compile(rb"""<(?:\w+:)?(?:mergeCell|dimension)\s[^<>]{0,200}?ref\s*=\s*["']([^"'<>]{1,40})["']""")
+
+
+def _refuse_large_ranges(xml: bytes, name: str) -> None:
+    """Refuse merged cells and dimensions beyond the limits, before openpyxl makes every cell of them."""
+    for found in _RANGE.finditer(xml):
+        for letters, row in re.findall(r"\$?([A-Za-z]{1,3})\$?(\d+)", found[1].decode("ascii", "replace")):
+            column = 0
+            for letter in letters.upper():
+                column = 26 * column + ord(letter) - ord("A") + 1
+            if column > MOST_COLUMNS or int(row) > MOST_ROWS:
+                raise _too_large(name)
 
 
 def _cells(sheet: Any, formulas: Any, name: str) -> list[list[Cell]]:
@@ -195,7 +214,7 @@ def shown_value(value: Any, number_format: str) -> str:
         return str(value)
     decimals = re.fullmatch(r"[#,]*0(?:\.(?P<zeros>0+))?(?:_\))?", number_format.split(";")[0])
     if decimals:
-        return f"{value:.{len(decimals['zeros'] or '')}f}"
+        return f"{value:.{min(len(decimals['zeros'] or ''), MOST_SHOWN)}f}"
     return f"{value:.{SIGNIFICANT}g}" if isinstance(value, float) else str(value)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from vitral.explanation.examples.names import named
 
+LONGEST_LABEL = 200
+"""Characters of a label that are read, from its end."""
 INPUTS = ("x", "resid_pre", "embedding", "token_embedding", "position_embedding", "memory", "next", "factor")
 
 WORDS = ("greedy", "beam", "beam_probability", "total")
@@ -91,7 +93,7 @@ def known_label(label: str, *, is_vector: bool = False) -> Label | None:
 
     A subscript of a vector is a row (q_2), one of a matrix a head (Q_2).
     """
-    text = bare(label)
+    text = bare(" ".join(label.split())[-LONGEST_LABEL:])
     parts = [part for part in map(bare, re.split(r"[=:]", text)) if part]
     for candidate in dict.fromkeys((text, *parts, re.sub(r"\s*[(\[].*$", "", text))):
         name = quantity_named(candidate)

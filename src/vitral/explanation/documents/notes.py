@@ -19,13 +19,12 @@ from vitral.explanation.documents.blocks import (
     setting_value,
     without_labels,
 )
-from vitral.explanation.documents.labels import SECTIONS, WORDS, bare, known_label, quantity_named
+from vitral.explanation.documents.labels import LONGEST_LABEL, SECTIONS, WORDS, bare, known_label, quantity_named
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.schema import Head
 
 LONGEST_LINE = 500
 """A longer line is no setting and no heading."""
-LONGEST_LABEL = 200
 DEEPEST = 4
 
 GIVEN_WORDS = ("d_k", "start", "beams", "length")
@@ -44,7 +43,7 @@ _SETTING = re.compile(
 _HEADING = re.compile(r"(?:#+[ \t]+|\\(?:sub)*section\*?\{|\**\[?)(?P<words>[^\n}\]*#:]+)")
 _TITLE = re.compile(r"^#[ \t]+(?P<markdown>[^\n]{1,200})$|\\title\{(?P<latex>[^{}\n]{1,200})\}", re.MULTILINE)
 _BETWEEN = re.compile(
-    r"\\begin\{(?:equation|align|table|center|gather|displaymath)\*?\}(?:\[[^\]\n]*\])?|\\(?:centering|left|right)\b|\$\$|\\\[|[({[]\s*$"
+    r"\\begin\{(?:equation|align|table|center|gather|displaymath)\*?\}(?:\[[^\]\n]{0,20}\])?|\\(?:centering|left|right)\b|\$\$|\\\[|[({[]\s*$"
 )
 """Commands between a name and its matrix."""
 
@@ -198,7 +197,7 @@ class _Scanner:
         """A matrix or table of LaTeX."""
         rows = []
         place = begin
-        for written in re.split(r"(\\\\(?:\s*\[[^\]\n]*\])?|\\tabularnewline)", self.text[begin:stop]):
+        for written in re.split(r"(\\\\(?:\s{0,20}\[[^\]\n]{0,20}\])?|\\tabularnewline)", self.text[begin:stop]):
             if not written.startswith("\\\\") and not written.startswith("\\tabular"):
                 clean = _RULES.sub(lambda match: " " * len(match[0]), written)
                 if clean.strip():
@@ -250,7 +249,7 @@ class _Scanner:
     def label(self, structure: _Structure, end: int) -> str:
         """The words before a structure: on its line, or on the last line before it that is not empty."""
         before = _BETWEEN.sub(" ", self.text[end : structure.start])
-        caption = re.search(r"\\caption\{([^{}\n]*)\}", before)
+        caption = re.search(r"\\caption\{([^{}\n]{0,500})\}", before)
         lines = [
             line for line in before.splitlines() if bare(line[:LONGEST_LABEL]) and not set(line.strip()) <= set("`-=|")
         ]

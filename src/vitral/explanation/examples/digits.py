@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 DEFAULT = 3
 """Decimals of an example whose author typed none."""
+MOST_DECIMALS = 12
+"""More are counted as so many: beyond them lies the error of floating point."""
+LONGEST_POWER = 4
+"""Digits of an exponent; a number with a longer one has no decimals."""
 _NUMBER = re.compile(r"[+\-−]?(?P<whole>[\d_]*)(?:[.,](?P<part>[\d_]*))?(?:[eE](?P<power>[+\-−]?\d+))?")
 
 
@@ -14,7 +18,7 @@ class Digits:
     """The digits of a typed number.
 
     Attributes:
-        decimals: after the point.
+        decimals: after the point, at most `MOST_DECIMALS`.
         significant: from the first that is not 0.
         has_point: whether a point is typed.
         is_power: whether all but the first are 0, and that is 1: a power of ten.
@@ -27,7 +31,7 @@ class Digits:
 
 
 def digits(text: str) -> Digits | None:
-    """The digits of a number; None for anything else: a fraction, infinity, a word.
+    """The digits of a number; None for anything else: a fraction, infinity, a word, a number with a long exponent.
 
     >>> digits("-0.120")
     Digits(decimals=3, significant=3, has_point=True, is_power=False)
@@ -36,10 +40,13 @@ def digits(text: str) -> Digits | None:
     if found is None or not (found["whole"] or found["part"]):
         return None
     whole, part = found["whole"].replace("_", ""), (found["part"] or "").replace("_", "")
-    power = int((found["power"] or "0").replace("−", "-"))
+    power = (found["power"] or "0").replace("−", "-")
+    if len(power.lstrip("+-")) > LONGEST_POWER:
+        return None
     written = (whole + part).lstrip("0")
     is_power = written.rstrip("0") == "1"
-    return Digits(max(0, len(part) - power), len(written), found["part"] is not None, is_power)
+    decimals = min(max(0, len(part) - int(power)), MOST_DECIMALS)
+    return Digits(decimals, len(written), found["part"] is not None, is_power)
 
 
 def most_decimals(texts: Iterable[str | None]) -> int | None:

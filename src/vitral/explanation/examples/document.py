@@ -74,8 +74,15 @@ class TomlDocument(Document):
 
     @cached_property
     def found(self) -> dict[KeyPath, Place]:
-        """The place of every value."""
-        return places(self.text)
+        """The place of every value.
+
+        Raises:
+            UsageError: brackets are nested too deep.
+        """
+        try:
+            return places(self.text)
+        except RecursionError:
+            raise UsageError("{where}: not a worked example: brackets nested too deep", where=self.name) from None
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with the line."""

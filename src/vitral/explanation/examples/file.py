@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -79,14 +79,24 @@ def load_document(path: Path) -> Document:
         if path.is_dir():
             raise UsageError("{path}: is a folder, not a worked example", path=path)
         with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)  # a device has no size and no end
-        if len(raw) > MOST_BYTES:
-            raise UsageError(
-                "{path}: larger than {most_bytes:,} bytes: not a worked example", path=path, most_bytes=MOST_BYTES
-            )
+            raw = read_limited(file, str(path))
     except OSError as error:
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
     return document_of(raw, str(path))
+
+
+def read_limited(file: BinaryIO, name: str) -> bytes:
+    """The bytes of a worked example.
+
+    Raises:
+        UsageError: there are more than `MOST_BYTES`.
+    """
+    raw = file.read(MOST_BYTES + 1)  # a device has no size and no end
+    if len(raw) > MOST_BYTES:
+        raise UsageError(
+            "{path}: larger than {most_bytes:,} bytes: not a worked example", path=name, most_bytes=MOST_BYTES
+        )
+    return raw
 
 
 @checked(first=True)

@@ -16,6 +16,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
 from vitral.core.toml_faults import toml_fault
+from vitral.explanation.examples.digits import MOST_DECIMALS
 from vitral.explanation.examples.numerals import has_split_decimals, value_of
 
 AXES = {
@@ -108,8 +109,6 @@ ONLY_IN_BLOCKS = (
     *("w_gate", "b_gate", "w_up", "b_up", "w_down", "b_down"),
 )
 """These and their parameters."""
-
-MOST_DECIMALS = 12
 
 
 class Head(Config):

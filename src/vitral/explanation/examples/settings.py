@@ -1,5 +1,6 @@
 """The settings of a worked example: where they stand and how they are spelled."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -100,7 +101,7 @@ class _Settler:
         """Settings among the given numbers."""
         for key, value in list(self.given.items()) if isinstance(self.given, dict) else ():
             name = _setting(key, value)
-            is_own = any(key in text for text in self.texts)
+            is_own = any(re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text) for text in self.texts)
             if name in Head.model_fields and not is_own and (name in LAYOUTS or not is_quantity(key)):
                 self.put(name, self.made["given"].pop(key), ("given", key))
 

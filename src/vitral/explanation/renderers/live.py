@@ -258,6 +258,16 @@ def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str
         for place, index in enumerate(product(*map(range, claim.values.shape))):
             if claim.name in blanks and math.isnan(float(claim.values[index])):
                 places[str(BLANK + len(places))] = (claim.path(index), f"{claim.name}/{place}")
-    written = example.document.rewritten({path: blank for blank, (path, _) in places.items()}).decode()
+    rows: dict[KeyPath, list[str]] = {}
+    changes: dict[KeyPath, str] = {}
+    for blank, (path, _) in places.items():
+        if path in example.document.found:
+            changes[path] = blank
+        else:  # a whole row is written as one "?"
+            rows.setdefault(path[:-1], []).append(blank)
+    changes |= {path: f"[{', '.join(blanks)}]" for path, blanks in rows.items()}
+    written = example.document.rewritten(changes).decode()
+    for blanks in rows.values():
+        written = written.replace(f'"[{", ".join(blanks)}]"', f"[{', '.join(blanks)}]")
     parts = re.split(rf"\b({'|'.join(places)})\b", written) if places else [written]
     return [{"cell": places[part][1]} if number % 2 else part for number, part in enumerate(parts)]
