@@ -15,6 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.explanation import KINDS, Verdict, check, load_example, phrases
 from vitral.explanation.checks.correction import corrected_file
 from vitral.explanation.documents import SUFFIXES, document_of
+from vitral.explanation.documents.grid import SpreadsheetDocument
 from vitral.explanation.documents.labels import Label, known_label
 from vitral.explanation.examples.file import MOST_BYTES, read_example
 from vitral.lab.examples import find_example, gallery, preset_model
@@ -201,6 +202,20 @@ def test_a_formula_needs_its_stored_value() -> None:
     where.value = "=1-0.02"
     with pytest.raises(UsageError, match=where.coordinate):
         read(saved(book), ".xlsx")
+
+
+def test_a_corrected_spreadsheet_has_numbers_where_it_had_formulas() -> None:
+    claimed = {**CLAIMED, "weights": [["1", "0"], ["0.50", "0.50"]]}
+    document = document_of(xlsx(GIVEN, claimed), "notes.xlsx")
+    assert isinstance(document, SpreadsheetDocument)
+    book = openpyxl.load_workbook(io.BytesIO(document.raw))
+    sheet: Any = book.active
+    where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 3.93)
+    where.value = "=4-0.07"
+    document.raw = saved(book)
+    report = check(read_example(document, preset_model))
+    again = check(read_example(document_of(corrected_file(report), "notes.xlsx"), preset_model))
+    assert again.worst in (Verdict.right, Verdict.rounding)
 
 
 def test_the_number_format_says_what_a_spreadsheet_shows() -> None:

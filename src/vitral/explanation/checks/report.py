@@ -221,7 +221,8 @@ def first_wrong(report: CheckReport, say: Phrases) -> str:
     if finding is None:
         return ""
     cell = text(_named(report, finding), report.example.decimals, say)
-    return say("check.first", step=f"{_step(report, finding.name)} ({cell})")
+    step = _step(report, finding.name)
+    return say("check.first", step=f"{step} ({_of_head(finding, report, say)}{cell})")
 
 
 def report_text(report: CheckReport, say: Phrases) -> str:
@@ -312,8 +313,16 @@ def _named(report: CheckReport, finding: CellFinding) -> Expression:
 
 def _against(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
     """A cell's arithmetic and the printed number."""
-    line = working(report, finding, say)
+    line = _of_head(finding, report, say) + working(report, finding, say)
     return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed, say))
+
+
+def _of_head(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
+    """The head of a cell before its name, if there are several."""
+    sheet = report.example.sheet
+    if len(finding.index) < 3 or sheet.num_heads == 1:
+        return ""
+    return f"{say('explain.head', number=finding.index[0] + sheet.namer.first)}: "
 
 
 def _step(report: CheckReport, name: str) -> str:

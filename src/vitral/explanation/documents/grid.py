@@ -6,6 +6,7 @@ cell with the key and a cell with the value to its right.
 
 import csv
 import io
+import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,18 +114,31 @@ class SpreadsheetDocument(NotesDocument):
         )
 
     def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
-        """The workbook with other numbers; formulas in corrected cells become numbers."""
+        """The workbook with other numbers.
+
+        Formulas in cells of the example become the numbers that they showed: openpyxl saves no values beside formulas.
+        """
         book = _openpyxl().load_workbook(io.BytesIO(self.raw))
+        for cell in set(self.cells.values()):
+            target = book[cell.sheet].cell(cell.line, cell.start)
+            if target.data_type == "f":
+                target.value = _as_number(cell.characters)
         for path, value in changes.items():
             cell = self.cells[path]
-            try:
-                made: float | str = float(value) if value not in ("inf", "-inf") else value
-            except ValueError:
-                made = value
-            book[cell.sheet].cell(cell.line, cell.start).value = made
+            target = book[cell.sheet].cell(cell.line, cell.start)
+            target.value = _as_number(value)
+            target.data_type = "n" if isinstance(target.value, float) else "s"  # a word may begin with =
         buffer = io.BytesIO()
         book.save(buffer)
         return buffer.getvalue()
+
+
+def _as_number(characters: str) -> float | str:
+    try:
+        value = float(characters)
+    except ValueError:
+        return characters
+    return value if math.isfinite(value) else characters
 
 
 def coordinate(cell: Cell) -> str:
