@@ -1,6 +1,6 @@
 """What a model costs before it is trained: its parameters, operations and bytes."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vitral.core.checked import checked
@@ -12,7 +12,9 @@ from vitral.figures.plain import plain_text
 from vitral.figures.sections import Listing, Section, Table
 from vitral.figures.tables import Column, DataTable, whole
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
+from vitral.model.counts import BYTES_FLOAT32
 from vitral.runs import RunConfig
+from vitral.training.optimizer_cost import kept_numbers
 
 
 @checked(first=True)
@@ -27,7 +29,7 @@ class ModelCount(Shown, Tabular):
         batch_size: windows in a batch, for the activations.
         rows: every learned tensor.
         cost: totals.
-        optimizer: "adamw", "muon" or the name of an own one, which is taken to have the averages of AdamW.
+        optimizer: "adamw", "muon", "sgd" or the name of an own one, which is taken to have the averages of AdamW.
         advice: how its text is trained on, one line for each choice.
     """
 
@@ -44,9 +46,9 @@ class ModelCount(Shown, Tabular):
     def of(name: str, config: RunConfig, vocab_size: int, advice: tuple[str, ...] = ()) -> "ModelCount":
         """The count of a configuration with this many tokens."""
         model, training = config.model, config.training
+        rows, costs = parameter_table(model, vocab_size), cost(model, vocab_size, training.batch_size)
+        costs = replace(costs, optimizer_bytes=BYTES_FLOAT32 * kept_numbers(training.optimizer, rows))
         optimizer = training.optimizer.name
-        costs = cost(model, vocab_size, training.batch_size, optimizer="muon" if optimizer == "muon" else "adamw")
-        rows = parameter_table(model, vocab_size)
         return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
 
     def plain(self) -> dict[str, Any]:
@@ -98,6 +100,7 @@ def _count_page(counted: ModelCount) -> str:
 _OPTIMIZERS = {
     "adamw": N_("AdamW: two averages of 4 bytes each"),
     "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
+    "sgd": N_("SGD: one sum of 4 bytes with momentum, none without"),
 }
 OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
 PARTS = (

@@ -19,6 +19,7 @@ from vitral.model.counts import (
 )
 from vitral.model.transformer import first_target
 from vitral.runs.config import RunConfig
+from vitral.training.optimizer_cost import kept_numbers
 
 COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
@@ -44,7 +45,7 @@ def training_bytes(config: RunConfig, vocab_size: int) -> int:
     weights = size * sum(row.count for row in rows)
     moved = [row for row in rows if is_block_matrix(row)] if training.optimizer.name == "muon" else []
     by_muon = size * sum(row.count for row in moved)
-    optimizer = 2 * (weights - by_muon) + by_muon
+    optimizer = size * kept_numbers(training.optimizer, rows)
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
     backward += weights if training.accumulation > 1 else 0
     step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
