@@ -14,7 +14,7 @@ from vitral.figures.tables import Column, DataTable, whole
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.runs import RunConfig
-from vitral.training.optimizer_cost import kept_numbers
+from vitral.training.optimizer_cost import kept_numbers, optimizer_flops
 
 
 @checked(first=True)
@@ -31,6 +31,7 @@ class ModelCount(Shown, Tabular):
         cost: totals.
         optimizer: "adamw", "muon", "sgd" or the name of an own one, which is taken to have the averages of AdamW.
         advice: how its text is trained on, one line for each choice.
+        optimizer_flops: floating-point operations of one step of the optimizer.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ModelCount(Shown, Tabular):
     cost: Cost
     optimizer: str = "adamw"
     advice: tuple[str, ...] = ()
+    optimizer_flops: int = 0
 
     @staticmethod
     def of(name: str, config: RunConfig, vocab_size: int, advice: tuple[str, ...] = ()) -> "ModelCount":
@@ -48,8 +50,8 @@ class ModelCount(Shown, Tabular):
         model, training = config.model, config.training
         rows, costs = parameter_table(model, vocab_size), cost(model, vocab_size, training.batch_size)
         costs = replace(costs, optimizer_bytes=BYTES_FLOAT32 * kept_numbers(training.optimizer, rows))
-        optimizer = training.optimizer.name
-        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
+        optimizer, flops = training.optimizer.name, optimizer_flops(config, vocab_size)
+        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice, flops)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -61,6 +63,7 @@ class ModelCount(Shown, Tabular):
             "rows": [asdict(row) for row in self.rows],
             "cost": asdict(self.cost),
             "optimizer": self.optimizer,
+            "optimizer_flops": self.optimizer_flops,
             "advice": list(self.advice),
         }
 
@@ -102,6 +105,12 @@ _OPTIMIZERS = {
     "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
     "sgd": N_("SGD: one sum of 4 bytes with momentum, none without"),
 }
+_OPERATIONS = {
+    "adamw": N_("14 per parameter"),
+    "muon": N_("the products of matrices that orthogonalise, 12 per matrix entry in a block, 14 per other parameter"),
+    "sgd": N_("2 per parameter, and as many for each of momentum, Nesterov's form and weight decay"),
+}
+OWN_OPERATIONS = N_("14 per parameter, as of AdamW")
 OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
 PARTS = (
     N_("embedding"),
@@ -127,8 +136,13 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
         (
+            _("step of the optimizer"),
+            _("{flops:,} FLOPs per step", flops=counted.optimizer_flops),
+            _(_OPERATIONS.get(counted.optimizer, OWN_OPERATIONS)),
+        ),
+        (
             _("one training step"),
-            f"{number((costs.forward_flops + costs.backward_flops) * tokens, '.3g')} FLOPs",
+            f"{number((costs.forward_flops + costs.backward_flops) * tokens + counted.optimizer_flops, '.3g')} FLOPs",
             _("{tokens:,} tokens", tokens=tokens),
         ),
         (_("weights"), _bytes(costs.weight_bytes), _("4 bytes each")),
