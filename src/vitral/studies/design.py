@@ -17,6 +17,7 @@ from vitral.core.language import _
 from vitral.data.config import CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
+from vitral.training.optimizer_cost import optimizer_flops, step_flops
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
@@ -281,12 +282,14 @@ class ResolvedArm:
         config: its whole configuration; each run replaces the seed.
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
+        optimizer_flops: floating-point operations of the optimizer in one training step.
     """
 
     arm: Arm
     config: RunConfig
     num_parameters: int
     flops_per_token: int
+    optimizer_flops: int
 
     @property
     def num_tokens(self) -> int:
@@ -295,8 +298,8 @@ class ResolvedArm:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's training."""
-        return self.num_tokens * self.flops_per_token
+        """Floating-point operations of a run's training, the optimizer's included."""
+        return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
 
 
 def tokens_trained(config: Mapping[str, Any]) -> int:
@@ -347,7 +350,8 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     one=other.arm.name,
                     other=arm.name,
                 )
-        resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
+        size = count_parameters(config.model, vocab), _flops(config, vocab), optimizer_flops(config, vocab)
+        resolved.append(ResolvedArm(arm, config, *size))
     return tuple(resolved)
 
 
@@ -393,7 +397,7 @@ def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
     The interval between evaluations stays the same share of the steps.
     """
     before = config.training.steps
-    steps = max(1, round(flops / (_flops(config, vocab_size) * config.tokens_per_step)))
+    steps = max(1, round(flops / step_flops(config, vocab_size)))
     every = max(1, round(config.training.evaluate_every * steps / before))
     return RunConfig.parse(
         merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), _("matched steps")

@@ -421,6 +421,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
         config=_without_seed(config.plain()),
         num_parameters=resolved.num_parameters,
         flops_per_token=resolved.flops_per_token,
+        optimizer_flops=resolved.optimizer_flops,
         runs=tuple(runs),
         factor=factor,
     )

@@ -70,6 +70,7 @@ class ArmResult:
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         runs: one for each seed.
         factor: of the study's unit: a loss in nats per token times it is in that unit.
+        optimizer_flops: floating-point operations of the optimizer in one training step.
     """
 
     arm: Arm
@@ -78,6 +79,12 @@ class ArmResult:
     flops_per_token: int
     runs: tuple[RunResult, ...]
     factor: float = 1.0
+    optimizer_flops: int = 0
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a run's training, the optimizer's included."""
+        return self.num_tokens * self.flops_per_token + self.config["training"]["steps"] * self.optimizer_flops
 
     @property
     def losses(self) -> dict[int, float]:
