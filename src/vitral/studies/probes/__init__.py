@@ -15,6 +15,7 @@ PROBES: dict[str, str] = {
     "gradients": "gradients",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
+    "retrieval": "retrieval",
     "saturation": "saturation",
     "scaling-fit": "scaling_fit",
     "score-statistics": "scores",
