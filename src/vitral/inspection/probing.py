@@ -33,7 +33,7 @@ from vitral.model import Transformer
 
 FARTHEST = 3
 """Tokens to the border of a word, from which on they are one class."""
-SPLITS = ("train", "validation", "test")
+SPLITS: tuple[str, ...] = ("train", "validation", "test")
 Windows = Int[np.ndarray, "windows time"]
 
 
@@ -72,14 +72,14 @@ def _order(models: Mapping[str, Transformer], windows: Mapping[str, Windows], wo
             [with_mixed_words(row, word, stream) if odd else row for row, odd in zip(rows, classes[name], strict=True)]
         )
     vocab = next(iter(models.values())).vocab_size
-    read = {
-        name: lambda rows, model=model: mean_activations(model, torch.from_numpy(rows))
+    features = {
+        name: {part: mean_activations(model, torch.from_numpy(rows)) for part, rows in mixed.items()}
         for name, model in models.items()
     }
-    read["tokens"] = lambda rows: token_frequencies(rows, vocab)
+    features["tokens"] = {part: token_frequencies(rows, vocab) for part, rows in mixed.items()}
     return {
-        name: asdict(linear_probe(*(Examples(features(mixed[part]), classes[part]) for part in SPLITS)))
-        for name, features in read.items()
+        name: asdict(linear_probe(*(Examples(each[part], classes[part]) for part in SPLITS)))
+        for name, each in features.items()
     }
 
 

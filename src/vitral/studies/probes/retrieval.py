@@ -42,11 +42,11 @@ def view(result: StudyResult, measured: Plain) -> View:
     about = _(
         "Pairs of a key and a value ({keys} keys, {values} values), filler of a length drawn anew for each sequence, "
         "and the keys again: the model answers with their values. No fixed offset leads to an answer. With one pair "
-        "the value only has to be found; with four the right one has to be told from the others. A guess knows the values "
-        "shown and, but for masked answers, the earlier answers, and not the keys. For each mask and seed one model of "
-        "{layers} layers (d_model 32, rotary positions) is trained on sequences of all distances, {batch} a step. The "
-        "window of {window} reaches {reach} tokens back: it is the control. Low accuracy within reach means too little "
-        "training, or that the mask is no help; accuracy beyond it a leak.",
+        "the value only has to be found; with four the right one has to be told from the others. A guess knows the "
+        "values shown and, but for masked answers, the earlier answers, and not the keys. For each mask and seed one "
+        "model of {layers} layers (d_model 32, rotary positions) is trained on sequences of all distances, {batch} a "
+        "step. The window of {window} reaches {reach} tokens back: it is the control. Low accuracy within reach means "
+        "too little training, or that the mask is no help; accuracy beyond it a leak.",
         keys=KEYS,
         values=VALUES,
         layers=LAYERS,
