@@ -15,6 +15,7 @@ PROBES: dict[str, str] = {
     "gradients": "gradients",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
+    "one-token-floor": "one_token_floor",
     "retrieval": "retrieval",
     "saturation": "saturation",
     "scaling-fit": "scaling_fit",
