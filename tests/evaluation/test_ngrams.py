@@ -11,11 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
+from vitral.data import Split
 from vitral.evaluation import (
     NgramBaselines,
     WittenBell,
     baseline_name,
     bigram_entropy,
+    entropy_by_place,
     ngram_baselines,
     rank_among_baselines,
 )
@@ -181,3 +183,28 @@ def test_bad_input_is_refused(part: Make) -> None:
         bigram_entropy(part(), 2)
     with pytest.raises(UsageError, match="token 7 is outside the vocabulary of 2"):
         ngram_baselines(part([0, 7]), part([0, 1]), 2)
+
+
+def test_the_entropy_by_place_by_hand() -> None:
+    """Windows a|b, b|a, a|a of one input: a is followed by b or a, ln 2 in two of three cases."""
+    split = Split(np.array([0, 1, 0, 0], np.uint8), np.array([[0, 4]]))
+    assert entropy_by_place(split, 1) == pytest.approx(2 / 3 * math.log(2))
+    # In windows of two inputs (a b, b a) and (a, a): at place 0 a is followed by b or a, at place 1 b by a.
+    assert entropy_by_place(split, 2) == pytest.approx(2 / 3 * math.log(2))
+    # Tokens whose follower depends on the place alone: 0 1 0 0 repeated, in windows of four.
+    regular = Split(np.tile(np.array([0, 1, 0, 0], np.uint8), 9), np.array([[0, 36]]))
+    assert entropy_by_place(regular, 4) == pytest.approx(0.0)
+    assert bigram_entropy(regular, 2) > 0.4
+    with pytest.raises(UsageError, match="no target"):
+        entropy_by_place(Split(np.array([0], np.uint8), np.array([[0, 1]])), 3)
+
+
+@given(STRETCHES)
+@STATELESS
+def test_the_place_can_only_lower_the_entropy(stretches: list[list[int]]) -> None:
+    lengths = np.cumsum([0, *map(len, stretches)])
+    split = Split(np.array([t for s in stretches for t in s], np.uint8), np.stack([lengths[:-1], lengths[1:]], axis=1))
+    if all(len(stretch) < 2 for stretch in stretches):
+        return
+    assert entropy_by_place(split, 3) <= bigram_entropy(split, VOCAB) + 1e-12
+    assert entropy_by_place(split, 1) == pytest.approx(bigram_entropy(split, VOCAB))

@@ -10,7 +10,14 @@ from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.core.taps import Editor
 from vitral.inspection import attention_saturation
-from vitral.inspection.saturation import independent_variance, uniform_mutual_information
+from vitral.inspection.saturation import (
+    _positions,
+    alignment,
+    independent_variance,
+    shared_directions,
+    uniform_mutual_information,
+)
+from vitral.inspection.softmax import mutual_information
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
 MODEL = {"context_length": 7, "d_model": 12, "num_layers": 2, "num_heads": 3, "positions": "alibi"}
@@ -115,6 +122,43 @@ def test_the_variance_of_independent_scores_by_hand() -> None:
     """Of two layers and three heads: 4 · mean(1 · 2, 3 · 1, 1 · 1)."""
     layers = [{"query_square": [1.0, 3.0], "key_square": [2.0, 1.0]}, {"query_square": [1.0], "key_square": [1.0]}]
     assert independent_variance({"layers": layers}, 4) == 8.0
+
+
+def test_alignment_by_hand() -> None:
+    """Scores vary six times as much as 2 · mean(1 · 2, 2 · 2) = 6 says; met at random, twice as much."""
+    layers = [{"query_square": [1.0, 2.0], "key_square": [2.0, 2.0]}]
+    layers[0] |= {"score_variance": [30.0, 42.0], "met_at_random": [10.0, 14.0]}
+    assert alignment({"layers": layers}, 2) == 6.0
+    assert shared_directions({"layers": layers}, 2) == 2.0
+
+
+def test_queries_that_meet_keys_at_random_share_directions() -> None:
+    """The second moment of q·k over all pairs of all windows is that of q and k met at random."""
+    config = ModelConfig.parse(MODEL | {"num_heads": 2, "num_kv_heads": 1, "initialisation": "wide"})
+    model = Transformer(config, 13, seed=3).double()
+    ids = tokens(4, 13)
+    found = attention_saturation(model, ids[:, :-1], ids[:, 1:], batch_numbers=2 * 2 * 49)
+    traced = model.trace(ids[:, :-1])
+    for layer, numbers in enumerate(found["layers"]):
+        q, k = (traced[f"blocks.{layer}.attn.{step}"] for step in ("q", "k"))
+        for head in range(2):
+            every = q[:, head].flatten(0, 1) @ k[:, 0].flatten(0, 1).T
+            assert numbers["met_at_random"][head] == pytest.approx(float(every.square().mean()))
+
+
+def test_the_mutual_information_of_few_windows_is_not_too_high() -> None:
+    """Rows that are one-hot on a key drawn at random tell nothing of the position: the plain estimate says they do."""
+    time, windows, stream = 8, 64, torch_stream(5, "rows")
+    estimates = []
+    for _ in range(200):
+        keys = torch.randint(time, (2, windows // 2, time), generator=stream)
+        rows = torch.nn.functional.one_hot(keys, time).double().sum(dim=1)
+        sums = {f"attended_{at}": rows[at][None] for at in range(2)}
+        sums |= {f"windows_{at}": torch.tensor(windows / 2).double() for at in range(2)}
+        estimates.append((float(mutual_information(rows.sum(dim=0) / windows)), float(_positions(sums)[0])))
+    plain, corrected = np.mean(estimates, axis=0)
+    assert plain > 0.06
+    assert abs(corrected) < 0.25 * plain
 
 
 def test_uniform_attention_over_two_positions_by_hand() -> None:

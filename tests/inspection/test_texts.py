@@ -14,6 +14,7 @@ from vitral.data import CorpusConfig, Dataset, Split, prepare
 from vitral.data.tokenizers import ByteTokenizer, CharTokenizer
 from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
 from vitral.evaluation import WittenBell, longest_copy, novel_share, training_text
+from vitral.inspection.repetition import Loop, distinct, find_loop, longest_loop, repeated_share, split_words
 from vitral.inspection.texts import (
     BEAM,
     SAMPLINGS,
@@ -21,13 +22,9 @@ from vitral.inspection.texts import (
     continuation_nats,
     copied,
     cut_prompts,
-    distinct,
-    longest_loop,
     mean_measures,
-    repeated_share,
     row_nats,
     sampled,
-    split_words,
     strategy_measures,
 )
 from vitral.model import ModelConfig, Transformer
@@ -73,12 +70,16 @@ def test_loops_by_hand() -> None:
     assert longest_loop("abcab") == 0  # not two whole turns
     assert longest_loop([5, 5, 5]) == 3
     assert longest_loop([]) == 0
+    assert find_loop("xabcabcabd") == Loop(8, 1, 3)
+    assert find_loop("aaxbb") == Loop(2, 0, 1)  # the first of equally long ones
+    assert find_loop("abcdef") == Loop()
 
 
 def test_distinct_by_hand() -> None:
     assert distinct(split_words("The king, the king's the KING"), 1) == 3 / 6
     assert distinct(split_words("The king, the king's the KING"), 2) == 4 / 5
-    assert distinct("ab", 3) is None
+    assert distinct("ab", 3) == 0.0  # no n-gram is no variety
+    assert distinct(split_words("   \n  "), 1) == 0.0
 
 
 @given(
@@ -178,6 +179,11 @@ def test_measures_of_strategies_are_plain_data_and_the_same_again(model: Transfo
     test = dataset.tokenizer.decode(np.asarray(dataset.splits["test"].tokens))
     for prompt, row in zip(measured["prompts"], measured["strategies"][TRUTH], strict=True):
         assert prompt + row["text"] in test
+    for row in (row for rows in measured["strategies"].values() for row in rows):
+        begin, end = row["marks"]
+        assert end - begin == row["loop"]  # a token is a character here
+        assert row["looping"] == row["loop"] / 17
+        assert row["text"][begin:end].startswith(2 * row["looped"])
     known = training_text(dataset)
     for rows in measured["strategies"].values():
         assert all(row["copied"] == longest_copy(row["text"], known).length for row in rows)

@@ -20,15 +20,20 @@ def contrast(result: StudyResult, arm: str = "no-attention") -> Claim:
     return claim
 
 
+def with_floor(result: StudyResult, given_place: float = 2.513) -> StudyResult:
+    """The result with a measured floor: its models have learned positions."""
+    return replace(result, measured={"one-token-floor": {"given_token": 2.6, "given_place": given_place}})
+
+
 def floor(result: StudyResult) -> Check:
     """The one floor."""
-    (check,) = loss_claims(result).floors
+    (check,) = loss_claims(with_floor(result)).floors
     return check
 
 
 def test_an_arm_far_above_its_base_is_worse_and_stands_on_its_floor(made) -> None:
     result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
-    claims = loss_claims(result)
+    claims = loss_claims(with_floor(result))
     assert floor(result).shown is True
     assert floor(result).value == 2.528
     claim = contrast(result)
@@ -39,7 +44,19 @@ def test_an_arm_far_above_its_base_is_worse_and_stands_on_its_floor(made) -> Non
 
 def test_only_arms_that_see_one_token_have_a_floor(made) -> None:
     result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
-    assert [check.arm for check in loss_claims(result).floors] == ["no-attention"]
+    assert [check.arm for check in loss_claims(with_floor(result)).floors] == ["no-attention"]
+
+
+def test_the_floor_of_embedded_positions_is_given_the_place_too(made) -> None:
+    """A loss between both entropies contradicts theory only where the place in the window is not seen."""
+    result = made({"full": FULL, "no-attention": [2.45, 2.46, 2.47]})
+    (below,) = loss_claims(with_floor(result, 2.4375)).floors
+    assert (below.low, below.shown) == (pytest.approx(2.4375 - 0.005), True)
+    assert loss_claims(result).floors == ()  # not measured
+    *others, last = result.arms
+    bare = {**last.config, "model": {**last.config["model"], "positions": "none"}}
+    (token,) = loss_claims(replace(result, arms=(*others, replace(last, config=bare)))).floors
+    assert (token.low, token.shown) == (pytest.approx(result.baselines.test_bigram_entropy - 0.005), False)
 
 
 @pytest.mark.parametrize(
@@ -219,3 +236,13 @@ def test_a_base_that_finished_from_no_seed_beats_nothing(made) -> None:
     verdict = against_counts(made({"full": [None, None]}), 4)
     assert (verdict.loss, verdict.seeds, verdict.beats) == (None, 0, False)
     assert verdict.text
+
+
+def test_a_headline_is_a_difference_that_was_shown(made) -> None:
+    """A probe's first claim is undecided, its second is not: only the second is for a hurried reader."""
+    result = made({"full": FULL, "no-feed-forward": LINEAR})
+    (decided,) = loss_claims(result).contrasts
+    undecided = contrast(made({"full": FULL, "no-feed-forward": [1.80, 1.74, 1.75]}), "no-feed-forward")
+    assert (undecided.shown, decided.shown) == (False, True)
+    assert headline(loss_claims(result), (undecided, decided))[-1] is decided
+    assert headline(loss_claims(result), (undecided,))[-1] is not undecided

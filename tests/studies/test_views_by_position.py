@@ -74,6 +74,19 @@ def test_the_loss_just_past_is_compared_with_the_last_quarter_inside() -> None:
     assert claim.comparison.quantity.unit == "nats"
 
 
+def test_reading_on_is_compared_with_alibi_first() -> None:
+    def kind(name: str, *beyond: float) -> ArmMeasures:
+        return replace(arm(name, flat(*beyond)), config={"model": {"positions": name}})
+
+    arms = [kind("learned", 2.0, 2.0, 2.0), kind("none", 2.6, 2.61, 2.59), kind("rotary", 2.5, 2.52, 2.51)]
+    for run in arms[0].runs.values():
+        run["beyond"]["nats"] = [None] * 8
+    first, second, *_ = judge(by_position.view(RESULT, [*arms, kind("alibi", 2.01, 2.0, 1.99)]).comparisons)
+    assert [one.comparison.arm for one in (first, second)] == ["rotary", "none"]
+    assert (first.comparison.against, first.verdict) == ("title of alibi", "worse")
+    assert first.difference == pytest.approx(0.51)
+
+
 def test_two_seeds_decide_nothing() -> None:
     view = by_position.view(RESULT, [arm("base", flat(2.5, 2.5)), arm("other", flat(2.0, 2.1))])
     assert not view.checks

@@ -1,11 +1,13 @@
 """The probe `head-patterns`: what is measured of a run, and the numbers and judgements that its view makes of them."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
@@ -13,6 +15,7 @@ from vitral.data import prepare
 from vitral.figures.sections import Table
 from vitral.inspection import KINDS
 from vitral.inspection.attention import BROAD
+from vitral.inspection.head_overlap import STEPS
 from vitral.model import ModelConfig, Transformer
 from vitral.studies import study_named
 from vitral.studies.claims import Claim, judge
@@ -41,7 +44,11 @@ def a_run(names: list[str], each: float, together: float, overlap: float | None)
     ]
     whole = {way: {"increase": together, "error": 0.0} for way in ("zero", "mean")}
     layer = {"overlap": overlap, "heads": heads, "all": whole}
-    return {"loss": 2.0, "uniform": dict.fromkeys(KINDS, 0.05), "uniform_distance": 9.0, "layers": [layer]}
+    rows = np.eye(len(names))[:, None].repeat(3, axis=1)  # each head attends to a key of its own
+    text = b64encode(np.rint(rows * STEPS).astype("<u2").tobytes()).decode()
+    kept = {"shape": list(rows.shape), "layers": [text]}
+    uniform = dict.fromkeys(KINDS, 0.05)
+    return {"loss": 2.0, "uniform": uniform, "uniform_distance": 9.0, "rows": kept, "layers": [layer]}
 
 
 def viewed(measured: Mapping[str, Mapping[int, Any]]) -> View:
@@ -123,11 +130,23 @@ def test_claims_about_heads_follow_the_numbers() -> None:
     assert [(check.value, check.shown) for check in other.checks] == [(1, False)]
 
 
+def test_kinds_are_counted_within_a_layer() -> None:
+    """Two layers of one head each, of two kinds: the run has two kinds, no layer has more than one."""
+    one, two = a_run(["previous"], 0.1, 0.1, None), a_run(["line"], 0.1, 0.1, None)
+    runs = {seed: {**one, "layers": [*one["layers"], *two["layers"]]} for seed in SEEDS}
+    found = tables(viewed({"one": runs}))["Heads"]["the arm one"]
+    assert (found["different kinds in a layer"], found["previous"], found["line"]) == ("1.0", "1.0", "1.0")
+
+
 def test_tables_contain_every_number() -> None:
     found = tables(two_arms(["previous", BROAD], few=0.4, many=0.1, together=0.5))
     heads, attention, worth = (found[key]["the arm many"] for key in ("Heads", "Attention", "Ablation,"))
-    assert (heads["different kinds"], heads["previous"], heads["near"], heads[BROAD]) == ("1.0", "1.0", "0.0", "1.0")
-    assert list(attention.values())[1:] == ["2.0", "9.0", "0.50", "0.520"]
+    assert (heads["different kinds in a layer"], heads["previous"], heads["near"], heads[BROAD]) == (
+        *("1.0", "1.0", "0.0"),
+        "1.0",
+    )
+    # All heads have entropy 0, so the first head of the other run takes the place of either.
+    assert list(attention.values())[1:] == ["2.0", "9.0", "0.50", "0.520", "0.000", "0.500", "0.000"]
     assert list(worth.values())[1:] == ["0.102", "0.051", "0.102", "0.204", "0.500"]
     assert list(found["Ablation,"]) == ["the arm one", "the arm many"]
 
@@ -135,7 +154,7 @@ def test_tables_contain_every_number() -> None:
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)])
 def test_few_seeds_give_no_verdict(seeds: tuple[int, ...]) -> None:
     view = two_arms(["near", "line"], few=0.1, many=0.4, together=0.5, seeds=seeds)
-    assert [claim.shown for claim in judge(view.comparisons)] == [None, None]
+    assert {claim.shown for claim in judge(view.comparisons)} == {None}
 
 
 def test_comparisons_of_heads_are_one_family() -> None:
@@ -160,6 +179,7 @@ def test_the_map_shows_every_head_and_as_many_as_can_be_read() -> None:
     assert list(plots) == ["heads-attend-to", "heads-overlap", "heads-knock-out"]
     run = a_run(["near"] * 24, 0.1, 2.4, 0.5)
     run["layers"] = run["layers"] * 4
+    run["rows"]["layers"] = run["rows"]["layers"] * 4
     plot = next(section for section in viewed({"base": {1: run}}).sections if isinstance(section, Plot))
     assert "first 48 of 96" in plot.caption
 

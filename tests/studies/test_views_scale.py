@@ -182,11 +182,13 @@ def test_the_variance_of_fresh_scores_is_checked_against_d_k(by_run: dict[str, d
 def test_figures_and_tables(by_run: dict[str, dict[int, Plain]]) -> None:
     sections = viewed(by_run).sections
     assert [section.name for section in sections if isinstance(section, Plot)] == [
+        "alignment",
         "trained-entropy",
         "gradient-norms",
         "learned-scales",
     ]
-    fresh, trained, norms, scales = (section for section in sections if isinstance(section, Table))
+    fresh, trained, aligned, norms, scales = (section for section in sections if isinstance(section, Table))
+    assert len(aligned.rows) == 5
     assert [len(table.rows) for table in (fresh, trained, norms)] == [5, 5, 5]
     assert [row[:2] for row in fresh.rows] == [
         ("1/√d_k", "32"),
@@ -198,6 +200,24 @@ def test_figures_and_tables(by_run: dict[str, dict[int, Plain]]) -> None:
     assert len(scales.rows) == 2 * 3
     (details,) = (section for section in sections if isinstance(section, Details))
     assert [len(table.rows) for table in details.sections if isinstance(table, Table)] == [10, 10]
+
+
+def test_the_exponent_of_alignment_is_the_slope_over_d_k(by_run: dict[str, dict[int, Plain]]) -> None:
+    """At d_k 32 and 64 with variances 32 · 2 and 64 · 2 · √2 of unit components: the ratio grows as √d_k."""
+    runs = json.loads(json.dumps(dict.fromkeys(("sqrt", "d64"), by_run["sqrt"])))
+    arms = {name: {int(seed): run for seed, run in found.items()} for name, found in runs.items()}
+    for name, variance in (("sqrt", 64.0), ("d64", 128.0 * math.sqrt(2))):
+        for seed, run in arms[name].items():
+            own = variance * (1 + 0.001 * seed * (name == "d64"))
+            for layer in run["trained"]["layers"]:
+                layer |= {"score_variance": [own], "query_square": [1.0], "key_square": [1.0], "met_at_random": [48.0]}
+    view = viewed(arms)
+    (slope,) = claims(view, "exponent of the score variance over that of independent q and k").values()
+    assert slope.difference == pytest.approx(0.5, abs=0.01)
+    assert slope.verdict == "higher"
+    table = next(one for one in view.sections if isinstance(one, Table) and len(one.columns) == 5)
+    assert [row[3:] for row in table.rows] == [("2.00", "1.50"), ("2.83", "0.75")]
+    assert not claims(viewed({"sqrt": arms["sqrt"]}), "exponent of the score variance over that of independent q and k")
 
 
 # ---------------------------------------------------------------- score-statistics

@@ -41,6 +41,7 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
             "targets": 10 if visible else 64,
             "leak": {"early": spot, "late": {**spot, "position": 48}},
             "filling": {"both": answer(1.0), "left": answer(2.0 + noise)},
+            "filling_positions": 41,
             "continuing": answer(2.0),
             "classifying": {
                 "titles": ["one", "two", "three", "four"],
@@ -48,6 +49,14 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
                 "passages": {"train": 100, "validation": 50, "test": 96},
                 "activations": result,
                 "frequencies": {**result, "accuracy": 0.5},
+            },
+            "probes": {
+                task: {
+                    "trained": {**result, "accuracy": 0.8 + noise},
+                    "untrained": {**result, "accuracy": 0.6 + noise / 2},
+                    "tokens": {**result, "accuracy": 0.5},
+                }
+                for task in uses.TASKS
             },
         }
 
@@ -73,12 +82,17 @@ def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
     assert [claim.comparison.arm for claim in right_side] == ["causal", "bidirectional", "prefix"]
     assert all(claim.verdict == "better" for claim in right_side)
     assert all(claim.difference == pytest.approx(-1.0, abs=0.01) for claim in right_side)
-    counts = claims[9:]
+    counts = claims[-3:]
     assert all(
         (claim.verdict, claim.comparison.quantity.name) == ("worse", "accuracy (probe on activations)")
         for claim in counts
     )
-    assert {claim.family for claim in claims} == {12}
+    probes = [claim for claim in claims if claim.comparison.quantity.name.startswith("tokens until the word ends")]
+    assert [claim.verdict for claim in probes] == ["better"] * 6 + ["undecided"] * 2
+    assert [claim.comparison.against.rpartition(": ")[2] for claim in probes[:6]] == 3 * ["untrained"] + 3 * [
+        "tokens alone"
+    ]
+    assert {claim.family for claim in claims} == {12 + 3 * 8}
 
 
 @pytest.mark.parametrize(
@@ -140,9 +154,10 @@ def test_passages_without_classes_leave_out_their_columns() -> None:
 
 def test_every_number_has_a_table_and_the_figure_its_name() -> None:
     view = uses.view(RESULT, arms(3))
-    assert [len(table.columns) for table in tables(view)] == [7, 5, 6, 6]
-    accuracy, loss, early, late = tables(view)
-    assert [row[-1] for row in loss.rows] == ["64", "10", "64"]
+    assert [len(table.columns) for table in tables(view)] == [7, 6, 5, 5, 5, 6, 6]
+    accuracy, loss, order, _, _, early, late = tables(view)
+    assert [row[-2:] for row in loss.rows] == [("64", "41"), ("10", "41"), ("64", "41")]
+    assert order.rows[0][2:] == ("0.604", "0.500", "0.250")
     assert [row[1] for row in early.rows] == ["0", "1", "0"]
     assert ("16" in early.caption, "48" in late.caption) == (True, True)
     assert accuracy.rows[0][-1] == "0.250"
@@ -157,12 +172,15 @@ def test_the_words_of_segments_are_not_those_of_works() -> None:
     assert "work" not in str([section for section in uses.view(RESULT, made).sections if not isinstance(section, Plot)])
 
 
-def test_the_longer_arm_is_as_long_as_its_title_says() -> None:
-    longer = next(arm for arm in MASK.arms if arm.name == "bidirectional-long")
-    assert longer.changes["training"]["steps"] == 1600
-    assert "1,600 steps" in longer.title
-    assert all(budget.changes["model"] == {"positions": "rotary"} for budget in MASK.budgets.values())
-    assert MASK.budgets["full"].changes["training"] == {"steps": 1000, "evaluate_every": 500}
+def test_the_longer_arms_have_as_many_targets_and_operations_as_their_titles_say() -> None:
+    """Of 64 tokens 15% are 10: 6.4 times the steps have as many targets, and both longer arms as many operations."""
+    arms = {arm.name: arm for arm in MASK.arms}
+    short = MASK.budgets["standard"].changes["training"]["steps"]
+    for name in ("bidirectional-long", "causal-long"):
+        assert arms[name].changes["training"]["steps"] * 10 == short * 64
+        assert "2,560 steps" in arms[name].title
+    assert all(budget.changes["model"]["positions"] == "rotary" for budget in MASK.budgets.values())
+    assert MASK.budgets["full"].changes["training"]["steps"] == short
 
 
 @pytest.mark.parametrize("name", [arm.name for arm in MASK.arms])
@@ -171,6 +189,7 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
 ) -> None:
     monkeypatch.setattr(uses, "PASSAGES", {"quick": (12, 6, 6)})
     monkeypatch.setattr(uses, "WINDOWS", {"quick": (30, 8)})
+    monkeypatch.setattr(uses, "PROBES", {"quick": (20, 20, 20)})
     changes: dict[str, Any] = merge(
         next(arm.changes for arm in MASK.arms if arm.name == name), {"training": {"steps": tiny.training.steps}}
     )
@@ -185,8 +204,9 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     assert (found["filling"]["both"] is None) is (name == "leak")
     # Of 11 tokens: all but the prefix's first four; 15% to the nearest whole number.
     assert found["targets"] == (7 if name == "prefix" else 2 if name.startswith("bidirectional") else 11)
-    assert found["leak"]["late"]["visible"] is (name not in ("causal", "prefix"))
-    assert (found["leak"]["late"]["moved"] > 1e-6) is (name not in ("causal", "prefix"))
+    hidden = name in ("causal", "causal-long", "prefix")
+    assert found["leak"]["late"]["visible"] is not hidden
+    assert (found["leak"]["late"]["moved"] > 1e-6) is not hidden
     assert found["classifying"] is None  # the last tenth of a text is no segment that was trained on
     assert uses.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from vitral.evaluation.copying import Copy, copied_spans, longest_copy, novel_share, training_text
     from vitral.evaluation.losses import SplitLoss, evaluate_split, token_losses
     from vitral.evaluation.masking import Masking
-    from vitral.evaluation.ngrams import WittenBell, bigram_entropy, ngram_baselines
+    from vitral.evaluation.ngrams import WittenBell, bigram_entropy, entropy_by_place, ngram_baselines
     from vitral.evaluation.paired import TargetLosses, block_differences, target_losses
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "bigram_entropy",
     "block_differences",
     "copied_spans",
+    "entropy_by_place",
     "evaluate_split",
     "longest_copy",
     "neighbours",
@@ -47,6 +48,7 @@ __getattr__ = lazily(
         "bigram_entropy": "ngrams",
         "block_differences": "paired",
         "copied_spans": "copying",
+        "entropy_by_place": "ngrams",
         "evaluate_split": "losses",
         "longest_copy": "copying",
         "neighbours": "baselines",

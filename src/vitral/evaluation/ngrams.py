@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
-from vitral.data.batches import Split, thinned
+from vitral.data.batches import Split, thinned, windows
 from vitral.evaluation.baselines import NgramBaselines
 from vitral.evaluation.losses import no_tick
 
@@ -25,6 +25,7 @@ TABLE = 2**24
 
 LONG = 2**25
 """Above this number of tokens only a sample is counted: counting takes about a hundred bytes per token."""
+WINDOWS_AT_ONCE = 1024
 COUNTED = 2**20
 """Size of that sample: evenly spaced tokens of each split."""
 
@@ -118,6 +119,30 @@ def bigram_entropy(split: Split, vocab_size: Count) -> float:
         raise UsageError("bigram entropy: the split's {tokens} tokens contain no adjacent pair", tokens=len(tokens))
     shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
     return float(-(counts.counts * np.log(shares)).sum() / total)
+
+
+@checked(first=True)
+def entropy_by_place(split: Split, context_length: Count) -> float:
+    """H(w | v, p) of the split's targets w, v the token before and p its position in the window, in nats.
+
+    The windows are those of `evaluate_split`, so by Gibbs' inequality no function of the current token and its position
+    has a lower loss there, whatever it has learned.
+
+    Raises:
+        UsageError: the split contains no target.
+    """
+    seen, following = [], []
+    for inputs, targets in windows(split, context_length, WINDOWS_AT_ONCE):
+        places = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
+        seen.append((inputs.numpy() * context_length + places).ravel())
+        following.append(targets.numpy().ravel())
+    if not sum(map(len, seen)):
+        raise UsageError("entropy by place: the split has no target")
+    _, contexts = np.unique(np.concatenate(seen), return_inverse=True)
+    targets = np.concatenate(following)
+    pairs, counts = np.unique(contexts * (int(targets.max()) + 1) + targets, return_counts=True)
+    shares = counts / np.bincount(contexts)[pairs // (int(targets.max()) + 1)]
+    return float(-(counts * np.log(shares)).sum() / counts.sum())
 
 
 @dataclass(frozen=True)

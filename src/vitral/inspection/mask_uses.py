@@ -91,7 +91,8 @@ def capabilities(
     Returns:
         `context` length; `gap`, its position; `right`, tokens after it; `targets` of a training step in each window;
         `leak`, `early` and `late` in the window, see `leakage`; `filling`, see `scores`, from `both` sides (None where
-        the model cannot) and from the `left`; `continuing`, see `scores`.
+        the model cannot) and from the `left`; `filling_positions`, computed for one gap from both sides; `continuing`,
+        see `scores`.
 
     Raises:
         UsageError: the context is too short, the prefix leaves nothing after it, or the split has no two windows.
@@ -131,6 +132,7 @@ def capabilities(
             "both": None if both is None else scores(both, windows[:, gap]),
             "left": scores(continuation(predictor, windows[:, :gap]), windows[:, gap]),
         },
+        "filling_positions": filling_positions(predictor, gap, end),
         "continuing": scores(continuation(predictor, whole[:, :gap]), whole[:, gap]),
     }
 
@@ -216,6 +218,17 @@ def infilling(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int)
     with torch.inference_mode():
         right = torch.stack([_right_side(predictor.model, window, gap, candidates) for window in windows])
     return (logs + right).log_softmax(-1)
+
+
+def filling_positions(predictor: Predictor, gap: int, end: int) -> int | None:
+    """Positions computed to fill one gap of a window of `end` tokens; None where the model cannot.
+
+    A masked language model computes the window once. A causal one computes the left side once, and for each token of
+    the vocabulary that token and the right side but its last.
+    """
+    if predictor.mask_token is not None:
+        return end
+    return gap + predictor.model.vocab_size * (end - gap - 1) if predictor.is_causal else None
 
 
 def _right_side(

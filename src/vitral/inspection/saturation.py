@@ -29,6 +29,7 @@ BY_HEAD = (
     "query_gradient",
     "query_square",
     "key_square",
+    "met_at_random",
     "mutual_information",
 )
 
@@ -58,7 +59,9 @@ def attention_saturation(
         - `query_gradient`: ‖∂L/∂q‖ of a single query, mean over queries, with L the loss of its window in nats summed
           over targets.
         - `query_square`, `key_square`: mean squares of the components of q and k.
-        - `mutual_information`: of query position and attended key position, in bits.
+        - `met_at_random`: tr(E[q qᵀ] E[k kᵀ]), the second moment of q·k if every query met keys of all windows at
+          random: above d_k times the mean squares where queries and keys share few directions.
+        - `mutual_information`: of query position and attended key position, in bits, see `_positions`.
         - `factors`: the learned scale times √d_k, one number for the layer or one for each head; empty if not learned.
 
     Raises:
@@ -80,7 +83,7 @@ def attention_saturation(
             kept = {name.rpartition(".")[2]: recorder.kept[name] for name in names[layer]}
             for name, value in _head_sums(kept, gradient, allowed).items():
                 sums[layer][name] = sums[layer].get(name, torch.zeros_like(value)) + value
-    found = [_finished(numbers, len(inputs)) for numbers in sums]
+    found = [_finished(numbers) for numbers in sums]
     return {"loss": nats / num_targets, "layers": [numbers | _factors(model, at) for at, numbers in enumerate(found)]}
 
 
@@ -93,6 +96,22 @@ def independent_variance(state: Mapping[str, Any], d_head: int) -> float:
     """
     squares = [zip(layer["query_square"], layer["key_square"], strict=True) for layer in state["layers"]]
     return d_head * fmean(q * k for layer in squares for q, k in layer)
+
+
+def alignment(state: Mapping[str, Any], d_head: int) -> float:
+    """The variance of the scores over that of independent queries and keys; 1 if they are, d_k if all are parallel.
+
+    Sums of d_k independent products grow as √d_k, of aligned ones as d_k: why the scale of μP is 1/d_k (Yang et al.
+    2022, §D.1).
+    """
+    scores = fmean(value for layer in state["layers"] for value in layer["score_variance"])
+    return scores / independent_variance(state, d_head)
+
+
+def shared_directions(state: Mapping[str, Any], d_head: int) -> float:
+    """The part of `alignment` that is there without any pairing: both use the same few of the d_k directions."""
+    met = fmean(value for layer in state["layers"] for value in layer["met_at_random"])
+    return met / independent_variance(state, d_head)
 
 
 def uniform_mutual_information(time: int) -> float:
@@ -131,6 +150,11 @@ def _head_sums(
         pairs = values.double()[:, :, allowed]
         found |= {f"{name}_sum": pairs.sum(dim=(0, 2)), f"{name}_square": pairs.square().sum(dim=(0, 2))}
     heads, groups = q.shape[1], q.shape[1] // k.shape[1]
+    moments = {"query_moment": q.double(), "key_moment": k.double().repeat_interleave(groups, dim=1)}
+    found |= {name: torch.einsum("bhtd,bhte->hde", each, each) for name, each in moments.items()}
+    # Of every other window, for the bias of the mutual information.
+    found |= {f"attended_{at}": weights[at::2].double().sum(dim=0) for at in range(2)}
+    found |= {f"windows_{at}": torch.tensor(float(len(weights[at::2])), dtype=torch.float64) for at in range(2)}
     found |= {
         "rows": torch.full((heads,), float(len(q) * int(wide.sum())), dtype=torch.float64),
         "pairs": torch.full((heads,), float(len(q) * int(allowed.sum())), dtype=torch.float64),
@@ -138,7 +162,6 @@ def _head_sums(
         "query_gradient": gradient.double().norm(dim=-1).sum(dim=(0, 2)),
         "query_square": q.double().square().mean(dim=-1).sum(dim=(0, 2)),
         "key_square": k.double().square().mean(dim=-1).sum(dim=(0, 2)).repeat_interleave(groups),
-        "attended": weights.double().sum(dim=0),
     }
     return found
 
@@ -161,15 +184,33 @@ def _batches(
     yield from zip(inputs.split(size), targets.split(size), strict=True)
 
 
-def _finished(sums: Mapping[str, Tensor], num_windows: int) -> dict[str, Any]:
+def _finished(sums: Mapping[str, Tensor]) -> dict[str, Any]:
     """Means and variances from `_head_sums` of all windows, as lists over heads."""
     found = {name: sums[name] / sums["rows"] for name in ("row_variance", "entropy_share", "saturated", "jacobian")}
     found |= {name: sums[name] / sums["queries"] for name in ("query_gradient", "query_square", "key_square")}
     for name in ("score", "scaled"):
         mean = sums[f"{name}_sum"] / sums["pairs"]
         found[f"{name}_variance"] = sums[f"{name}_square"] / sums["pairs"] - mean.square()
-    found["mutual_information"] = mutual_information(sums["attended"] / num_windows)
+    queries = sums["queries"][:, None, None]
+    found["met_at_random"] = (sums["query_moment"] / queries * (sums["key_moment"] / queries)).sum(dim=(1, 2))
+    found["mutual_information"] = _positions(sums)
     return {name: found[name].tolist() for name in BY_HEAD}
+
+
+def _positions(sums: Mapping[str, Tensor]) -> Float[Tensor, " heads"]:
+    """The mutual information of query position and attended key position, corrected for the number of windows.
+
+    p(j | i) is a mean over windows. From few windows its entropy is too low, most where rows are one-hot, so the plain
+    estimate I is too high by about c / windows. Of two halves of the windows it is too high by twice that, so 2 I less
+    the mean over both halves has no such bias (Quenouille 1949); it can fall slightly below 0.
+    """
+    whole = sums["attended_0"] + sums["attended_1"]
+    windows = [sums["windows_0"], sums["windows_1"]]
+    plain = mutual_information(whole / sum(windows))
+    if not all(windows):
+        return plain
+    halves = [mutual_information(sums[f"attended_{at}"] / windows[at]) for at in range(2)]
+    return 2 * plain - (halves[0] + halves[1]) / 2
 
 
 def _factors(model: Transformer, layer: int) -> dict[str, Any]:

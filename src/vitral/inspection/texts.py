@@ -6,16 +6,18 @@ sampled text draws from a stream of its own for each prompt, the same for all ki
 of T tokens:
 
     repeated     share of its tokens in a 10-gram of tokens that occurred before in it
-    loop         tokens of the longest stretch that is one piece repeated at least twice in a row
-    words, characters   distinct-1 … distinct-4 (Li et al. 2016), of words in lower case and of characters
+    loop         tokens of the longest stretch that is one piece repeated at least twice in a row; `looped` is that
+                 piece, `marks` are the characters of the text at which the stretch begins and ends
+    looping      the same as a share of the T tokens
+    words, characters   distinct-1 … distinct-4 (Li et al. 2016), of words in lower case and of characters; 0 where the
+                 text has no such n-gram, so that a text of blanks is the least varied and not left out
     copied       characters of its longest substring that occurs in the training text
     novel        share of its 12-grams of characters that do not occur there
     model        nats per token given the prompt, under the model itself, in the windows that generation uses
     ngram        nats per token given the prompt, under a Witten-Bell 5-gram model of the training split
 """
 
-import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +34,7 @@ from vitral.data import Dataset, Split, Tokenizer
 from vitral.data.batches import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
 from vitral.evaluation import WittenBell, longest_copy, training_text
+from vitral.inspection.repetition import distinct, find_loop, repeated_share, split_words
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -47,10 +50,11 @@ NOVEL = 12
 ORDER = 5
 """Of the counted n-grams."""
 BEAMS, GRAMS = 4, 4
+UNAVERAGED = ("text", "looped", "marks")
+"""Measures without a mean."""
 MOST_COUNTED = 2**25
 """Number of tokens of a longer training split that are counted."""
 
-WORD = re.compile(r"\w+(?:['\N{RIGHT SINGLE QUOTATION MARK}]\w+)*")
 LEAST_COPY = 6
 """Characters of the shortest copy that is searched for by hash; texts with no copy so long are searched one by one."""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -113,7 +117,7 @@ def strategy_measures(
         for row, text, one, other in zip(tokens, texts[name], by_model, by_counts, strict=True):
             copy = next(copies)
             known = {"copied": copy.longest, "novel": copy.novel, "model": one, "ngram": other}
-            strategies[name].append(_measures(row.tolist(), text) | known)
+            strategies[name].append(_measures(row.tolist(), text, tokenizer) | known)
     return {"length": length, "prompts": [tokenizer.decode(row) for row in begins], "strategies": strategies}
 
 
@@ -123,14 +127,15 @@ def mean_measures(measured: Sequence[Plain]) -> dict[str, list[Plain]]:
     A mean is None where one of the results has None.
     """
     runs = [run["strategies"] for run in measured]
-    return {name: [_mean(rows) for rows in zip(*(run[name] for run in runs), strict=True)] for name in runs[0]}
+    return {name: [mean_row(rows) for rows in zip(*(run[name] for run in runs), strict=True)] for name in runs[0]}
 
 
-def _mean(values: Sequence[Any]) -> Any:
+def mean_row(values: Sequence[Any]) -> Any:
+    """The measures of several continuations as one: means, without texts; None where one of them has None."""
     if isinstance(values[0], dict):
-        return {key: _mean([one[key] for one in values]) for key in values[0] if key != "text"}
+        return {key: mean_row([one[key] for one in values]) for key in values[0] if key not in UNAVERAGED}
     if isinstance(values[0], list):
-        return [_mean(column) for column in zip(*values, strict=True)]
+        return [mean_row(column) for column in zip(*values, strict=True)]
     return None if None in values else sum(values) / len(values)
 
 
@@ -249,15 +254,22 @@ def _beams(
     return np.array([search(tokenizer.decode(row))[0].tokens for row in prompts], dtype=np.int64)
 
 
-def _measures(tokens: list[int], text: str) -> Plain:
-    spoken = split_words(text)
+def _measures(tokens: list[int], text: str, tokenizer: Tokenizer) -> Plain:
+    spoken, loop = split_words(text), find_loop(tokens)
     return {
         "text": text,
         "repeated": repeated_share(tokens, REPEATED),
-        "loop": longest_loop(tokens),
+        "loop": loop.length,
+        "looping": loop.length / len(tokens),
+        "looped": _decoded(tokens[loop.begin : loop.begin + loop.period], tokenizer),
+        "marks": [len(_decoded(tokens[:end], tokenizer)) for end in (loop.begin, loop.begin + loop.length)],
         "words": [distinct(spoken, n) for n in range(1, GRAMS + 1)],
         "characters": [distinct(text, n) for n in range(1, GRAMS + 1)],
     }
+
+
+def _decoded(tokens: list[int], tokenizer: Tokenizer) -> str:
+    return tokenizer.decode(np.array(tokens, dtype=np.int64))
 
 
 def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[np.ndarray, "rows scored"]:
@@ -267,59 +279,7 @@ def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[n
     return counted.nats(part)[-1].reshape(len(rows), -1)
 
 
-# ---------------------------------------------------------------- one text
-
-
-def split_words(text: str) -> list[str]:
-    """Runs of letters and digits in lower case, with the apostrophes inside them.
-
-    >>> split_words("O, 'tis THE king's!")
-    ['o', 'tis', 'the', "king's"]
-    """
-    return WORD.findall(text.lower())
-
-
-def distinct(items: Sequence[Hashable], n: int) -> float | None:
-    """Distinct-n, different n-grams over all n-grams (Li et al. 2016, §5.2); None where there is no n-gram.
-
-    >>> distinct("abab", 2)  # ab ba ab
-    0.6666666666666666
-    """
-    grams = [tuple(items[begin : begin + n]) for begin in range(len(items) - n + 1)]
-    return len(set(grams)) / len(grams) if grams else None
-
-
-def repeated_share(items: Sequence[Hashable], n: int) -> float:
-    """The share of items in an n-gram that occurred earlier in the same sequence.
-
-    >>> repeated_share("abcdabc", 3)  # the second abc
-    0.42857142857142855
-    """
-    seen: set[tuple[Hashable, ...]] = set()
-    repeated = [False] * len(items)
-    for begin in range(len(items) - n + 1):
-        gram = tuple(items[begin : begin + n])
-        if gram in seen:
-            repeated[begin : begin + n] = [True] * n
-        seen.add(gram)
-    return sum(repeated) / len(items) if items else 0.0
-
-
-def longest_loop(items: Sequence[Hashable]) -> int:
-    """Items of the longest stretch that is one piece repeated at least twice in a row; 0 where there is none.
-
-    A stretch loops with period p where every item equals the one p before it, over at least two whole periods.
-
-    >>> longest_loop("xabcabcabd")  # abcabcab
-    8
-    """
-    ids = np.unique([hash(item) for item in items], return_inverse=True)[1] if items else np.empty(0, np.int64)
-    longest = 0
-    for period in range(1, len(ids) // 2 + 1):
-        run = _longest_run(ids[period:] == ids[:-period])
-        if run >= period:
-            longest = max(longest, run + period)
-    return longest
+# ---------------------------------------------------------------- copies of the training text
 
 
 @dataclass(frozen=True)
@@ -401,8 +361,3 @@ def _shared(
     there = np.zeros(len(kinds), dtype=bool)
     there[nearest[hit]] = True
     return np.flatnonzero(there[kind]), np.flatnonzero(hit)
-
-
-def _longest_run(equal: np.ndarray) -> int:
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]]).astype(np.int8)))
-    return int((edges[1::2] - edges[::2]).max(initial=0))

@@ -34,6 +34,10 @@ from vitral.studies.results import ArmResult, RunResult, StudyResult
 BELOW_THE_FLOOR = 0.005
 """Nats below the floor that rounding and a last short window can explain."""
 BIGRAM = 2
+ONE_TOKEN = "one-token-floor"
+"""The probe that measures what a position can know that sees one token and its place."""
+IN_ATTENTION = ("rotary", "alibi", "relative", "none")
+"""Positions that a model without attention does not see; others are embedded."""
 _NGRAMS = {1: N_("unigrams"), 2: N_("bigrams"), 3: N_("trigrams")}
 
 
@@ -167,10 +171,11 @@ def loss_claims(result: StudyResult) -> LossClaims:
 def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
     """The claims for a hurried reader.
 
-    The base's rank; the first floor, or else the largest contrast that was shown; the first decided claim of a probe.
+    The base's rank; the first floor, or else the largest contrast that was shown; the first difference that a probe
+    has shown, or check that it has decided.
     """
     shown = sorted((claim for claim in losses.contrasts if claim.shown), key=lambda claim: -abs(claim.difference))
-    decided = [one for one in probes if one.shown is not None]
+    decided = [one for one in probes if one.shown or (one.shown is False and not isinstance(one, Claim))]
     return (losses.rank, *(losses.floors or shown)[:1], *decided[:1])
 
 
@@ -262,12 +267,11 @@ def _rank(result: StudyResult) -> Note:
 
 
 def _floors(result: StudyResult) -> tuple[Check, ...]:
-    """Arms whose positions see one token, beside the bigram entropy of the test text.
+    """Arms whose positions see one token, beside the entropy of the next token given what they see.
 
-    The mean loss on a text of any function of the current token is at least that text's own conditional entropy of the
-    next token given the current one (Gibbs' inequality).
+    The mean loss on a text of any function of the current token, and of its position in the window where positions are
+    embedded, is at least that text's own conditional entropy of the next token (Gibbs' inequality).
     """
-    floor = result.baselines.test_bigram_entropy * result.arms[0].factor
     return tuple(
         Check(
             subject=arm.arm.title,
@@ -275,9 +279,9 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
             value=min(arm.losses.values()),
             low=floor - BELOW_THE_FLOOR,
             expected=_(
-                "at least {floor}, the bigram entropy of the test text, since each position sees one token "
-                "(mean {mean}, bigram baseline {baseline})",
+                "at least {floor}, {meaning} (mean {mean}, bigram baseline {baseline})",
                 floor=nats(floor),
+                meaning=meaning,
                 mean=nats(fmean(arm.losses.values())),
                 baseline=nats(result.baseline(BIGRAM)),
             ),
@@ -286,7 +290,23 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
         )
         for arm in result.arms
         if arm.losses and _has_the_floor(result, arm)
+        for floor, meaning in _floor_of(result, arm)
     )
+
+
+def _floor_of(result: StudyResult, arm: ArmResult) -> list[tuple[float, str]]:
+    """The floor in the study's unit, and what it is; none where the study has not measured it."""
+    factor = result.arms[0].factor
+    if arm.config["model"]["positions"] in IN_ATTENTION:
+        meaning = _("the bigram entropy of the test text, since each position sees one token")
+        return [(result.baselines.test_bigram_entropy * factor, meaning)]
+    measured = result.measured.get(ONE_TOKEN)
+    if not measured:
+        return []
+    meaning = _(
+        "the entropy of the next token given the token and its position in the window, since each position sees no more"
+    )
+    return [(measured["given_place"] * factor, meaning)]
 
 
 def _has_the_floor(result: StudyResult, arm: ArmResult) -> bool:

@@ -2,7 +2,7 @@
 
 A file has the data, the run and step it is of, and its own hash:
 
-    {"format": 2, "of": {"run": identity, "step": 600}, "data": {...}, "sha256": ...}
+    {"format": 3, "of": {"run": identity, "step": 600}, "data": {...}, "sha256": ...}
 
 "of" is null for a measurement of the study itself. A file that is damaged, or of another run or step, or of an earlier
 format, is reported in one line and measured again.
@@ -31,7 +31,7 @@ from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last,
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
 
-FORMAT = 2
+FORMAT = 3
 MOST_BYTES = 1 << 26
 """Maximum size of a file."""
 WHY = "why"

@@ -272,11 +272,13 @@ def by_layer(arms: Arms, *states: str) -> Arms:
     ]
 
 
-def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
+def against_base(
+    arms: Arms, *quantities: Quantity, sample: Literal["seeds", "prompts"] = "seeds"
+) -> tuple[Comparison, ...]:
     """Every further arm against the first, in each quantity that both have."""
     base, *others = arms
     return tuple(
-        Comparison(arm.title, base.title, quantity, arm.values(quantity), base.values(quantity), arm.name)
+        _paired((arm, quantity), (base, quantity), base.title, sample)
         for arm in others
         for quantity in quantities
         if arm.values(quantity) and base.values(quantity)
@@ -286,25 +288,51 @@ def against_base(arms: Arms, *quantities: Quantity) -> tuple[Comparison, ...]:
 def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
     """Two quantities of the same runs, in each arm that has both; unit, direction and digits are those of the first."""
     return tuple(
-        Comparison(arm.title, other.told, one, arm.values(one), arm.values(other), arm.name)
-        for arm in arms
-        if arm.values(one) and arm.values(other)
+        _paired((arm, one), (arm, other), other.told, "seeds") for arm in arms if arm.values(one) and arm.values(other)
     )
 
 
-def mean_table(caption: str, arms: Arms, *quantities: Quantity, rows: str = "") -> Table:
+def _paired(
+    one: tuple[ArmMeasures, Quantity],
+    other: tuple[ArmMeasures, Quantity],
+    against: str,
+    sample: Literal["seeds", "prompts"],
+) -> Comparison:
+    """The comparison, without a test where runs that both arms have miss the value on one side only.
+
+    The shared rest would be a selection by the outcome: the runs in which the number happens to be defined.
+    """
+    (arm, quantity), (base, rival) = one, other
+    values, others = arm.values(quantity), base.values(rival)
+    runs = [run for run in arm.runs if run in base.runs]
+    missing = sum((run in values) != (run in others) for run in runs)
+    why = "" if not missing else _("{n} of {num} values are undefined on one side only", n=missing, num=len(runs))
+    return Comparison(arm.title, against, quantity, values, others, arm.name, why, sample)
+
+
+def mean_table(caption: str, arms: Arms, *quantities: Quantity, rows: str = "", counted: str = "") -> Table:
     """A row for each arm, a column for each quantity that some arm has: means over seeds, or a dash.
+
+    A mean over fewer runs than the arm has is followed by their number.
 
     Args:
         caption: of the table.
         arms: or other things measured several times, such as strategies on several prompts.
         quantities: of the columns.
         rows: heading of the first column; "arm" where it is empty.
+        counted: heading of a column with the number of runs; none where it is empty.
     """
     used = [quantity for quantity in quantities if any(arm.values(quantity) for arm in arms)]
-    columns = [quantity.label for quantity in used]
-    cells = tuple((arm.title, *(quantity.show(arm.mean(quantity)) for quantity in used)) for arm in arms)
+    columns = [*([counted] if counted else []), *(quantity.label for quantity in used)]
+    cells = tuple(
+        (arm.title, *([str(len(arm.runs))] if counted else []), *(_mean_cell(arm, one) for one in used)) for arm in arms
+    )
     return Table(caption, (rows or _("arm"), *columns), cells)
+
+
+def _mean_cell(arm: ArmMeasures, quantity: Quantity) -> str:
+    mean, num = quantity.show(arm.mean(quantity)), len(arm.values(quantity))
+    return mean if num in (0, len(arm.runs)) else _("{mean} (n = {n})", mean=mean, n=num)
 
 
 def interval_plot(

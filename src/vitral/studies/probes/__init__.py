@@ -18,6 +18,8 @@ PROBES: dict[str, str] = {
     "in-context": "in_context",
     "induction": "induction",
     "meaning": "meaning",
+    "one-token-floor": "one_token_floor",
+    "retrieval": "retrieval",
     "saturation": "saturation",
     "scaling-fit": "scaling_fit",
     "score-statistics": "scores",

@@ -1,6 +1,7 @@
 """Loss by position in the window, and on the same targets beyond the trained context length."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -11,13 +12,15 @@ from vitral.figures.sections import Heading
 from vitral.figures.text import capital
 from vitral.inspection import loss_by_position
 from vitral.studies import probe
-from vitral.studies.claims import Note, Plain, Quantity
+from vitral.studies.claims import Comparison, Note, Plain, Quantity
 from vitral.studies.results import StudyResult
 
 TOKENS = {"quick": 60_000, "standard": 160_000, "full": 400_000}
 LONGER = {"quick": 2, "standard": 4, "full": 4}  # context lengths in the longest window
 KEEPS = 0.05
 """Nats by which the loss may be higher beyond the trained length and still count as kept."""
+EXTRAPOLATE = ("rotary", "relative", "none", "sinusoidal")
+"""Positions that can be read beyond the trained length, those of distance alone first."""
 REFUSAL = N_("position {position} asked for, but learned positions end at context_length = {context_length}")
 """A measurement keeps it in English; `retold` translates it."""
 INSIDE = N_("Mean over seeds of the loss at groups of positions, two to each doubling.")
@@ -50,7 +53,8 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
         )
         for begin, end in ((3, 4), (4, 8), (8, 4 * multiple), (4, 4 * multiple))
     )
-    contrasts = [*probe.within(arms, near, last), *probe.within(arms, far, last)]
+    rise = probe.difference(_("rise of the loss from 1 to {n} trained lengths", n=multiple), past, last)
+    contrasts = [*_beside_alibi(arms, rise), *probe.within(arms, near, last), *probe.within(arms, far, last)]
     for arm in arms[1:]:
         curves = [run["inside"]["nats"] for one in (base, arm) for run in one.runs.values()]
         shared = [place for place, losses in enumerate(zip(*curves, strict=False)) if None not in losses]
@@ -58,7 +62,6 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
         name = _("loss in the last less the first quarter")
         change = probe.difference(name, *(_loss("", "inside", q) for q in quarter))
         contrasts += probe.against_base((base, arm), change)
-    rise = probe.difference(_("rise of the loss from 1 to {n} trained lengths", n=multiple), past, last)
     x = Axis(_("position in the window"), log=True, ticks=[1 << n for n in range(length.bit_length())])
     lengths = Axis(_("position in a longer window, in trained lengths"), ticks=range(multiple + 1))
     title, about = _("Beyond the trained length"), _("Test loss by positions in the window, means over seeds")
@@ -75,6 +78,15 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
         probe.in_range(arms, rise, high=KEEPS, expected=_("at most {most:g}", most=KEEPS)),
         tuple(_unread(arm) for arm in arms if not arm.values(rise)),
     )
+
+
+def _beside_alibi(arms: probe.Arms, rise: Quantity) -> tuple[Comparison, ...]:
+    """The rise of each arm's loss beyond its trained length, against that of ALiBi (Press et al. 2022)."""
+    kinds = {arm.name: arm.config.get("model", {}).get("positions") for arm in arms}
+    alibi = [arm for arm in arms if kinds[arm.name] == "alibi"]
+    others = [arm for arm in arms if kinds[arm.name] != "alibi"]
+    others.sort(key=lambda arm: EXTRAPOLATE.index(kinds[arm.name]) if kinds[arm.name] in EXTRAPOLATE else 99)
+    return probe.against_base((alibi[0], *others), replace(rise, better="lower")) if alibi else ()
 
 
 def _loss(name: str, key: str, places: Sequence[int], *, whole: bool = False) -> Quantity:

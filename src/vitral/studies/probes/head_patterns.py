@@ -1,4 +1,11 @@
-"""The probe `head-patterns`: the kinds of keys that heads attend to, how similar heads are, and their ablation."""
+"""The probe `head-patterns`: the kinds of keys that heads attend to, how similar heads are, and their ablation.
+
+Kinds are counted within a layer: the claim that heads attend to different things at once is about heads of one layer.
+Over its layers a model of one head has several kinds too.
+"""
+
+from dataclasses import replace
+from statistics import fmean
 
 from vitral.core.language import N_, _, number
 from vitral.data import Batches
@@ -6,14 +13,17 @@ from vitral.figures.grid import head_grid
 from vitral.figures.sections import Heading, Listing, Paragraph
 from vitral.inspection import KINDS, NAMED_FROM, head_ablations, head_patterns
 from vitral.inspection.attention import BROAD, LEAST_KEYS
+from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
 from vitral.studies import probe
 from vitral.studies.claims import Check, Plain, Quantity, at
-from vitral.studies.probe import Arms, RunProbe, Trained, View, every, mean_of
+from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
 from vitral.studies.results import StudyResult
 
 WINDOWS = {"quick": (16, 32), "standard": (32, 64), "full": (96, 384)}
 """Test windows on which attention is recorded, and on which the loss is measured with and without a head."""
+ROWS = {"quick": 64, "standard": 96, "full": 192}
+"""Rows of weights that are kept of every head, to compare heads of different models."""
 HEADS, NATS = ("layers", "*", "heads", "*"), "nats per token"
 RISE = (*HEADS, "zero", "increase")
 
@@ -35,17 +45,26 @@ def measure(trained: Trained) -> Plain:
     for layer, without in zip(patterns["layers"], ablated["layers"], strict=True):
         layer["heads"] = [head | more for head, more in zip(layer["heads"], without["heads"], strict=True)]
         layer["all"] = without["all"]
-    return {"loss": ablated["loss"], **patterns}
+    return {"loss": ablated["loss"], "rows": attention_rows(model, watched[0], ROWS[trained.budget]), **patterns}
 
 
 NAMED = [
     Quantity(kind, lambda run, kind=kind: every(run, *HEADS, "name").count(kind), digits=1) for kind in (*KINDS, BROAD)
 ]
-DISTINCT = Quantity(N_("different kinds"), lambda run: len({*every(run, *HEADS, "name")} - {BROAD}), digits=1)
+DISTINCT = Quantity(
+    N_("different kinds in a layer"),
+    lambda run: fmean(len({*every(layer, "heads", "*", "name")} - {BROAD}) for layer in run["layers"]),
+    digits=1,
+)
+KINDS_APART = Quantity(N_("in a layer of matched heads of other seeds"), at("apart", "kinds_matched"), digits=1)
 DISTANCE = Quantity(N_("distance"), mean_of(*HEADS, "distance"), "tokens", digits=1)
 UNIFORM = Quantity(N_("distance under uniform attention"), at("uniform_distance"), "tokens", digits=1)
 ENTROPY = Quantity(N_("entropy as a share of its maximum"), mean_of(*HEADS, "entropy"), digits=2)
 OVERLAP = Quantity(N_("overlap of the heads of a layer"), mean_of("layers", "*", "overlap"))
+OWN = Quantity(N_("overlap of the heads of a layer, on the kept rows"), at("apart", "own"))
+MATCHED = Quantity(N_("overlap with heads of other seeds, matched for entropy"), at("apart", "matched"))
+BEYOND = probe.difference(N_("overlap beyond that of matched heads of other seeds"), OWN, MATCHED)
+GAP = Quantity(N_("entropy between matched heads"), at("apart", "apart"), "nats")
 ZERO = Quantity(N_("loss increase without one head (zeros)"), mean_of(*RISE), NATS)
 MEAN = Quantity(N_("loss increase without one head (its mean)"), mean_of(*HEADS, "mean", "increase"), NATS)
 MOST = Quantity(N_("loss increase without the most important head"), lambda run: max(every(run, *RISE)), NATS)
@@ -60,7 +79,9 @@ def view(result: StudyResult, arms: Arms) -> View:
     arms = sorted((arm for arm in arms if arm.first["layers"]), key=lambda arm: arm.config["model"]["num_heads"])
     if not arms:
         return View()
+    arms = [beside_other_seeds(arm) for arm in arms]
     several = [arm for arm in arms if arm.values(OVERLAP)]
+    matched = [arm for arm in several if arm.values(BEYOND)]
     base = next((arm for arm in arms if arm.name == result.arms[0].arm.name), arms[0])
     figure, drawn = head_grid(base.first, _("{arm}, seed {seed}", arm=base.title, seed=next(iter(base.runs))))
     shares = _(
@@ -74,42 +95,57 @@ def view(result: StudyResult, arms: Arms) -> View:
         broad=_(BROAD),
     )
     alike = _(
-        "1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991), mean over pairs."
+        "Overlap: 1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991). Broad heads "
+        "overlap whatever they do, so one head of each pair is exchanged for the head of the same layer of another "
+        "seed with the nearest entropy. Below 0: the heads of a layer divide the work. Above 0: they repeat one "
+        "another."
     )
     rise = _(
         "A head's output z is replaced by zeros, or by its mean; by zeros where nothing is said. If the sum over the "
         "heads of a layer is below the increase without the layer, heads compensate for one another."
     )
     kinds = "; ".join(f"{arm.title} {number(arm.mean(DISTINCT) or 0.0, '.1f')}" for arm in arms)
-    alt, seen = _("Different kinds of heads in a run: {kinds}.", kinds=kinds), (DISTANCE, UNIFORM, ENTROPY, OVERLAP)
+    alt = _("Different kinds of heads in a layer: {kinds}.", kinds=kinds)
+    seen = (DISTANCE, UNIFORM, ENTROPY, OVERLAP, OWN, MATCHED, GAP)
     knocked = _("Loss increase without one head")
     sections = (
         Heading(_("Attention patterns of the heads")),
         Listing(tuple(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())),
         probe.Plot(figure, "heads-attend-to", shares, alt),
-        probe.mean_table(_("Heads of a run by name, means over seeds."), arms, DISTINCT, *NAMED),
+        probe.mean_table(_("Heads of a run by name, means over seeds."), arms, DISTINCT, KINDS_APART, *NAMED),
         probe.mean_table(_("Attention of a head, means over heads and seeds."), arms, *seen),
-        *probe.interval_plot("heads-overlap", _("Overlap of the heads of a layer"), arms, OVERLAP, alike),
+        *probe.interval_plot("heads-overlap", _("Overlap beyond that of matched heads"), matched, BEYOND, alike),
         Heading(_("Ablation of heads"), 3),
         Paragraph(rise),
         *probe.interval_plot("heads-knock-out", knocked, arms, ZERO, _("Zeros for z.")),
         probe.mean_table(_("Ablation, means over seeds."), arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
     )
-    largest = probe.against_base((several[0], several[-1]), OVERLAP) if len(several) > 1 else ()
+    largest = probe.against_base((matched[0], matched[-1]), BEYOND) if len(matched) > 1 else ()
     largest += probe.against_base((arms[0], arms[-1]), ZERO) if len(arms) > 1 else ()
     checks = tuple(
         Check(
             arm.title,
-            _("smallest number of head kinds in a run"),
+            _("smallest number of head kinds in a layer, mean over the layers of a run"),
             min(arm.values(DISTINCT).values()),
             2,
             None,
             _("2 or more"),
-            digits=0,
+            digits=1,
+            arm=arm.name,
         )
         for arm in several
     )
-    return View(sections, (*largest, *probe.within(several, TOGETHER, ADDED)), checks)
+    apart = (*probe.within(matched, OWN, MATCHED), *probe.within(matched, DISTINCT, KINDS_APART))
+    return View(sections, (*apart, *largest, *probe.within(several, TOGETHER, ADDED)), checks)
+
+
+def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:
+    """The arm whose runs have `apart`: their heads beside those of the arm's other runs."""
+    runs = {seed: run for seed, run in arm.runs.items() if run.get("rows", {}).get("layers")}
+    rows = {seed: rows_of(run["rows"]) for seed, run in runs.items()}
+    names = {seed: [[head["name"] for head in layer["heads"]] for layer in run["layers"]] for seed, run in runs.items()}
+    found = against_other_seeds(rows, names)
+    return replace(arm, runs={seed: run | {"apart": found.get(seed)} for seed, run in arm.runs.items()})
 
 
 HEAD_PATTERNS = RunProbe("head-patterns", measure, view, {"quick": 4, "standard": 10, "full": 30})

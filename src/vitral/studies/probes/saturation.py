@@ -1,16 +1,22 @@
 """The probe `saturation`: attention in fresh and trained models, its scores, sharpness and gradients."""
 
+import math
+from statistics import linear_regression
+
 from vitral.core.language import N_, _, listed, number
-from vitral.figures.sections import Details, Heading, Paragraph, Table
+from vitral.figures.lines import Axis, line_plot
+from vitral.figures.margin import Reference
+from vitral.figures.sections import Details, Heading, Paragraph, Section, Table
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
 from vitral.studies import probe
-from vitral.studies.claims import Check, Plain, Quantity, at, to_fixed
+from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
 from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
 from vitral.studies.results import StudyResult
 
 WINDOWS = {"quick": 128, "standard": 256, "full": 1024}
 STATES = ("fresh", "trained")
+STATED = {"fresh": N_("fresh"), "trained": N_("trained")}
 TABLES = {"fresh": N_("Fresh models."), "trained": N_("Trained models.")}
 NAMES = {
     "score_variance": N_("score variance"),
@@ -22,7 +28,8 @@ NAMES = {
     "query_gradient": N_("query gradient"),
     "query_square": N_("query square"),
     "key_square": N_("key square"),
-    "mutual_information": N_("mutual information"),
+    "met_at_random": N_("score second moment if queries met keys at random"),
+    "mutual_information": N_("mutual information of positions"),
     "factors": N_("learned scale in units of 1/√d_k"),
 }
 """Of the numbers of a head."""
@@ -64,14 +71,39 @@ MEANING = N_(
     "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy "
     "share, saturated rows (largest weight above {saturated:g}) and norm of the softmax Jacobian over rows of several "
     "keys. Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. "
-    "Mutual information of query and attended position in bits; uniform attention: {uniform:.3f}."
+    "Mutual information of positions: of query and attended position, in bits, corrected for the number of windows; it "
+    "is not of contents, so a head that looks for a content wherever it is has the value of uniform attention, "
+    "{uniform:.3f}."
+)
+ALIGNED = {
+    state: Quantity(
+        name,
+        lambda run, state=state: saturation.alignment(run[state], run["d_head"]),
+        digits=2,
+    )
+    for state, name in (
+        ("fresh", N_("score variance over that of independent q and k, fresh")),
+        ("trained", N_("score variance over that of independent q and k, trained")),
+    )
+}
+SHARED = Quantity(
+    N_("of which from shared directions"),
+    lambda run: saturation.shared_directions(run["trained"], run["d_head"]),
+    digits=2,
+)
+D_K = Quantity("d_k", at("d_head"), digits=0)
+ALIGNMENT = N_(
+    "If queries and keys are independent, Var(q·k) is d_k times the mean squares of their components: the ratio is 1 "
+    "and 1/√d_k the scale. If training aligns them, q·k adds up instead of averaging out: the ratio grows with d_k, up "
+    "to d_k itself, and 1/d_k is the scale (Yang et al. 2022). Shared directions: the ratio if queries met keys at "
+    "random; the rest is from which query meets which key."
 )
 
 
 def _table(state: str, arms: Arms) -> Table:
-    d_k, name = Quantity("d_k", at("d_head"), digits=0), _("score variance if q and k were independent")
+    name = _("score variance if q and k were independent")
     expected = Quantity(name, lambda run: saturation.independent_variance(run[state], run["d_head"]))
-    columns = (d_k, expected, *(_of(state, key) for key in saturation.BY_HEAD))
+    columns = (D_K, expected, *(_of(state, key) for key in saturation.BY_HEAD))
     return probe.mean_table(_(TABLES[state]), arms, *columns)
 
 
@@ -90,6 +122,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         Heading(_("Attention in the models, fresh and trained")),
         Paragraph(meaning),
         *(_table(state, arms) for state in STATES),
+        *_alignment(arms),
         *probe.interval_plot("trained-entropy", _("Entropy after training"), arms, ENTROPY, _("1: uniform weights.")),
         *probe.interval_plot("gradient-norms", _("Gradient in training"), arms, NORMS[0], _("Before clipping.")),
         probe.mean_table(_("Norm of the whole gradient at the logged steps, before clipping."), arms, *NORMS),
@@ -105,6 +138,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     bare.sort(key=lambda arm: arm.first["d_head"])
     comparisons = [one for pair in pairs for one in probe.against_base(pair, *COMPARED)]
     comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
+    comparisons += [slope for name in SLOPES for slope in _slope(name, by_width(arms, name))]
     ends = {arm.title: arm.values(LEARNED) for arm in arms if arm.values(LEARNED)}
     comparisons += [to_fixed(title, 1.0, _("its initial value"), LEARNED, values) for title, values in ends.items()]
     variance, d_k = arms[0].mean(_of("fresh", "score_variance")) or 0.0, arms[0].first["d_head"]
@@ -112,6 +146,59 @@ def view(result: StudyResult, arms: Arms) -> View:
     subject, what = _("{arm}, fresh", arm=arms[0].title), _("score variance")
     check = Check(subject, what, variance, *limits, arm=arms[0].name)
     return View(sections, tuple(comparisons), (check,))
+
+
+SLOPES = {"sqrt": "1/√d_k", "none": N_("no scale")}
+"""Scales whose arms of different d_k are joined by a line."""
+
+
+def by_width(arms: Arms, scale: str) -> list[ArmMeasures]:
+    """The arms with this scale in order of d_k, the first of each d_k; none unless there are two."""
+    found: dict[int, ArmMeasures] = {}
+    for arm in arms:
+        if arm.config["model"]["attention"]["scale"] == scale:
+            found.setdefault(arm.first["d_head"], arm)
+    return [found[d_k] for d_k in sorted(found)] if len(found) > 1 else []
+
+
+def _alignment(arms: Arms) -> list[Section | probe.Plot]:
+    """How far trained queries and keys are from independent, by d_k; a figure where arms differ in d_k."""
+    table = probe.mean_table(_(ALIGNMENT), arms, D_K, *ALIGNED.values(), SHARED)
+    joined = {scale: by_width(arms, scale) for scale in SLOPES}
+    lines = [
+        probe.line_over(_("{scale}, {state}", scale=_(SLOPES[one]), state=_(STATED[state])), found, D_K, quantity)
+        for one, found in joined.items()
+        for state, quantity in ALIGNED.items()
+        if found
+    ]
+    if not lines:
+        return [table]
+    widths = sorted({x for line in lines for x in line.x})
+    axes = Axis("d_k", log=True, ticks=widths), Axis(_("Var(q·k) over that of independent q and k"), log=True)
+    title = _("Alignment of queries and keys")
+    figure = line_plot(lines, *axes, references=[Reference(_("independent"), 1.0)], title=title)
+    shown = ALIGNED["trained"].show
+    ends = "; ".join(f"{line.label} {shown(line.y[0])}\N{EN DASH}{shown(line.y[-1])}" for line in lines)
+    caption = _("Mean over seeds with their range. Aligned queries and keys would lie on d_k.")
+    return [table, probe.Plot(figure, "alignment", caption, f"{title}: {ends}.")]
+
+
+def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
+    """The exponent with which the trained ratio grows with d_k, seed by seed, against 0: independence at any d_k."""
+    seeds = [seed for seed in arms[0].runs if all(seed in arm.runs for arm in arms)] if arms else []
+    widths = [math.log(arm.first["d_head"]) for arm in arms]
+    ratios = {seed: [math.log(arm.values(ALIGNED["trained"])[seed]) for arm in arms] for seed in seeds}
+    slopes = {seed: linear_regression(widths, found).slope for seed, found in ratios.items()}
+    if not slopes:
+        return []
+    subject = _(
+        "{scale}, trained, d_k {low} to {high}",
+        scale=_(SLOPES[scale]),
+        low=D_K.show(arms[0].first["d_head"]),
+        high=D_K.show(arms[-1].first["d_head"]),
+    )
+    slope = Quantity(_("exponent of the score variance over that of independent q and k"), at("slope"), digits=2)
+    return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, slopes)]
 
 
 def _factors(run: Plain) -> list[float]:

@@ -1,7 +1,8 @@
-"""Decoding strategies beside the text itself: repetition, variety, copies and nats per token on the same prompts.
+"""Decoding strategies beside the text itself: repetition, loops, variety, copies and nats per token.
 
 The sample is the prompt. The numbers of one prompt are averaged over seeds first, because models of several seeds
-continue the same prompts, and each strategy is compared with the text's own continuation prompt by prompt.
+continue the same prompts, and each strategy is compared with the text's own continuation prompt by prompt. A table
+beside it gives the range of the same differences over models, each a mean over all prompts.
 """
 
 import math
@@ -9,20 +10,21 @@ from dataclasses import replace
 from statistics import fmean
 
 from vitral.core.language import N_, _, retold
-from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted
+from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted, Table
 from vitral.figures.text import capital
-from vitral.inspection.texts import GRAMS, NOVEL, ORDER, REPEATED, mean_measures, strategy_measures
+from vitral.inspection.texts import GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
 from vitral.studies import probe
 from vitral.studies.claims import Comparison, Plain, Quantity, at
 from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
 
-BUDGETS = {"quick": (8, 200), "standard": (24, 400), "full": (48, 800)}
+BUDGETS = {"quick": (16, 200), "standard": (40, 300), "full": (80, 800)}
 """Prompts, and tokens of a continuation."""
 MODEL = Quantity(N_("loss under the model"), at("model"), "nats per token")
 NGRAM = Quantity(N_("loss under the {order}-gram model").format(order=ORDER), at("ngram"), "nats per token")
 COMPARED = {
     "repeated": Quantity(N_("share of tokens in repeated {n}-grams").format(n=REPEATED), at("repeated")),
+    "in-a-loop": Quantity(N_("share of tokens in the longest loop"), at("looping")),
     "distinct-pairs-of-words": Quantity(N_("distinct pairs of words"), at("words", 1)),
     "longest-copy": Quantity(N_("longest copy of the training text"), at("copied"), "characters", digits=1),
     "under-the-model": MODEL,
@@ -31,7 +33,6 @@ COMPARED = {
 """Compared with the text itself and drawn, by the name of the figure."""
 SHOWN = (
     *COMPARED.values(),
-    Quantity(N_("longest loop"), at("loop"), "tokens", digits=1),
     Quantity(N_("novel {n}-grams of characters").format(n=NOVEL), at("novel")),
 )
 PERPLEXITIES = tuple(
@@ -41,6 +42,10 @@ PERPLEXITIES = tuple(
         ("ngram", N_("perplexity under the {order}-gram model").format(order=ORDER)),
     )
 )
+LOOPS = 0.5
+"""A text loops where its longest loop has at least this share of its tokens."""
+MOST_SHOWN = 24
+"""Characters of a repeated piece in a table."""
 DISTINCT = tuple(
     Quantity(name.format(n=n + 1), at(kind, n))
     for kind, name in (("words", N_("{n:d} words")), ("characters", N_("{n:d} characters")))
@@ -77,12 +82,13 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
     )
     whole = [replace(one, runs={0: {"model": one.mean(MODEL), "ngram": one.mean(NGRAM)}}) for one in strategies]
     written, prompts = arm.first["strategies"], arm.first["prompts"]
-    samples = tuple(Preformatted(rows[0]["text"], retold(name)) for name, rows in written.items())
+    samples = tuple(_marked(rows[0], name) for name, rows in written.items())
     about = _(
-        "{prompts} prompts from the test text, each continued for {tokens} tokens by the models of {seeds} seed(s) and "
-        "averaged over seeds. Intervals are over prompts: they are for other prompts with these models, not for models "
-        "of other seeds. The last comparisons are of distances from the text itself: every other strategy against the "
-        "nearest one.",
+        "{prompts} prompts, drawn from the test text once and for all models, each continued for {tokens} tokens by "
+        "the models of {seeds} seed(s). A number of a prompt is its mean over the models. Intervals are over prompts: "
+        "they are for other prompts with these models; the range over models is in a table of its own. The last "
+        "comparisons are of distances from the text itself: every other strategy against the nearest one. A text "
+        "without words or without pairs of words has a diversity of 0.",
         prompts=len(prompts),
         tokens=arm.first["length"],
         seeds=len(arm.runs),
@@ -90,21 +96,76 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
     distinct = _(
         "Distinct n-grams of words and characters as a share of all n-grams of a continuation, mean over prompts."
     )
-    means, perplexity, rows = (
-        _("Means over prompts and seeds."),
+    means, perplexity, rows, num = (
+        _("Means over prompts and models."),
         _("Perplexity, exp(mean nats per token)."),
         _("strategy"),
+        _("prompts"),
     )
     sections = (
         Heading(_("The strategies beside the text itself") + which),
         Paragraph(about),
         *figures,
-        probe.mean_table(means, strategies, *SHOWN, rows=rows),
+        probe.mean_table(means, strategies, *SHOWN, rows=rows, counted=num),
+        loops(arm),
+        over_models(arm),
         probe.mean_table(perplexity, whole, *PERPLEXITIES, rows=rows),
-        probe.mean_table(distinct, strategies, *DISTINCT, rows=rows),
+        probe.mean_table(distinct, strategies, *DISTINCT, rows=rows, counted=num),
         Details(_("One prompt, every strategy"), (Preformatted(prompts[0], _("the prompt")), Columns(samples))),
+        Details(_("The text of each strategy with the longest loop"), (Columns(_worst(written)),)),
     )
-    return View(sections, (*probe.against_base(strategies, *COMPARED.values()), *against_nearest(strategies)))
+    compared = probe.against_base(strategies, *COMPARED.values(), sample="prompts")
+    return View(sections, (*compared, *against_nearest(strategies)))
+
+
+def loops(arm: ArmMeasures) -> Table:
+    """How many texts of each strategy are for the larger part a loop, and the piece repeated in the longest one."""
+    cells = []
+    for name in arm.first["strategies"]:
+        texts = [row for run in arm.runs.values() for row in run["strategies"][name]]
+        looping = [row for row in texts if (row.get("looping") or 0.0) >= LOOPS]
+        longest = max(looping, key=lambda row: row["loop"], default=None)
+        piece = "\N{EN DASH}" if longest is None else _visible(longest["looped"])
+        cells.append((retold(name), str(len(texts)), str(len(looping)), piece))
+    caption = _(
+        "Texts of all prompts and models of which at least half is one loop, and the piece that the longest repeats: "
+        "␣ is a space, ↵ a new line."
+    )
+    return Table(caption, (_("strategy"), _("texts"), _("loops"), _("repeated piece")), tuple(cells), prose=(3,))
+
+
+def _visible(piece: str) -> str:
+    shown = piece.replace(" ", "␣").replace("\n", "↵")
+    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+
+
+def over_models(arm: ArmMeasures) -> Table:
+    """The lowest and the highest difference to the text itself over the models, each a mean over all prompts."""
+    runs = {seed: {name: mean_row(rows) for name, rows in run["strategies"].items()} for seed, run in arm.runs.items()}
+    truth, *others = arm.first["strategies"]
+    cells = []
+    for name in others:
+        row = []
+        for one in COMPARED.values():
+            pairs = [(one.read(run[name]), one.read(run[truth])) for run in runs.values()]
+            gaps = [value - own for value, own in pairs if value is not None and own is not None]
+            row.append(
+                _("{low} to {high}", low=one.show(min(gaps)), high=one.show(max(gaps))) if gaps else "\N{EN DASH}"
+            )
+        cells.append((retold(name), str(len(runs)), *row))
+    caption = _("Difference to the text itself, mean over the prompts: lowest and highest of the models.")
+    return Table(caption, (_("strategy"), _("models"), *(one.label for one in COMPARED.values())), tuple(cells))
+
+
+def _worst(written: Plain) -> tuple[Preformatted, ...]:
+    worst = {name: max(rows, key=lambda row: row["loop"]) for name, rows in written.items()}
+    return tuple(_marked(row, name) for name, row in worst.items())
+
+
+def _marked(row: Plain, name: str) -> Preformatted:
+    """The text with its longest loop marked."""
+    begin, end = row.get("marks") or (0, 0)
+    return Preformatted(row["text"], retold(name), ((begin, end),) if end > begin else ())
 
 
 def by_prompt(arm: ArmMeasures, prefix: str = "", name: str = "") -> list[ArmMeasures]:

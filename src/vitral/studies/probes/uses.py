@@ -1,13 +1,15 @@
 """Capabilities under each mask: next-token leakage, infilling, continuation and classification of passages."""
 
+from dataclasses import replace
 from statistics import fmean
 
 from vitral.core.language import N_, _, listed, retold
 from vitral.figures.grid import value_grid
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
-from vitral.inspection import capabilities, classify_passages
-from vitral.studies.claims import Check, Note, Plain, Quantity, at
+from vitral.inspection import capabilities, classify_passages, untrained
+from vitral.inspection.probing import SPLITS, linear_probes
+from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, at
 from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, against_base, mean_table, within
 from vitral.studies.results import StudyResult
 from vitral.training import TrainingConfig
@@ -37,7 +39,22 @@ ACCURACY = [
     for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
 ]
 LOSS = [Quantity(name, at(*path, "nats"), "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
+PROBES = {"quick": (600, 200, 600), "standard": (1_600, 400, 1_200), "full": (6_000, 1_000, 4_000)}
+"""Windows on which a linear probe is fitted, validated and tested."""
+TASKS = {
+    "order": N_("words in order or not"),
+    "word begin": N_("tokens since the word began"),
+    "word end": N_("tokens until the word ends"),
+}
+"""Of the linear probes, see `vitral.inspection.probing`."""
+READ = {
+    "trained": N_("trained"),
+    "untrained": N_("untrained"),
+    "tokens": N_("tokens alone"),
+    "control": N_("control task"),
+}
 LARGEST = Quantity(N_("largest class"), at("classifying", "activations", "majority"))
+POSITIONS = Quantity(N_("positions computed to fill one gap"), at("filling_positions"), digits=0)
 LEAK = {
     "visible": N_("visible (1 = yes)"),
     "accuracy": N_("accuracy"),
@@ -58,7 +75,10 @@ def measure(trained: Trained) -> Plain:
     run, budget, test = trained.run, trained.budget, trained.dataset.splits["test"]
     masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
     found = capabilities(run.model, run.tokenizer, test, *WINDOWS[budget], masking=masking)
-    return found | {"classifying": classify_passages(run.model, trained.dataset, *PASSAGES[budget])}
+    classes = classify_passages(run.model, trained.dataset, *PASSAGES[budget])
+    sizes, fresh = dict(zip(SPLITS, PROBES[budget], strict=True)), untrained(run.model, trained.seed)
+    probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, sizes)
+    return found | {"classifying": classes, "probes": probes}
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -70,12 +90,20 @@ def view(result: StudyResult, arms: Arms) -> View:
     caption = _("Mean over seeds; empty where the model cannot answer.")
     plot = Plot(figure, "uses-by-mask", caption, _("Accuracy: {values}.", values=alt))
     tables = [mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST)]
-    tables += [mean_table(_("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), at("targets"), digits=0))]
+    tables += [
+        mean_table(
+            _("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), at("targets"), digits=0), POSITIONS
+        )
+    ]
+    read = [arm for arm in arms if arm.first.get("probes")]
+    tables += [_probes(task, read) for task in TASKS if read]
     for place, leak in arms[0].first["leak"].items():
         columns = [Quantity(name, at("leak", place, key), digits=3 * (key != "visible")) for key, name in LEAK.items()]
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
     contrasts = against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]) + within(arms, LOSS[0], LOSS[1])
+    for task in TASKS if read else ():
+        contrasts += _about_probes(task, read)
     unable = (arm for arm in arms if arm.mean(LOSS[0]) is None)
     return View(
         (Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first)), plot, *tables),
@@ -106,6 +134,32 @@ def _checks(arm: ArmMeasures) -> list[Check]:
     return checks
 
 
+def read_by(task: str, reader: str) -> Quantity:
+    """The accuracy of a linear probe on a task, as read from the trained model, the untrained one and so on."""
+    return Quantity(
+        _("{task}: {reader}", task=_(TASKS[task]), reader=_(READ[reader])),
+        at("probes", task, reader, "accuracy"),
+        better="higher",
+    )
+
+
+def _probes(task: str, arms: Arms) -> Table:
+    caption = _(
+        "Linear probe on {task}: accuracy, means over seeds. Chance is the largest class. Control task: random classes "
+        "of pairs of tokens, which a probe can only learn by heart.",
+        task=_(TASKS[task]),
+    )
+    largest = Quantity(N_("largest class"), at("probes", task, "trained", "majority"))
+    readers = [replace(read_by(task, one), name=_(READ[one])) for one in READ]
+    return mean_table(caption, arms, *readers, largest)
+
+
+def _about_probes(task: str, arms: Arms) -> tuple[Comparison, ...]:
+    """The trained model against the untrained one and against tokens alone; every arm against the base."""
+    trained, fresh, tokens = (read_by(task, one) for one in ("trained", "untrained", "tokens"))
+    return (*within(arms, trained, fresh), *within(arms, trained, tokens), *against_base(arms, trained))
+
+
 def _method(first: Plain) -> str:
     text, classes = _(METHOD, gap=first["gap"], right=first["right"]), first["classifying"]
     if classes is None:
@@ -132,4 +186,4 @@ def _method(first: Plain) -> str:
     return f"{text} {how}"
 
 
-USES = RunProbe("uses", measure, view, seconds={"quick": 5, "standard": 12, "full": 40})
+USES = RunProbe("uses", measure, view, seconds={"quick": 8, "standard": 25, "full": 90})

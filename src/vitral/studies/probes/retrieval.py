@@ -1,0 +1,144 @@
+"""Retrieval at variable distance and key-value recall: the accuracy of small models under each mask, by distance.
+
+Seeds are the sample: each mask is compared with the causal one, and with a guess, from seed to seed.
+"""
+
+from statistics import fmean
+from typing import Any
+
+from vitral.core.language import N_, _, number, retold
+from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.margin import Reference
+from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.inspection.recall import BATCH, BINS, KEYS, VALUES, recall_by_distance
+from vitral.inspection.retrieval import LAYERS, WINDOW
+from vitral.studies.claims import Comparison, Note, Plain, Quantity, at, to_fixed
+from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.probes.copying import TITLES
+from vitral.studies.results import StudyResult
+
+BUDGETS = {
+    "quick": {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
+    "standard": {1: (200, (1, 2, 3, 4, 5, 6)), 4: (1000, (1, 2, 3))},
+    "full": {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
+}
+"""Steps of training and seeds, by the number of pairs."""
+NAMES = {1: N_("one pair: retrieval"), 4: N_("four pairs: key-value recall")}
+ACCURACY = Quantity(N_("accuracy"), at("accuracy"), better="higher")
+
+
+def measure(setting: Setting) -> Plain:
+    """Accuracy by distance of every mask, with one pair and with four, see `vitral.inspection.recall`."""
+    return {
+        "tasks": [
+            recall_by_distance(pairs, steps=steps, seeds=seeds)
+            for pairs, (steps, seeds) in BUDGETS[setting.budget].items()
+        ]
+    }
+
+
+def view(result: StudyResult, measured: Plain) -> View:
+    """For each task a figure and a table; every mask against a guess, and against the causal one within its reach."""
+    about = _(
+        "Pairs of a key and a value ({keys} keys, {values} values), filler of a length drawn anew for each sequence, "
+        "and the keys again: the model answers with their values. No fixed offset leads to an answer. With one pair "
+        "the value only has to be found; with four the right one has to be told from the others. A guess knows the "
+        "values shown and, but for masked answers, the earlier answers, and not the keys. For each mask and seed one "
+        "model of {layers} layers (d_model 32, rotary positions) is trained on sequences of all distances, {batch} a "
+        "step. The window of {window} reaches {reach} tokens back: it is the control. Low accuracy within reach means "
+        "too little training, or that the mask is no help; accuracy beyond it a leak.",
+        keys=KEYS,
+        values=VALUES,
+        layers=LAYERS,
+        batch=BATCH,
+        window=WINDOW,
+        reach=measured["tasks"][0]["reach"],
+    )
+    sections: list[Any] = [Heading(_("Retrieval at variable distance, and key-value recall")), Paragraph(about)]
+    comparisons: list[Comparison] = []
+    for task in measured["tasks"]:
+        sections += _sections(task)
+        comparisons += _comparisons(task)
+    return View(tuple(sections), tuple(comparisons), notes=tuple(map(_losses, measured["tasks"])))
+
+
+def _name(task: Plain) -> str:
+    return _(NAMES[task["pairs"]])
+
+
+def _shares(runs: Plain, place: int) -> list[float]:
+    return [share for run in runs.values() if (share := run["accuracy"][place]) is not None]
+
+
+def _sections(task: Plain) -> list[Table | Plot]:
+    middles = [(low + high) / 2 for low, high in BINS]
+    lines, cells = [], []
+    for mask, runs in task["masks"].items():
+        values = [_shares(runs, place) for place in range(len(BINS))]
+        known = [(middle, found) for middle, found in zip(middles, values, strict=True) if found]
+        places, found = [place for place, _ in known], [shares for _, shares in known]
+        title = retold(TITLES[mask])
+        lines.append(Line(title, places, [*map(fmean, found)], [*map(min, found)], [*map(max, found)]))
+        cells.append((title, *(_cell(shares) for shares in values)))
+    if task["pairs"] > 1:
+        for name, mask in ((_("guess"), "causal"), (_("guess without earlier answers"), "bidirectional")):
+            cells.append((name, *(ACCURACY.show(share) for share in task["guess"][mask])))
+    columns = [_("{low} to {high} back", low=low, high=high) for low, high in BINS]
+    caption = _(
+        "{task}: share of right answers by distance in tokens, mean over {seeds} seeds and the lowest; trained for "
+        "{steps} steps. Answers a model: {answers}.",
+        task=_name(task),
+        seeds=len(next(iter(task["masks"].values()))),
+        steps=task["steps"],
+        answers=", ".join(map(str, task["answers"])),
+    )
+    x = Axis(_("distance of the value (tokens back)"), ticks=middles)
+    chance = Reference(_("chance"), task["chance"])
+    title = _name(task)
+    figure = line_plot(lines, x, Axis(_("correct answers (share)")), references=[chance], title=title)
+    ends = "; ".join(f"{line.label} {number(line.y[0], '.2f')}\N{EN DASH}{number(line.y[-1], '.2f')}" for line in lines)
+    shown = _("Mean over seeds with their range; the window reaches {reach} tokens back.", reach=task["reach"])
+    plot = Plot(figure, f"retrieval-{task['pairs']}", shown, f"{title}: {ends}.")
+    return [plot, Table(caption, (_("mask"), *columns), tuple(cells))]
+
+
+def _cell(shares: list[float]) -> str:
+    if not shares:
+        return "\N{EN DASH}"
+    return _("{mean:.3f} (from {low:.3f})", mean=fmean(shares), low=min(shares))
+
+
+def _comparisons(task: Plain) -> list[Comparison]:
+    """Beyond the reach of the window: every mask against a guess. Over all distances: every mask against causal."""
+    far = [place for place, (low, high) in enumerate(BINS) if low > task["reach"]]
+    means = {
+        mask: {
+            "far": {int(seed): fmean(run["accuracy"][place] for place in far) for seed, run in runs.items()},
+            "all": {int(seed): fmean(x for x in run["accuracy"] if x is not None) for seed, run in runs.items()},
+        }
+        for mask, runs in task["masks"].items()
+        if all(run["accuracy"][place] is not None for run in runs.values() for place in far)
+    }
+    beyond = Quantity(_("accuracy beyond {reach} tokens", reach=task["reach"]), ACCURACY.read, better="higher")
+    found = []
+    for mask, values in means.items():
+        subject = f"{_name(task)}, {retold(TITLES[mask])}"
+        sees = mask != "window" and task["pairs"] > 1
+        guess = fmean(task["guess"][mask][place] for place in far) if sees else task["chance"]
+        meaning = _("a guess among the values shown") if sees else _("a guess among all values")
+        found.append(to_fixed(subject, guess, meaning, beyond, values["far"], mask))
+        if mask not in ("causal", "window"):
+            causal = retold(TITLES["causal"])
+            found.append(Comparison(subject, causal, ACCURACY, values["all"], means["causal"]["all"], mask))
+    return found
+
+
+def _losses(task: Plain) -> Note:
+    ends = "; ".join(
+        f"{retold(TITLES[mask])} {number(fmean(run['loss'] for run in runs.values()), '.3f')}"
+        for mask, runs in task["masks"].items()
+    )
+    return Note(_("{task}, loss at the end of training, nats per answer: {losses}.", task=_name(task), losses=ends))
+
+
+RETRIEVAL = StudyProbe("retrieval", measure, view, seconds={"quick": 150, "standard": 900, "full": 6000})

@@ -1,0 +1,61 @@
+"""The view of the probe `retrieval`: comparisons and tables follow from made-up numbers."""
+
+from typing import Any, cast
+
+from vitral.figures.sections import Table
+from vitral.inspection.recall import BINS
+from vitral.inspection.retrieval import MASKS
+from vitral.studies import StudyResult
+from vitral.studies.claims import judge
+from vitral.studies.probe import Plot, View
+from vitral.studies.probes.retrieval import RETRIEVAL, view
+
+
+def shown(pairs: int, window: float, bidirectional: float) -> View:
+    """Three seeds; causal and prefix answer all but a hundredth."""
+
+    def runs(share: float) -> dict[str, Any]:
+        return {str(seed): {"accuracy": [share + seed / 1000] * len(BINS), "loss": 0.1} for seed in (1, 2, 3)}
+
+    shares = dict.fromkeys(MASKS, 0.99) | {"window": window, "bidirectional": bidirectional}
+    task = {
+        "pairs": pairs,
+        "steps": 100,
+        "bins": [list(ends) for ends in BINS],
+        "reach": 30,
+        "answers": [10] * len(BINS),
+        "chance": 0.125,
+        "guess": {mask: [0.4 - 0.1 * (mask == "bidirectional")] * len(BINS) for mask in MASKS},
+        "masks": {mask: runs(share) for mask, share in shares.items()},
+    }
+    return view(cast(StudyResult, None), {"tasks": [task]})
+
+
+def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:
+    found = judge(shown(4, 0.123, 0.3).comparisons)
+    far = {one.comparison.arm: one for one in found if one.comparison.quantity.name.startswith("accuracy beyond")}
+    assert {mask: one.verdict for mask, one in far.items()} == {
+        "causal": "better",
+        "bidirectional": "undecided",
+        "prefix": "better",
+        "window": "undecided",
+    }
+    assert far["window"].comparison.others[1] == 0.125
+    assert far["causal"].comparison.others[1] == 0.4
+    all_distances = {one.comparison.arm: one for one in found if one.comparison.quantity.name == "accuracy"}
+    assert set(all_distances) == {"bidirectional", "prefix"}
+    assert all_distances["bidirectional"].difference < -0.6
+
+
+def test_with_one_pair_a_guess_is_chance() -> None:
+    found = judge(shown(1, 0.5, 0.9).comparisons)
+    assert {one.comparison.others[1] for one in found if one.comparison.quantity.name != "accuracy"} == {0.125}
+
+
+def test_every_mask_has_a_row_and_every_task_a_figure() -> None:
+    sections = shown(4, 0.1, 0.9).sections
+    (table,) = [one for one in sections if isinstance(one, Table)]
+    assert [len(table.rows), len(table.columns)] == [6, 1 + len(BINS)]
+    assert [one.name for one in sections if isinstance(one, Plot)] == ["retrieval-4"]
+    assert RETRIEVAL.name == "retrieval"
+    assert list(RETRIEVAL.seconds) == ["quick", "standard", "full"]
