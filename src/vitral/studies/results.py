@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
@@ -16,6 +16,9 @@ from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
 from vitral.studies.record import ARMS
+
+if TYPE_CHECKING:
+    from vitral.studies.tuning import Tuned
 
 CURVE_POINTS = 20
 
@@ -119,6 +122,8 @@ class StudyResult:
         measured: by probe: of a run probe arm -> seed -> data, of a study probe the data or None.
         unmeasured: by probe, the reasons, in English, why measurements are missing, each with its arm ("" for the
             study itself).
+        tuning: the trials of each arm that was tuned.
+        longer: by arm, runs with a second budget, of arms that fail and of their baseline arms.
     """
 
     study: Study
@@ -134,6 +139,8 @@ class StudyResult:
     budget: BudgetName | None = None
     measured: Mapping[str, Any] = field(default_factory=dict)
     unmeasured: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    tuning: "tuple[Tuned, ...]" = ()
+    longer: Mapping[str, tuple[RunResult, ...]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:
         """The arm of this name."""
