@@ -57,8 +57,9 @@ def shade_cells(axes: Axes, values: np.ma.MaskedArray, top: float) -> None:
 def colour_bar(axes: Axes, top: float, label: str) -> None:
     """The scale of `shade_cells`, drawn as vector paths."""
     colours = matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS.resampled(BAR_STEPS))
-    bar = axes.figure.colorbar(colours, cax=axes, label=label)
-    bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
+    solids = axes.figure.colorbar(colours, cax=axes, label=label).solids
+    assert solids is not None
+    solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
     axes.grid(visible=False)
 
 

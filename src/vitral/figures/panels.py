@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -112,7 +113,7 @@ def panel_plot(
         )
     spans = [_span(panel, y, settled) for panel in shown]
     common, apart = _common(spans, y, zero, band)
-    across = _across(shown, x)
+    frame = _Frame(x, y, _across(shown, x), zero, band, references)
     columns = _abreast(len(shown))
     rows = math.ceil(len(shown) / columns)
     wide = BESIDE + OWN_SCALE * any(apart)
@@ -125,9 +126,10 @@ def panel_plot(
         row, column = divmod(number, columns)
         left = LEFT + column * (PANEL_WIDTH + wide)
         bottom = height - head - (row + 1) * (above + PANEL_HEIGHT) - row * 0.12
-        place = (left / width, bottom / height, PANEL_WIDTH / width, PANEL_HEIGHT / height)
-        axes = figure.add_axes(place)
-        _draw(axes, panel, across, _own(span, y, zero) if own else common, x, y, zero=zero, band=band, lines=references, named=not number)
+        axes = figure.add_axes((left / width, bottom / height, PANEL_WIDTH / width, PANEL_HEIGHT / height))
+        _scale(axes, frame, _own(span, y, zero) if own else common)
+        _background(axes, frame, named=not number)
+        _draw(axes, panel)
         _dress(axes, panel, own=own, first=column == 0, last=number + columns >= len(shown))
     figure.text((LEFT + (width - LEFT) / 2) / width, 0.12 / height, drawable(x.label), ha="center", va="bottom")
     middle = (BOTTOM + (height - head - BOTTOM) / 2) / height
@@ -136,6 +138,17 @@ def panel_plot(
         top = 1 - 0.12 / height
         figure.text(0.1 / width, top, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)
     return figure
+
+
+class _Frame(NamedTuple):
+    """What all panels share."""
+
+    x: Axis
+    y: Axis
+    across: tuple[float, float]
+    zero: float | None
+    band: tuple[float, float] | None
+    references: Sequence[Reference]
 
 
 def _abreast(panels: int) -> int:
@@ -206,32 +219,23 @@ def _padded(span: tuple[float, float], y: Axis) -> tuple[float, float]:
     return low - space, high + space
 
 
-def _draw(
-    axes: Axes,
-    panel: Panel,
-    across: tuple[float, float],
-    span: tuple[float, float],
-    x: Axis,
-    y: Axis,
-    *,
-    zero: float | None,
-    band: tuple[float, float] | None,
-    lines: Sequence[Reference],
-    named: bool,
-) -> None:
-    if y.log:
-        axes.set_yscale("log")
-    if x.log:
-        axes.set_xscale("log")
-    if band is not None:
-        axes.axhspan(*band, color=BAND, linewidth=0, zorder=0.5)
-    if zero is not None:
-        axes.axhline(zero, color=INK, linewidth=0.9, zorder=1.6)
-    for reference in lines:
+def _background(axes: Axes, frame: _Frame, *, named: bool) -> None:
+    """Band, zero and references; the names of the references in one panel."""
+    if frame.band is not None:
+        axes.axhspan(*frame.band, color=BAND, linewidth=0, zorder=0.5)
+    if frame.zero is not None:
+        axes.axhline(frame.zero, color=INK, linewidth=0.9, zorder=1.6)
+    low, high = axes.get_ylim()
+    for reference in frame.references:
+        if not low <= reference.value <= high:
+            continue
         axes.axhline(reference.value, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1.5)
-        if named and span[0] <= reference.value <= span[1]:
+        if named:
             beside = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "bottom", "color": MUTED}
             axes.text(0.99, reference.value, drawable(reference.label), fontsize=SMALL - 1.5, **beside)
+
+
+def _draw(axes: Axes, panel: Panel) -> None:
     for line in panel.context:
         axes.plot(*_series(line), color=MUTED, linewidth=1.4, alpha=0.45, zorder=2)
     for line in panel.seeds:
@@ -243,9 +247,6 @@ def _draw(
         face = PAPER if mark.hollow else COLOURS[1]
         look = {"markersize": 7, "color": COLOURS[1], "markerfacecolor": face, "markeredgewidth": 1.6}
         axes.plot([mark.x], [mark.y], marker="D", linestyle="", zorder=4, **look)
-    axes.set_ylim(*span)
-    axes.set_xlim(*across)
-    _ticks(axes, x, y)
 
 
 def _series(line: Line) -> tuple[list[float], list[float]]:
@@ -253,9 +254,15 @@ def _series(line: Line) -> tuple[list[float], list[float]]:
     return [place for place, _value in points], [value for _place, value in points]
 
 
-def _ticks(axes: Axes, x: Axis, y: Axis) -> None:
+def _scale(axes: Axes, frame: _Frame, span: tuple[float, float]) -> None:
+    if frame.y.log:
+        axes.set_yscale("log")
+    if frame.x.log:
+        axes.set_xscale("log")
+    axes.set_ylim(*span)
+    axes.set_xlim(*frame.across)
     axes.tick_params(labelsize=SMALL)
-    for axis, given in ((axes.xaxis, x), (axes.yaxis, y)):
+    for axis, given in ((axes.xaxis, frame.x), (axes.yaxis, frame.y)):
         if given.ticks:
             axis.set_ticks(list(given.ticks), [short(tick) for tick in given.ticks])
             axis.set_minor_locator(NullLocator())
