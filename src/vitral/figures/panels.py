@@ -140,6 +140,12 @@ def panel_plot(
     return figure
 
 
+def panels_left_out(panels: Sequence[Panel]) -> str:
+    """A sentence for the caption that names the panels beyond the first `MOST_PANELS`; empty if there are none."""
+    rest = ", ".join(panel.title for panel in panels[MOST_PANELS:])
+    return _(" Only the first {most} are drawn; not drawn: {names}.", most=MOST_PANELS, names=rest) if rest else ""
+
+
 class _Frame(NamedTuple):
     """What all panels share."""
 

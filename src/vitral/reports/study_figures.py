@@ -9,7 +9,7 @@ from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.figures.forest import ForestRow, SecondAxis, forest_plot
 from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
-from vitral.figures.panels import MOST_PANELS, Mark, Panel, panel_plot
+from vitral.figures.panels import MOST_PANELS, Mark, Panel, panel_plot, panels_left_out
 from vitral.figures.sections import Section
 from vitral.figures.text import capital, nats, signed
 from vitral.reports.folder import ReportFolder
@@ -54,7 +54,6 @@ TRIED = N_(
     "is the value that the arm's runs have; it is empty where it is the first or the last that was tried. Grey: the "
     "arm that this arm is compared with."
 )
-LEFT_OUT = N_(" Only the first {most} are drawn; not drawn: {names}.")
 
 
 def references(result: StudyResult, lines: NgramBaselines) -> list[Reference]:
@@ -173,7 +172,7 @@ def _gaps(result: StudyResult) -> Plot | None:
         high=signed(high[1]),
         most=high[0],
     )
-    return Plot(figure, "gaps", caption + _left_out(panels), alt)
+    return Plot(figure, "gaps", caption + panels_left_out(panels), alt)
 
 
 def _curves(result: StudyResult) -> Plot | None:
@@ -220,7 +219,7 @@ def _curves(result: StudyResult) -> Plot | None:
         high=nats(high[1]),
         most=high[0],
     )
-    return Plot(figure, "curves", caption + _left_out(panels), alt)
+    return Plot(figure, "curves", caption + panels_left_out(panels), alt)
 
 
 def _is_often(result: StudyResult, arms: Sequence[ArmResult]) -> bool:
@@ -264,11 +263,6 @@ def _end(panel: Panel) -> float:
     return panel.lines[0].y[-1] or 0.0
 
 
-def _left_out(panels: Sequence[Panel]) -> str:
-    rest = ", ".join(panel.title for panel in panels[MOST_PANELS:])
-    return _(LEFT_OUT, most=MOST_PANELS, names=rest) if rest else ""
-
-
 def _tuning(result: StudyResult) -> Plot | None:
     """Validation loss against the values that were tried, a panel for each tuned arm."""
     lines = {
@@ -301,7 +295,7 @@ def _tuning(result: StudyResult) -> Plot | None:
         n=len(tuned),
         inside=len(tuned) - len(edges),
     )
-    return Plot(figure, "tuning", _(TRIED, seed=0) + _left_out(panels), alt)
+    return Plot(figure, "tuning", _(TRIED, seed=0) + panels_left_out(panels), alt)
 
 
 def _best(one: Tuned) -> list[Mark]:
