@@ -133,12 +133,12 @@ def test_a_gradient_that_dies_has_a_panel_of_its_own_scale_and_is_named_in_one_s
     low, high = shared[0].get_ylim()
     assert 50 < high / low < 200
     assert own.get_ylim()[0] < 1e-12
-    assert "1e-12 (The arm dead)" in plot.alt
+    assert "1e-12 (the arm dead)" in plot.alt
     assert plot.alt.count(". ") == 0
 
 
 def test_arms_that_cannot_be_told_apart_in_a_figure_are_left_out_of_it_by_name() -> None:
     view = viewed({f"a{k}": {1: (state([1.0, 1.0]), state([2.0, 1.0]))} for k in range(26)})
     captions = [plot.caption for plot in view.sections if isinstance(plot, Plot)]
-    assert all(caption.index("The arm a24") < caption.index("The arm a25") for caption in captions)
+    assert all(caption.index("the arm a24") < caption.index("the arm a25") for caption in captions)
     assert len(captions) == 4

@@ -133,7 +133,7 @@ def forest_plot(
         raise UsageError("no difference has a value, so there is nothing to draw")
     span = _span(rows, margin or 0.0)
     places = _places(rows)
-    numbers = [_number(row, digits, unit) for row in rows]
+    numbers = [_number(row, span, digits, unit) for row in rows]
     sides = _Sides.of(rows, numbers)
     plot = places.bottom
     above = TOP + TITLE_INCHES * bool(title) + (AXIS - 0.18) * (second is not None)
@@ -216,10 +216,18 @@ class _Sides(NamedTuple):
         return _Sides(left, shown, 0.16 + shown + words + EDGE)
 
 
-def _number(row: ForestRow, digits: int, unit: str) -> str:
+def _is_off(row: ForestRow, span: tuple[float, float]) -> bool:
+    return bool(row.clipped) or row.estimate is None or not span[0] <= row.estimate <= span[1]
+
+
+def _number(row: ForestRow, span: tuple[float, float], digits: int, unit: str) -> str:
+    """The estimate; of a row off the axis also the interval, which is not drawn."""
     if row.clipped or row.estimate is None or not math.isfinite(row.estimate):
         return drawable(row.clipped)
-    return f"{signed(row.estimate, digits)}{unit}"
+    told = f"{signed(row.estimate, digits)}{unit}"
+    if not _is_off(row, span) or row.low is None or row.high is None:
+        return told
+    return f"{told} ({_('{low} to {high}', low=signed(row.low, digits), high=signed(row.high, digits))})"
 
 
 def _across(axes: Axes) -> dict:
@@ -235,7 +243,7 @@ def _write(axes: Axes, inches: float, place: float, text: str, *, colour: str = 
 def _draw(axes: Axes, row: ForestRow, place: float, span: tuple[float, float]) -> None:
     colour, marker, filled = row.sign
     left, right = span
-    if row.clipped or row.estimate is None or not left <= row.estimate <= right:
+    if _is_off(row, span) or row.estimate is None:
         _arrow(axes, row, place)
         return
     dots = [dot for dot in row.dots if left <= dot <= right]
@@ -280,4 +288,4 @@ def _dress(axes: Axes, x_label: str, second: SecondAxis | None) -> None:
         above.grid(visible=False)
         above.set_xlabel(drawable(second.label), fontsize=TEXT)
         above.tick_params(axis="x", labelsize=TEXT)
-        above.locator_params(axis="x", nbins=7)
+        above.locator_params(axis="x", nbins=5)

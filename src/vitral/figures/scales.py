@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-APART = 4.0
+APART = 3.0
 """A reach this many times the next smaller one is off the axis."""
 
 

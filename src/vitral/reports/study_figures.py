@@ -11,7 +11,7 @@ from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
 from vitral.figures.panels import MOST_PANELS, Mark, Panel, panel_plot, panels_left_out
 from vitral.figures.sections import Section
-from vitral.figures.text import capital, nats, signed
+from vitral.figures.text import nats, signed
 from vitral.reports.folder import ReportFolder
 from vitral.studies.claims import Claim
 from vitral.studies.losses import LossClaims, baseline_arm
@@ -256,7 +256,7 @@ def _panel(title: str, curves: Curves, note: str) -> Panel | None:
         return None
     mean = Line("", steps, [fmean(curve[step] for curve in known) for step in steps])
     seeds = [Line("", sorted(curve), [curve[step] for step in sorted(curve)]) for curve in known]
-    return Panel(capital(title), [mean], seeds if len(seeds) > 1 else (), note=note)
+    return Panel(title, [mean], seeds if len(seeds) > 1 else (), note=note)
 
 
 def _end(panel: Panel) -> float:
@@ -277,9 +277,7 @@ def _tuning(result: StudyResult) -> Plot | None:
         arm = result.arm(one.arm)
         rival = baseline_arm(result, arm).arm.name
         context = [lines[rival]] if rival != one.arm and rival in lines else []
-        panels.append(
-            Panel(capital(arm.arm.title), [lines[one.arm]], context=context, marks=_best(one), note=_note(one))
-        )
+        panels.append(Panel(arm.arm.title, [lines[one.arm]], context=context, marks=_best(one), note=_note(one)))
     factors = sorted({trial.factor for one in tuned for trial in one.trials})
     rates = all(key.endswith(RATE) for one in tuned for trial in one.trials for key in trial.values)
     label = _("learning rate, in multiples of the arm's own") if rates else _("values tried, in multiples of the arm's")

@@ -36,14 +36,13 @@ def contrasts_section(losses: LossClaims) -> list[Section]:
         _("corrected p"),
         _("verdict"),
     )
-    family = max(claim.family for claim in losses.contrasts)
     caption = ngettext(
         "Differences of the test loss ({n} contrast, judged on the log scale). Failures are counted and have no "
         "difference.",
         "Differences of the test loss ({n} contrasts, judged together on the log scale). Failures are counted and "
         "have no difference.",
-        family,
-        n=family,
+        len(losses.contrasts),
+        n=len(losses.contrasts),
     )
     return [Table(caption, columns, rows, prose=(1, 5))]
 

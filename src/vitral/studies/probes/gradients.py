@@ -148,7 +148,7 @@ def _panel(arm: ArmMeasures, kind: str, state: str) -> Panel | None:
     blocks = range(1, len(seeds[0]) + 1)
     mean = [geometric_mean(known) if all(known) else None for known in zip(*seeds, strict=True)]
     thin = [Line("", blocks, seed) for seed in seeds] if len(seeds) > 1 else []
-    return Panel(capital(arm.title), [Line("", blocks, mean)], thin)
+    return Panel(arm.title, [Line("", blocks, mean)], thin)
 
 
 GRADIENTS = RunProbe("gradients", measure, view, {"quick": 1, "standard": 1, "full": 2})
