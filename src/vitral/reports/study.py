@@ -41,6 +41,21 @@ from vitral.studies.results import StudyResult
 HTML, MARKDOWN, TABLE, RESULTS = "study.html", "study.md", "study.csv", "results.json"
 
 
+DATA_ONLY = (
+    "percent_low",
+    "percent_high",
+    "margin",
+    "detectable",
+    "failed",
+    "rival_failed",
+    "family",
+    "why",
+    "arm",
+    "rival",
+)
+"""Columns of the comparisons that only data have."""
+
+
 @checked(first=True)
 @dataclass(frozen=True, repr=False)
 class StudyPage(Shown, Tabular):
@@ -93,6 +108,7 @@ class StudyPage(Shown, Tabular):
             Column("verdict", N_("verdict"), lambda verdict: as_text(verdict and _(verdict)), is_prose=True),
         )
         rows = self.records() if as_data else _rows(self.claims)
+        columns += tuple(Column(key, key, is_name=True) for key in DATA_ONLY) if as_data else ()
         return DataTable(_("Comparisons with their 95% intervals"), columns, rows)
 
     def records(self) -> list[dict[str, Any]]:
