@@ -109,6 +109,7 @@ def _arm(result: StudyResult, arm: ArmResult) -> dict[str, Any]:
         "is_contrast": arm.arm.compared and arm.arm.contrast and not is_base,
         "parameters": arm.num_parameters,
         "flops_per_token": arm.flops_per_token,
+        "flops": arm.flops,
         "tokens": arm.num_tokens,
         "configuration": dict(arm.config),
         "runs": [_run(arm, run) for run in arm.runs],

@@ -66,7 +66,7 @@ def arms_table(result: StudyResult) -> Table:
             (
                 arm.arm.title,
                 number(arm.num_parameters, ","),
-                big(arm.flops_per_token * arm.num_tokens),
+                big(arm.flops),
                 number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f"),
                 NONE if mean is None else nats(mean.mean),
                 _interval(mean),
@@ -215,6 +215,6 @@ def runs_csv(result: StudyResult) -> str:
         for run in arm.runs:
             losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
             compared = repr(arm.losses[run.seed]) if run.seed in arm.losses else ""
-            size = [arm.num_parameters, steps, arm.flops_per_token * arm.num_tokens, f"{run.seconds:.3f}"]
+            size = [arm.num_parameters, steps, arm.flops, f"{run.seconds:.3f}"]
             writer.writerow([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
     return buffer.getvalue()
