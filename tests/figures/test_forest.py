@@ -3,6 +3,7 @@
 import itertools
 import re
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -29,7 +30,7 @@ def words(figure: Figure) -> str:
 
 def points(figure: Figure, marker: str) -> list[float]:
     lines = figure.axes[0].lines
-    return [float(x) for line in lines if line.get_marker() == marker for x in line.get_xdata()]
+    return [x for line in lines if line.get_marker() == marker for x in np.asarray(line.get_xdata(), float).tolist()]
 
 
 def test_estimates_and_ends_are_where_the_numbers_are() -> None:

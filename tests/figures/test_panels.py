@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -53,7 +54,7 @@ def test_a_logarithmic_axis_has_two_decades_at_least() -> None:
 def test_seeds_are_thin_and_values_that_are_not_finite_are_left_out() -> None:
     seeds = [Line("", STEPS, [0.1, float("nan"), 0.3, None]), Line("", STEPS, [0.2, 0.2, 0.2, 0.2])]
     axes = panel_plot([panel("a", 0.15, 0.2, 0.25, 0.2, seeds=seeds)], X, Y).axes[0]
-    thin = [list(line.get_ydata()) for line in axes.lines if line.get_linewidth() < 1]
+    thin = [np.asarray(line.get_ydata()).tolist() for line in axes.lines if line.get_linewidth() < 1]
     assert thin == [[0.1, 0.3], [0.2, 0.2, 0.2, 0.2]]
 
 
@@ -61,7 +62,7 @@ def test_the_best_value_is_marked_and_hollow_at_an_edge() -> None:
     shown = [panel("a", 3.0, 2.0, 2.5, marks=[Mark(20, 2.0)]), panel("b", 2.0, 2.1, marks=[Mark(10, 2.0, hollow=True)])]
     figure = panel_plot(shown, Axis("factor", log=True, ticks=STEPS), Y)
     marks = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "D"]
-    assert [(list(mark.get_xdata()), mark.get_markerfacecolor() == "#ffffff") for mark in marks] == [
+    assert [(np.asarray(mark.get_xdata()).tolist(), mark.get_markerfacecolor() == "#ffffff") for mark in marks] == [
         ([20], False),
         ([10], True),
     ]

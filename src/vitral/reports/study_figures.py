@@ -113,7 +113,7 @@ def _finding(claims: Sequence[Claim]) -> str:
     """One sentence: how many arms differ, and the largest difference."""
     worse, better, fails = (sum(claim.verdict == word for claim in claims) for word in ("worse", "better", "fails"))
     told = _(
-        "Of {n} contrasts, {worse} are worse, {better} better, {fails} fail and {rest} are equivalent or undecided",
+        "Of {n} contrasts: {worse} worse, {better} better, {fails} failing, {rest} equivalent or undecided",
         n=len(claims),
         worse=worse,
         better=better,

@@ -25,12 +25,21 @@ PAIRED_TEXTS = N_(
     "compared seed by seed."
 )
 METHOD = N_(
-    "Losses are of the test split at the last step; no result was selected. All arms use the hyperparameters of the "
-    "base; an arm that changes one says so. Contrasts of losses are one family: paired two-sided t tests with "
-    "Bonferroni's correction of both the p value and the interval, so that an interval excludes zero exactly where p "
-    "< 0.05. Each probe is a further family, corrected in the same way and exploratory. Intervals of single means "
-    "are 95% Student t intervals. A contrast that is undecided is compatible with every difference in its interval."
+    "Losses are of the test split at the last step; no result was selected. Contrasts of losses are one family, "
+    "judged on the log scale: each arm has its own variance, each contrast its own degrees of freedom, and one "
+    "simulated level gives both the p values and the intervals, so that an interval excludes zero exactly where p <"
+    " 0.05. Arms are equivalent where the whole interval lies within the margin of {margin}% of the loss. An arm "
+    "fails from a seed where its loss is not finite, or not below the bigram baseline although it sees more than "
+    "one token; failures are counted and tested by Fisher's exact test. Each probe is a further family, "
+    "exploratory: paired t tests with Bonferroni's correction. Intervals of single means are 95% Student t "
+    "intervals."
 )
+TUNED = N_(
+    "The arms in contrasts of losses were tuned: each value was tried in one run, from a seed that is not among the"
+    " results, and the one of least validation loss is the arm's. Everything else is as in the base, unless an arm "
+    "says so."
+)
+UNTUNED = N_("No arm was tuned: all arms use the hyperparameters of the base; an arm that changes one says so.")
 CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
 """Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
 
@@ -98,7 +107,8 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
 
 def _method(result: StudyResult) -> str:
     paired = PAIRED_TEXTS if result.study.varies_text else PAIRED
-    return f"{_(paired)} {_(METHOD)}"
+    method = _(METHOD, margin=number(100 * result.study.margin, ".3g"))
+    return " ".join([_(paired), _(TUNED if result.tuning else UNTUNED), method])
 
 
 def _other_texts(result: StudyResult) -> list[Section]:

@@ -23,7 +23,7 @@ BASELINES = N_(
 )
 
 
-def contrasts_section(losses: LossClaims) -> list[Section]:
+def contrasts_section(losses: LossClaims) -> list[Table]:
     """The table of the contrasts of losses; nothing where there is none."""
     if not losses.contrasts:
         return []
@@ -110,9 +110,9 @@ def baselines_section(result: StudyResult) -> list[Section]:
     ]
 
 
-def tuning_section(result: StudyResult) -> list[Section]:
+def tuning_section(result: StudyResult) -> list[Table]:
     """Validation losses of the values that were tried, and longer runs of arms that fail."""
-    sections: list[Section] = []
+    sections: list[Table] = []
     if result.tuning:
         caption = _("Validation loss of each value tried, in nats per token, by its multiple of the arm's own value.")
         factors = sorted({trial.factor for tuned in result.tuning for trial in tuned.trials})
