@@ -12,6 +12,8 @@ from pathlib import Path
 from vitral.studies import study_named, study_names
 
 FOLDER = Path(__file__).parent / "studies"
+DATA = {name: name for name in ("results.json", "comparisons.csv", "tuning.csv")} | {"study.csv": "runs.csv"}
+"""Data beside each page, by their names in a report."""
 INDEX = """# Studies
 
 The effect of each part of a Transformer, measured on Shakespeare's complete works. Each page is the report of
@@ -39,17 +41,23 @@ def main(folders: list[str]) -> None:
         (FOLDER / name).mkdir()
         for link in sorted(set(re.findall(rf"\]\({name}/([\w.-]+)\)", page))):
             shutil.copy(folder / "report" / "figures" / link, FOLDER / name / link)
-        shutil.copy(folder / "report" / "study.csv", FOLDER / name / "runs.csv")
+        for data, copied in DATA.items():
+            if (folder / "report" / data).is_file():
+                shutil.copy(folder / "report" / data, FOLDER / name / copied)
     rows = [_row(name) for name in study_names() if (FOLDER / f"{name}.md").is_file()]
     (FOLDER / "README.md").write_text(INDEX + "".join(rows), encoding="utf-8", newline="\n")
 
 
 def _row(name: str) -> str:
     """A study's line in the index."""
-    page = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    verdict = next((line[2:] for line in page.splitlines() if line.startswith("> ")), "").replace("|", "\\|")
-    budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
-    return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {verdict} |\n"
+    results, page = FOLDER / name / "results.json", (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    if results.is_file():
+        found = json.loads(results.read_text(encoding="utf-8"))
+        headline, budget = found["headline"].replace("|", "\\|"), found["budget"] or ""
+    else:  # a page of an earlier version
+        headline = next((line[2:] for line in page.splitlines() if line.startswith("> ")), "").replace("|", "\\|")
+        budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
+    return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {headline} |\n"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ SHAPES: dict[str, Any] = {
     command: json.loads(shape)
     for command, shape in re.findall(r"^## vitral ([\w ]+)\n+```json\n(.*?)```", DOCUMENT.read_text(), re.M | re.S)
 }
+RESULTS = json.loads(
+    re.findall(r"^## The results of a study\n.*?```json\n(.*?)```", DOCUMENT.read_text(), re.M | re.S)[0]
+)
 WORDS: dict[str, tuple[type, ...]] = {
     "text": (str,),
     "whole": (int,),
@@ -122,6 +125,9 @@ def test_a_studys_comparisons_are_printed_and_written(vitral) -> None:
     found = json.loads(told.out)
     assert difference(SHAPES["study"], found) == ""
     report = Path(found["html"]).parent
+    results = json.loads((report / "results.json").read_text())
+    assert difference(RESULTS, results) == ""
+    assert [{key: one[key] for key in one if key != "of"} for one in results["claims"]] == found["comparisons"]
     assert (report / "comparisons.csv").read_text() == vitral(*line, "csv").out
     assert (report / "comparisons.tex").read_text() == vitral(*line, "latex").out
     figures = {path.suffix for path in (report / "figures").iterdir()}

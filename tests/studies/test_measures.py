@@ -7,7 +7,7 @@ import pytest
 
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Paragraph
-from vitral.reports import study as study_page
+from vitral.reports import study_views
 from vitral.reports.study import write_report
 from vitral.studies import Study, StudyResult, execution, measures, run_study
 from vitral.studies.claims import Note
@@ -49,7 +49,7 @@ class Counting:
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """Probes of the test's own in the place of Vitral's."""
     made = Counting()
-    for module in (measures, study_page, execution):
+    for module in (measures, study_views, execution):
         monkeypatch.setattr(module, "probe_named", made.probes.__getitem__)
     return made
 

@@ -23,14 +23,16 @@ def files(trained: StudyResult) -> dict[str, bytes]:
 
 
 def test_all_files_are_there_and_figures_in_every_kind(files: dict[str, bytes]) -> None:
-    figures = {f"figures/{name}.{kind}" for name in ("curves", "intervals") for kind in ("svg", "png", "pdf")}
+    names = ("differences", "gaps", "curves")
+    figures = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")}
     tables = {f"comparisons.{kind}" for kind in ("csv", "md", "tex")}
-    assert set(files) == {"study.html", "study.md", "study.csv", "MANIFEST.json", *figures, *tables}
+    data = {"study.csv", "results.json", "MANIFEST.json"}
+    assert set(files) == {"study.html", "study.md", *data, *figures, *tables}
 
 
 def test_the_page_needs_nothing_but_itself(files: dict[str, bytes]) -> None:
     html = files["study.html"].decode()
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 3
     assert "<script" not in html
     assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
     assert "--out &lt;here&gt;" in html
@@ -52,7 +54,7 @@ def test_page_and_markdown_say_the_verdict_and_every_arm(trained: StudyResult, f
 
 def test_markdown_links_figures_that_are_there(files: dict[str, bytes]) -> None:
     links = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", files["study.md"].decode())
-    assert len(links) == 2
+    assert len(links) == 3
     assert set(links) <= set(files)
 
 
@@ -79,7 +81,7 @@ def test_the_same_result_gives_the_same_files(trained: StudyResult, files: dict[
 def test_runs_that_all_stopped_still_make_a_report(made) -> None:
     report = write_report(made({"full": [None], "no-attention": [None]}))
     assert "the test loss is nan" in report.html.read_text(encoding="utf-8")
-    assert not (report.html.parent / "figures" / "intervals.svg").exists()
+    assert not (report.html.parent / "figures" / "gaps.svg").exists()
     rows = list(csv.DictReader(report.table.read_text(encoding="utf-8").splitlines()))
     assert [row["test_loss"] for row in rows] == ["", ""]
 
@@ -97,9 +99,9 @@ def test_p_values_as_text() -> None:
 
 def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences, the table of arms and their intervals agree about every contrast, over 100 random studies."""
-    monkeypatch.setattr(study_page, "study_figures", lambda result, report: [])
-    monkeypatch.setattr(study_page, "arm_samples", lambda result: {})
-    monkeypatch.setattr(study_page, "_other_texts", lambda result: [])
+    monkeypatch.setattr(study_page, "study_figures", lambda result, losses, report: [])
+    monkeypatch.setattr(study_page, "samples_section", lambda result: [])
+    monkeypatch.setattr(study_page, "how_it_was_run", lambda result, command: [])
     generator, verdicts, rows = np.random.default_rng(17), set(), 0
     for _ in range(100):
         num = int(generator.integers(1, 8))
@@ -116,14 +118,14 @@ def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.
         text = minus_to_hyphen(write_report(result).markdown.read_text(encoding="utf-8"))
         claims = {claim.comparison.subject: claim for claim in loss_claims(result).contrasts}
         for low, high, verdict in re.findall(r"95% CI (\S+) to (\S+?), p [^:]*\): (\w+)", text):
-            assert (float(low) > 0 or float(high) < 0) == (verdict != "undecided"), (low, high, verdict)
+            assert (float(low) > 0 or float(high) < 0) == (verdict in ("better", "worse")), (low, high, verdict)
             verdicts.add(verdict)
         for row in (line.split("|") for line in text.splitlines() if line.startswith("| ")):
-            title, span = row[1].strip(), re.search(r"\((\S+)\sto\s(\S+)\)", row[-3])
-            if title in claims and span is not None:
+            title, span = row[1].strip(), re.search(r"\((\S+)\sto\s(\S+)\)", row[3])
+            if title in claims and span is not None and len(row) == 8:
                 assert (float(span[1]) > 0 or float(span[2]) < 0) == claims[title].shown
                 rows += 1
-    assert verdicts == {"better", "worse", "undecided"}
+    assert verdicts == {"better", "worse", "undecided", "equivalent"}
     assert rows > 50
 
 

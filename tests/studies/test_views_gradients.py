@@ -119,12 +119,26 @@ def test_curves_are_drawn_of_deep_arms_and_of_one_of_equal_models_when_fresh() -
     run = {"positions": 5, "fresh": deep[1][0], "trained": deep[1][1]}
     arms = [ArmMeasures(name, name, {"model": {"num_layers": 3}}, {1: run}) for name in ("one", "two")]
     plots = {plot.name: plot for plot in GRADIENTS.view(None, arms).sections if isinstance(plot, Plot)}  # type: ignore[arg-type]
-    assert "two" not in plots["gradient-of-the-stream-3-blocks-fresh"].alt
-    assert "two" in plots["gradient-of-the-stream-3-blocks-trained"].alt
+    assert len(plots["gradient-of-the-stream-3-blocks-fresh"].figure.axes) == 1
+    assert len(plots["gradient-of-the-stream-3-blocks-trained"].figure.axes) == 2
+
+
+def test_a_gradient_that_dies_has_a_panel_of_its_own_scale_and_is_named_in_one_sentence() -> None:
+    arms = {name: {1: (state([1.0, 1.0, 1.0]), state([0.5, 0.8, 1.0]))} for name in "abc"}
+    arms["dead"] = {1: (state([1.0, 1.0, 1.0]), state([1e-12, 1e-6, 1.0]))}
+    plots = {plot.name: plot for plot in viewed(arms).sections if isinstance(plot, Plot)}
+    plot = plots["gradient-of-the-stream-3-blocks-trained"]
+    shared, own = plot.figure.axes[:3], plot.figure.axes[3]
+    assert len({axes.get_ylim() for axes in shared}) == 1
+    low, high = shared[0].get_ylim()
+    assert 50 < high / low < 200
+    assert own.get_ylim()[0] < 1e-12
+    assert "1e-12 (the arm dead)" in plot.alt
+    assert plot.alt.count(". ") == 0
 
 
 def test_arms_that_cannot_be_told_apart_in_a_figure_are_left_out_of_it_by_name() -> None:
-    view = viewed({f"a{k}": {1: (state([1.0, 1.0]), state([2.0, 1.0]))} for k in range(10)})
+    view = viewed({f"a{k}": {1: (state([1.0, 1.0]), state([2.0, 1.0]))} for k in range(26)})
     captions = [plot.caption for plot in view.sections if isinstance(plot, Plot)]
-    assert all(caption.index("the arm a8") < caption.index("the arm a9") for caption in captions)
+    assert all(caption.index("the arm a24") < caption.index("the arm a25") for caption in captions)
     assert len(captions) == 4

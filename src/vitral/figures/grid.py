@@ -4,15 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.cm
 import numpy as np
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
-from vitral.figures.maps import ON_DARK, ON_LIGHT, WEIGHTS
+from vitral.figures.maps import ON_DARK, ON_LIGHT, colour_bar, shade_cells
 from vitral.figures.margin import text_width
 from vitral.figures.palette import GRID, MUTED
 from vitral.figures.style import FONT_SIZE, styled
@@ -70,7 +68,7 @@ def value_grid(
     width, height = left + plot_width + BAR, 0.45 + plot_height + above
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((left / width, 0.45 / height, plot_width / width, plot_height / height))
-    axes.imshow(shown, cmap=WEIGHTS, vmin=0.0, vmax=top, interpolation="none", aspect="auto")
+    shade_cells(axes, shown, top)
     for (row, column), value in np.ndenumerate(numbers):
         if not np.isnan(value):
             colour = ON_DARK if value > DARK_FROM * top else ON_LIGHT
@@ -86,8 +84,7 @@ def value_grid(
     bar = figure.add_axes(
         ((width - BAR + 0.25) / width, (height - above - bar_height) / height, 0.16 / width, bar_height / height)
     )
-    figure.colorbar(matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS), cax=bar, label=unit)
-    bar.grid(visible=False)
+    colour_bar(bar, top, unit)
     if title:
         figure.text(
             0.2 / width, 1 - 0.12 / height, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1

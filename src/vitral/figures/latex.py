@@ -5,6 +5,23 @@ import unicodedata
 
 from vitral.figures.text import visible
 
+PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
+\usepackage{textcomp}
+\usepackage{amsmath}
+\usepackage{graphicx}
+\setlength{\parindent}{0pt}
+\setlength{\parskip}{6pt}
+\setlength{\emergencystretch}{3em}
+\allowdisplaybreaks
+% Scales a formula, matrix or table that is too wide to the line width.
+\newsavebox{\vitralbox}
+\newcommand{\fitting}[1]{\sbox{\vitralbox}{$\displaystyle #1$}%
+  \ifdim\wd\vitralbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\vitralbox}}\else\usebox{\vitralbox}\fi}
+"""
+"""Of every document, for pdflatex; each adds its margins with the package geometry."""
 _SPECIAL = {
     "\n": " ",
     "\\": r"\textbackslash{}",

@@ -308,10 +308,10 @@ def _scale(axes: Axes, axis: Axis, which: str) -> None:
         low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
         decades = math.log10(high / low)
         ticks.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
-        ticks.set_major_formatter(FuncFormatter(lambda value, place: _short(value)))
+        ticks.set_major_formatter(FuncFormatter(lambda value, place: short(value)))
         ticks.set_minor_formatter(NullFormatter())
     if axis.ticks:
-        (axes.set_xticks if which == "x" else axes.set_yticks)(list(axis.ticks), [_short(tick) for tick in axis.ticks])
+        (axes.set_xticks if which == "x" else axes.set_yticks)(list(axis.ticks), [short(tick) for tick in axis.ticks])
         axes.minorticks_off()
 
 
@@ -324,10 +324,10 @@ def _tick_width(axes: Axes) -> float:
     )
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
     """A tick's number in few characters.
 
-    >>> _short(1e-3), _short(250.0), _short(2e6), _short(1.5e-7)
+    >>> short(1e-3), short(250.0), short(2e6), short(1.5e-7)
     ('0.001', '250', '2M', '1.5e-07')
     """
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

@@ -27,7 +27,40 @@ ON_DARK, ON_LIGHT = "#fdfdfd", "#15181c"
 """Colours of the numbers in cells. A page does not replace them by its own, because cells keep their colours too."""
 TOP, BAR = 0.55, 1.2
 MOST_LABEL = 12
+MOST_PATHS, CELL_PIXELS, BAR_STEPS = 32, 16, 64
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#eaf1f7", "#9cc4e0", "#0072b2", "#00243a"])
+
+
+def shade_cells(axes: Axes, values: np.ma.MaskedArray, top: float) -> None:
+    """Shade a grid of cells, the first row at the top; the centre of row 2, column 3 is at y = 2, x = 3.
+
+    Cells are vector paths, which no program blurs. A grid of more than `MOST_PATHS` in a direction would make a huge
+    file; it is an image in which each cell has many pixels.
+
+    Args:
+        axes: the plot.
+        values: `[rows, columns]`; masked cells stay empty.
+        top: value of the darkest colour; 0 is the lightest.
+    """
+    rows, columns = values.shape
+    if max(rows, columns) <= MOST_PATHS:
+        edges = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
+        # Each cell has a thin edge of its own colour, without which the page shines through between cells.
+        axes.pcolormesh(*edges, values, cmap=WEIGHTS, vmin=0.0, vmax=top, edgecolors="face", linewidth=0.2)
+    else:
+        large = values.repeat(CELL_PIXELS, axis=0).repeat(CELL_PIXELS, axis=1)
+        place = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+        axes.imshow(large, cmap=WEIGHTS, vmin=0.0, vmax=top, interpolation="none", aspect="auto", extent=place)
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+
+
+def colour_bar(axes: Axes, top: float, label: str) -> None:
+    """The scale of `shade_cells`, drawn as vector paths."""
+    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS.resampled(BAR_STEPS))
+    solids = axes.figure.colorbar(colours, cax=axes, label=label).solids
+    assert solids is not None
+    solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
+    axes.grid(visible=False)
 
 
 @checked
@@ -65,8 +98,7 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
         _draw(axes, matrix, head)
         _label(axes, queries, keys, sheet.side)
     bar = figure.add_axes(sheet.bar())
-    figure.colorbar(matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS), cax=bar, label=_("attention weight"))
-    bar.grid(visible=False)
+    colour_bar(bar, 1.0, _("attention weight"))
     top = 1 - 0.12 / sheet.height
     figure.text(0.2 / sheet.width, top, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)
     return figure
@@ -117,7 +149,7 @@ def _short(label: str) -> str:
 
 def _draw(axes: Axes, matrix: np.ndarray, head: int) -> None:
     shown = np.ma.masked_equal(matrix, 0.0)
-    axes.imshow(shown, cmap=WEIGHTS, vmin=0.0, vmax=1.0, interpolation="none", aspect="auto")
+    shade_cells(axes, shown, 1.0)
     axes.set_title(_("head {head}", head=head))
     axes.grid(visible=False)
     axes.spines[:].set(visible=True, color=GRID)

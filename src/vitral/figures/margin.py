@@ -61,6 +61,18 @@ def text_width(line: str, weight: str = "normal", size: float = LABEL_SIZE) -> f
     return width / POINTS_PER_INCH
 
 
+def wrapped(text: str, inches: float, weight: str = "normal", size: float = LABEL_SIZE) -> list[str]:
+    """The lines of a text that is broken between words so that it fits this width; a long word is not broken."""
+    lines = [""]
+    for word in drawable(text).split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, weight, size) > inches:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
 def label_width(labels: Sequence[Label]) -> float:
     """Width in inches of the margin for these labels and their leader lines."""
     longest = max((text_width(line, label.weight) for label in labels for line in label.lines), default=0.0)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from vitral.core.checked import checked
 from vitral.figures.html import rendered, templates
-from vitral.figures.latex import escape
+from vitral.figures.latex import PREAMBLE, escape
 from vitral.figures.sections import Formula, Section
 
 
@@ -91,24 +91,9 @@ def paper_page(paper: Paper, sections: Sequence[Section] = ()) -> str:
     return shell.render(paper=paper, tasks=list(zip(paper.tasks, formulas, strict=True)), body=body, script=script)
 
 
-LATEX = r"""\documentclass[11pt,a4paper]{article}
-\usepackage[T1]{fontenc}
-\usepackage[utf8]{inputenc}
-\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
-\usepackage{textcomp}
-\usepackage{amsmath}
-\usepackage{graphicx}
-% The text is also inside the margins of Letter paper.
-\usepackage[hmargin=2.2cm,top=2cm,bottom=3.2cm]{geometry}
-\setlength{\parindent}{0pt}
-\setlength{\parskip}{6pt}
-\setlength{\emergencystretch}{3em}
-\allowdisplaybreaks
-% Scales a formula or a table that is too wide to the line width.
-\newsavebox{\vitralbox}
-\newcommand{\fitting}[1]{\sbox{\vitralbox}{$\displaystyle #1$}%
-  \ifdim\wd\vitralbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\vitralbox}}\else\usebox{\vitralbox}\fi}
-\newcommand{\place}[1]{\makebox[1.15cm]{\rule[-0.22cm]{0pt}{0.66cm}#1}}
+LATEX = rf"""{PREAMBLE}% The text is also inside the margins of Letter paper.
+\usepackage[hmargin=2.2cm,top=2cm,bottom=3.2cm]{{geometry}}
+\newcommand{{\place}}[1]{{\makebox[1.15cm]{{\rule[-0.22cm]{{0pt}}{{0.66cm}}#1}}}}
 """
 
 

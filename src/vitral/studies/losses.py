@@ -171,12 +171,18 @@ def loss_claims(result: StudyResult) -> LossClaims:
 def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
     """The claims for a hurried reader.
 
-    The base's rank; the first floor, or else the largest contrast that was shown; the first difference that a probe
-    has shown, or check that it has decided.
+    The base's rank; the first floor, or else the largest contrast that was shown, an arm that fails before all others;
+    of the probes the decided comparison of least p value, or else the first decided check.
     """
-    shown = sorted((claim for claim in losses.contrasts if claim.shown), key=lambda claim: -abs(claim.difference))
-    decided = [one for one in probes if one.shown or (one.shown is False and not isinstance(one, Claim))]
+    shown = sorted((claim for claim in losses.contrasts if claim.shown), key=_size)
+    compared = sorted((one for one in probes if isinstance(one, Claim) and one.shown), key=lambda one: one.p or 0.0)
+    decided = compared or [one for one in probes if one.shown is not None and not isinstance(one, Claim)]
     return (losses.rank, *(losses.floors or shown)[:1], *decided[:1])
+
+
+def _size(claim: Claim) -> tuple[bool, float]:
+    """For an order by size: failures first, then large differences."""
+    return claim.failures is None, -abs(claim.difference) if math.isfinite(claim.difference) else 0.0
 
 
 def loss_quantity(result: StudyResult) -> Quantity:

@@ -335,6 +335,19 @@ def _mean_cell(arm: ArmMeasures, quantity: Quantity) -> str:
     return mean if num in (0, len(arm.runs)) else _("{mean} (n = {n})", mean=mean, n=num)
 
 
+def extremes_told(title: str, values: Mapping[str, float], show: Callable[[float], str]) -> str:
+    """The alternative text of a figure in one sentence: its least and its largest value, with their names.
+
+    >>> extremes_told("Loss", {"a": 2.0, "b": 1.0, "c": 3.0}, str)
+    'Loss: from 1.0 (b) to 3.0 (c).'
+    """
+    low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
+    if low == high:
+        return _("{title}: {value} ({name}).", title=title, value=show(values[low]), name=low)
+    told = {"title": title, "low": show(values[low]), "high": show(values[high])}
+    return _("{title}: from {low} ({least}) to {high} ({most}).", **told, least=low, most=high)
+
+
 def interval_plot(
     name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: Literal["seeds", "prompts"] = "seeds"
 ) -> tuple[Plot, ...]:
@@ -350,13 +363,13 @@ def interval_plot(
     if not rows:
         return ()
     figure = interval_dots(rows, title=title, x_label=quantity.label)
-    ends = "; ".join(f"{row.label} {quantity.show(row.mean)}" for row in rows)
+    alt = extremes_told(title, {row.label: row.mean for row in rows}, quantity.show)
     marks = (
         _("Small dots are seeds; the large mark is their mean with its 95% t interval.")
         if dots == "seeds"
         else _("Small dots are prompts; the large mark is their mean with its 95% t interval.")
     )
-    return (Plot(figure, name, f"{caption} {marks}", f"{title}: {ends}."),)
+    return (Plot(figure, name, f"{caption} {marks}", alt),)
 
 
 def difference(name: str, one: Quantity, other: Quantity) -> Quantity:
@@ -406,8 +419,5 @@ def mean_lines(
     one = next(iter(points.values()))
     figure = line_plot(lines[:MOST_LINES], x, Axis(one.label), title=title)
     names = [line.label for line in lines]
-    ends = "; ".join(
-        _("{label} {low} to {high}", label=label, low=one.show(known[label][0]), high=one.show(known[label][-1]))
-        for label in names
-    )
-    return (Plot(figure, name, f"{caption}{left_out(names)}", f"{title}: {ends}."),)
+    alt = extremes_told(title, {label: known[label][-1] for label in names}, one.show)
+    return (Plot(figure, name, f"{caption}{left_out(names)}", alt),)

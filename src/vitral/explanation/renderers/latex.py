@@ -8,24 +8,9 @@ from vitral.explanation.picture_text import are_named, head_name, marked_tokens,
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.truncation import truncate
 from vitral.explanation.walkthrough import Walkthrough, opening, worked_out
+from vitral.figures.latex import PREAMBLE
 
-PREAMBLE = r"""\documentclass[11pt,a4paper]{article}
-\usepackage[T1]{fontenc}
-\usepackage[utf8]{inputenc}
-\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
-\usepackage{textcomp}
-\usepackage{amsmath}
-\usepackage{graphicx}
-\usepackage[margin=2.2cm]{geometry}
-\setlength{\parindent}{0pt}
-\setlength{\parskip}{6pt}
-\setlength{\emergencystretch}{3em}
-\allowdisplaybreaks
-% Scales a formula or matrix that is too wide to the line width.
-\newsavebox{\vitralbox}
-\newcommand{\fitting}[1]{\sbox{\vitralbox}{$\displaystyle #1$}%
-  \ifdim\wd\vitralbox>\linewidth\resizebox{\linewidth}{!}{\usebox{\vitralbox}}\else\usebox{\vitralbox}\fi}
-"""
+GEOMETRY = r"\usepackage[margin=2.2cm]{geometry}"
 
 
 @checked(first=True)
@@ -39,7 +24,7 @@ def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = Fals
     """
     say = walkthrough.phrases(whole=whole)
     lines = [
-        PREAMBLE,
+        PREAMBLE + GEOMETRY,
         rf"\title{{{escape(walkthrough.title)}}}",
         r"\author{}\date{}",
         r"\begin{document}",

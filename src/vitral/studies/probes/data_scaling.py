@@ -18,6 +18,7 @@ from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Section, Table
+from vitral.figures.text import capital
 from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies import probe
 from vitral.studies.claims import Plain, Quantity, at
@@ -133,10 +134,10 @@ def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plo
             Line(_("fitted {law}", law="L(D)"), places, [law.loss({"D": place}) for place in places], theory=True)
         )
     axes = Axis(_("training text (tokens)"), log=True), Axis(_("loss ({unit})", unit=_(loss.unit)))
-    ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in shares)
+    ends = {arm.title: mean for arm in shares if (mean := arm.mean(loss)) is not None}
     caption = _("Loss on the test split and on known text against the amount of text; band: range over seeds.")
     figure = line_plot(lines, *axes, title=_("More text, the same steps"))
-    return Plot(figure, "data-amount", caption, _("Test loss: {losses}.", losses=ends))
+    return Plot(figure, "data-amount", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
 
 
 AMOUNTS = RunProbe("amounts", measure, view, seconds={"quick": 4, "standard": 8, "full": 20})

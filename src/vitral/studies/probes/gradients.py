@@ -5,7 +5,8 @@ from statistics import geometric_mean
 
 from vitral.core.language import N_, _, number
 from vitral.data import Batches
-from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
+from vitral.figures.lines import Axis, Line
+from vitral.figures.panels import MOST_PANELS, Panel, panel_plot, panels_left_out
 from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection import first_over_last, gradients_by_block, untrained
@@ -18,24 +19,28 @@ WINDOWS = {"quick": 16, "standard": 32, "full": 64}
 STATES = {"fresh": N_("before the first step"), "trained": N_("after training")}
 KINDS = {"stream": N_("gradient of the stream"), "parameters": N_("gradient of the block's parameters")}
 CAPTIONS = {
-    ("stream", "fresh"): N_("Norm of the gradient of the stream before the first step, geometric mean over seeds."),
-    ("stream", "trained"): N_("Norm of the gradient of the stream after training, geometric mean over seeds."),
+    ("stream", "fresh"): N_(
+        "Norm of the gradient of the stream before the first step, as a share of that at the last block: thin lines "
+        "are seeds, the thick line their geometric mean."
+    ),
+    ("stream", "trained"): N_(
+        "Norm of the gradient of the stream after training, as a share of that at the last block: thin lines are "
+        "seeds, the thick line their geometric mean."
+    ),
     ("parameters", "fresh"): N_(
-        "Norm of the gradient of the block's parameters before the first step, geometric mean over seeds."
+        "Norm of the gradient of the block's parameters before the first step, as a share of that at the last block: "
+        "thin lines are seeds, the thick line their geometric mean."
     ),
     ("parameters", "trained"): N_(
-        "Norm of the gradient of the block's parameters after training, geometric mean over seeds."
+        "Norm of the gradient of the block's parameters after training, as a share of that at the last block: thin "
+        "lines are seeds, the thick line their geometric mean."
     ),
 }
 FINDINGS = {
-    ("stream", "fresh"): N_("The gradient of the stream before the first step, first to last block: {ends}."),
-    ("stream", "trained"): N_("The gradient of the stream after training, first to last block: {ends}."),
-    ("parameters", "fresh"): N_(
-        "The gradient of the block's parameters before the first step, first to last block: {ends}."
-    ),
-    ("parameters", "trained"): N_(
-        "The gradient of the block's parameters after training, first to last block: {ends}."
-    ),
+    ("stream", "fresh"): N_("Before the first step the gradient of the stream at the first block is {ends}."),
+    ("stream", "trained"): N_("After training the gradient of the stream at the first block is {ends}."),
+    ("parameters", "fresh"): N_("Before the first step the gradient of the parameters of the first block is {ends}."),
+    ("parameters", "trained"): N_("After training the gradient of the parameters of the first block is {ends}."),
 }
 UNDEFINED = {
     "fresh": N_("{arm}: before the first step a gradient is zero or not finite."),
@@ -102,29 +107,48 @@ def view(result: StudyResult, arms: Arms) -> View:
 
 
 def _plot(arms: list[ArmMeasures], kind: str, state: str) -> tuple[Plot, ...]:
-    """Norms by block, geometric mean over seeds; arms with equal models are one line before the first step."""
-    lines: dict[str, Line] = {}
+    """Norms by block as shares of the last block's, a panel for each arm; before the first step, for each model."""
+    panels: dict[str, tuple[ArmMeasures, Panel]] = {}
     blocks = len(arms[0].first[state][kind])
     for arm in arms:
-        norms = zip(*(run[state][kind] for run in arm.runs.values()), strict=True)
-        y = [geometric_mean(seeds) if all(seeds) else None for seeds in norms]
+        panel = _panel(arm, kind, state)
         key = str(arm.config["model"]) if state == "fresh" else arm.name
-        if any(y):
-            lines.setdefault(key, Line(arm.title, range(1, blocks + 1), y))
-    if not lines:
+        if panel is not None:
+            panels.setdefault(key, (arm, panel))
+    if not panels:
         return ()
-    shown = list(lines.values())
-    ticks = range(1, blocks + 1, max(1, blocks // 12))
-    axes = Axis(_("block"), ticks=ticks), Axis(_("{name} (nats per unit)", name=_(KINDS[kind])), log=True)
-    title = _("{n} blocks, {when}", n=blocks, when=_(STATES[state]))
-    figure = line_plot(shown[:MOST_LINES], *axes, title=title)
-    caption = f"{_(CAPTIONS[kind, state])}{left_out([line.label for line in shown])}"
-    ends = "; ".join(
-        _("{label} {first:.2g} to {last:.2g}", label=line.label, first=line.y[0] or 0.0, last=line.y[-1] or 0.0)
-        for line in shown
+    shown = [panel for _arm, panel in panels.values()]
+    ticks = range(1, blocks + 1, max(1, -(-blocks // 4)))
+    figure = panel_plot(
+        shown[:MOST_PANELS],
+        Axis(_("block"), ticks=ticks),
+        Axis(_("gradient norm over that of the last block"), log=True),
+        zero=1.0,
+        title=_("{n} blocks, {when}: {name}", n=blocks, when=_(STATES[state]), name=_(KINDS[kind])),
+    )
+    shares = {panel.title: panel.lines[0].y[0] or 0.0 for _arm, panel in panels.values()}
+    low, high = min(shares, key=lambda title: shares[title]), max(shares, key=lambda title: shares[title])
+    ends = _(
+        "between {low:.2g} ({least}) and {high:.2g} ({most}) times that at the last block",
+        low=shares[low],
+        least=low,
+        high=shares[high],
+        most=high,
     )
     name = f"gradient-of-the-{kind}-{blocks}-blocks-{state}"
-    return (Plot(figure, name, caption, _(FINDINGS[kind, state], ends=ends)),)
+    return (Plot(figure, name, _(CAPTIONS[kind, state]) + panels_left_out(shown), _(FINDINGS[kind, state], ends=ends)),)
+
+
+def _panel(arm: ArmMeasures, kind: str, state: str) -> Panel | None:
+    """The norms of each seed and their geometric mean; None where a gradient at the last block is zero."""
+    runs = [run[state][kind] for run in arm.runs.values()]
+    if any(not norms[-1] for norms in runs):
+        return None
+    seeds = [[norm / norms[-1] if norm else None for norm in norms] for norms in runs]
+    blocks = range(1, len(seeds[0]) + 1)
+    mean = [geometric_mean(known) if all(known) else None for known in zip(*seeds, strict=True)]
+    thin = [Line("", blocks, seed) for seed in seeds] if len(seeds) > 1 else []
+    return Panel(arm.title, [Line("", blocks, mean)], thin)
 
 
 GRADIENTS = RunProbe("gradients", measure, view, {"quick": 1, "standard": 1, "full": 2})

@@ -9,7 +9,7 @@ from vitral.inspection import head_costs, score_statistics
 from vitral.inspection.random_scores import BY_ROW, FIXED, SURE, change, expected_variance, least_changed
 from vitral.inspection.softmax import SATURATED
 from vitral.studies.claims import Check, Note, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.probe import Plot, Setting, StudyProbe, View, extremes_told
 from vitral.studies.results import StudyResult
 
 SIZES = {"quick": (200_000, 1_000), "standard": (500_000, 4_000), "full": (2_000_000, 20_000)}
@@ -123,11 +123,9 @@ def _plot(measured: Plain, name: str, file: str) -> Plot:
         ]
     x = Axis(_("d_k (components of a head)"), log=True, ticks=d_ks)
     figure = line_plot(lines, x, Axis(_(LABELS[name]), log=True))
-    ends = "; ".join(
-        _("{label} {first:.4g} to {last:.4g}", label=line.label, first=line.y[0] or 0.0, last=line.y[-1] or 0.0)
-        for line in lines
-    )
-    return Plot(figure, file, _(CAPTIONS[name]), f"{_(LABELS[name])}: {ends}.")
+    ends = {line.label: line.y[-1] or 0.0 for line in lines if not line.theory}
+    about = _("{quantity} at d_k {d_k}", quantity=_(LABELS[name]), d_k=d_ks[-1])
+    return Plot(figure, file, _(CAPTIONS[name]), extremes_told(about, ends, lambda value: number(value, ".3g")))
 
 
 SCORE_STATISTICS = StudyProbe("score-statistics", measure, view, {"quick": 12, "standard": 30, "full": 120})

@@ -8,6 +8,7 @@ import numpy as np
 from vitral.core.language import N_, _
 from vitral.figures.lines import Axis, line_plot
 from vitral.figures.sections import Heading, Section
+from vitral.figures.text import capital
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
 from vitral.studies import probe
@@ -99,9 +100,9 @@ def _plot(arms: Arms, loss: Quantity) -> Plot:
     ticks = sorted({size for line in lines for size in line.x})
     axes = Axis(_("vocabulary (tokens)"), log=True, ticks=ticks), Axis(_("test loss ({unit})", unit=_(loss.unit)))
     caption = _("Test loss against the size of the vocabulary; band: range over seeds.")
-    ends = "; ".join(f"{arm.title} {loss.show(arm.mean(loss))}" for arm in arms)
+    ends = {arm.title: mean for arm in arms if (mean := arm.mean(loss)) is not None}
     figure = line_plot(lines, *axes, title=_("Loss at equal compute"))
-    return Plot(figure, "tokens-vocabulary", caption, _("Test loss: {losses}.", losses=ends))
+    return Plot(figure, "tokens-vocabulary", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
 
 
 TEXT_UNITS = RunProbe("text-units", measure, view, seconds={"quick": 1, "standard": 1, "full": 1})

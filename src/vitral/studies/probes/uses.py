@@ -3,14 +3,25 @@
 from dataclasses import replace
 from statistics import fmean
 
-from vitral.core.language import N_, _, listed, retold
+from vitral.core.language import N_, _, retold
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
 from vitral.inspection import capabilities, classify_passages, untrained
 from vitral.inspection.probing import SPLITS, linear_probes
 from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, at
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, against_base, mean_table, within
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Plot,
+    RunProbe,
+    Trained,
+    View,
+    against_base,
+    extremes_told,
+    mean_table,
+    within,
+)
 from vitral.studies.results import StudyResult
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
@@ -86,9 +97,11 @@ def view(result: StudyResult, arms: Arms) -> View:
     grid = [[arm.mean(one) for one in ACCURACY] for arm in arms]
     titles, uses = [arm.title for arm in arms], [_(use) for use in PATHS]
     figure = value_grid(grid, titles, uses, _("accuracy"), title=_("Accuracy by use"))
-    alt = "; ".join(f"{arm.title} {listed(one.show(arm.mean(one)) for one in ACCURACY)}" for arm in arms)
+    known = {arm.title: [mean for one in ACCURACY if (mean := arm.mean(one)) is not None] for arm in arms}
+    means = {title: fmean(values) for title, values in known.items() if values}
+    alt = extremes_told(_("Mean accuracy over the uses"), means, ACCURACY[0].show)
     caption = _("Mean over seeds; empty where the model cannot answer.")
-    plot = Plot(figure, "uses-by-mask", caption, _("Accuracy: {values}.", values=alt))
+    plot = Plot(figure, "uses-by-mask", caption, alt)
     tables = [mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST)]
     tables += [
         mean_table(

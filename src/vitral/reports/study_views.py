@@ -1,0 +1,105 @@
+"""The views of a study's probes: each with its family of comparisons, judged, as sections of the study's page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vitral.core.language import _, retold
+from vitral.figures.sections import Details, Heading, Listing, Section, Table
+from vitral.figures.text import p_text
+from vitral.reports.folder import ReportFolder
+from vitral.reports.study_figures import added
+from vitral.studies.claims import Claim, Judged, Note, judge
+from vitral.studies.losses import difference_text
+from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View
+from vitral.studies.probes import probe_named
+from vitral.studies.results import StudyResult
+
+MOST_SENTENCES = 8
+"""Decided comparisons of a probe that the verdict says as sentences."""
+
+
+@dataclass(frozen=True)
+class JudgedView:
+    """A probe's view with its family of comparisons, judged.
+
+    Attributes:
+        view: of the probe.
+        claims: one for each of the view's comparisons.
+    """
+
+    view: View
+    claims: tuple[Claim, ...]
+
+    @property
+    def all(self) -> tuple[Judged, ...]:
+        """Checks, claims and notes."""
+        return (*self.view.checks, *self.claims, *self.view.notes)
+
+    @property
+    def listed(self) -> tuple[Judged, ...]:
+        """The claims that the verdict lists as sentences.
+
+        The table has undecided comparisons, and the decided ones beyond the MOST_SENTENCES of least p value.
+        """
+        decided = [claim for claim in self.claims if claim.shown]
+        first = sorted(decided, key=lambda claim: claim.p or 0.0)[:MOST_SENTENCES]
+        rest = len(decided) - len(first)
+        more = [Note(_("{n} more decided comparisons of the same family are in its table.", n=rest))] if rest else []
+        return (*self.view.checks, *(claim for claim in self.claims if claim in first), *more, *self.view.notes)
+
+
+def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
+    """One judged view for each probe of the study, in the design's order, from the measured data alone."""
+    views, result = [], result.told
+    for name in result.study.probes:
+        probe, found = probe_named(name), result.measured.get(name)
+        if isinstance(probe, RunProbe):
+            arms = [
+                ArmMeasures(arm.arm.name, arm.arm.title, arm.config, dict(sorted(found[arm.arm.name].items())))
+                for arm in result.arms
+                if found and found.get(arm.arm.name)
+            ]
+            views.append(probe.view(result, arms) if arms else View())
+        else:
+            views.append(View() if found is None else probe.view(result, found))
+    return tuple(JudgedView(view, judge(view.comparisons)) for view in views)
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Every comparison of one family, decided or not."""
+    rows = tuple(
+        (
+            claim.comparison.subject,
+            claim.comparison.against,
+            claim.comparison.quantity.label,
+            difference_text(claim, percent=False),
+            p_text(claim.p),
+            _(claim.verdict) if not claim.why else _("no verdict: {why}", why=claim.why),
+        )
+        for claim in claims
+    )
+    family = max((claim.family for claim in claims), default=0)
+    caption = _(
+        "Paired t tests, p values and 95% intervals corrected together for {n} comparisons (Bonferroni).", n=family
+    )
+    columns = (_("subject"), _("against"), _("quantity"), _("difference (95% CI)"), "p", _("verdict"))
+    return Table(caption, columns, rows, prose=(1, 2, 5))
+
+
+def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
+    """A view as sections of a page, its figures added to the report."""
+    sections = [added(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
+    if judged.claims:
+        table = claims_table(judged.claims)
+        sections.append(Details(_("Every comparison of this probe ({n})", n=len(table.rows)), (table,)))
+    return sections
+
+
+def not_measured(result: StudyResult) -> list[Section]:
+    """Why measurements are missing; nothing where none is."""
+    reasons = tuple(
+        f"{name}: {f'{result.arm(arm).arm.title}: ' if arm else ''}{retold(why)}."
+        for name in result.study.probes
+        for arm, why in result.unmeasured.get(name, ())
+    )
+    return [Heading(_("Not measured")), Listing(reasons)] if reasons else []
