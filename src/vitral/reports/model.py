@@ -100,11 +100,13 @@ _OPTIMIZERS = {
     "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
 }
 OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
+CACHED, STATES = N_("keys and values of one full context"), N_("hidden and cell states of one sequence")
 PARTS = (
     N_("embedding"),
     N_("positions"),
     N_("norm"),
     N_("attention"),
+    N_("recurrence"),
     N_("scale"),
     N_("feed-forward"),
     N_("final norm"),
@@ -136,7 +138,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
             _bytes(costs.activation_bytes),
             _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
         ),
-        (_("cache"), _bytes(costs.cache_bytes), _("keys and values of one full context")),
+        (_("cache"), _bytes(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
     ]
 
 

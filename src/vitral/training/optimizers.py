@@ -17,6 +17,7 @@ from torch.optim.adamw import adamw
 from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
+from vitral.model.recurrence import GATES
 from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
@@ -247,6 +248,9 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     for name, module in model.blocks.named_modules(prefix="blocks"):
         if isinstance(module, MultiHeadAttention):
             found[f"{name}.in_proj.weight"] = module.widths
+        elif isinstance(module, nn.LSTM):
+            for of in ("ih", "hh"):
+                found[f"{name}.weight_{of}_l0"] = (module.hidden_size,) * GATES
         elif isinstance(module, nn.Linear):
             found.setdefault(f"{name}.weight", (module.out_features,))
     return found
