@@ -62,6 +62,18 @@ class AttentionConfig(Config):
     scale: ScaleConfig = "sqrt"
 
 
+class MaximalUpdate(Config):
+    """The maximal update parametrisation (Yang & Hu 2021), see `vitral.model.parametrisation`.
+
+    Attributes:
+        name: "mup".
+        base_width: the d_model at which it equals the standard parametrisation.
+    """
+
+    name: Literal["mup"] = "mup"
+    base_width: Count
+
+
 class DropoutConfig(Config):
     """Dropout rates during training (Srivastava et al. 2014).
 
@@ -113,6 +125,8 @@ class ModelConfig(Config):
         bias: whether projections and norms have biases. The head never has one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
         initialisation: "gpt2", "wide" or "pytorch"; see `vitral.model.initialisation`.
+        parametrisation: {name = "mup", base_width = n}: initial values and AdamW's learning rates change with the width
+            so that a rate tuned at the base width suits every width. Default: the standard one.
     """
 
     context_length: Count = 50
@@ -134,12 +148,21 @@ class ModelConfig(Config):
     bias: bool = True
     dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
     initialisation: Literal["gpt2", "wide", "pytorch"] = "gpt2"
+    parametrisation: MaximalUpdate | None = None
 
     @model_validator(mode="after")
     def _positions_are_mixed_once(self) -> "ModelConfig":
         if self.recurrence is not None and self.attention != "none":
             raise ValueError(
                 _('recurrence: the {name} takes the place of attention; set attention = "none"', name=self.recurrence)
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _head_has_its_own_size(self) -> "ModelConfig":
+        if self.parametrisation is not None and self.tie_head:
+            raise ValueError(
+                _("parametrisation: mup gives the head another size than the embedding; set tie_head = false")
             )
         return self
 

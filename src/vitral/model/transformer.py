@@ -24,6 +24,7 @@ from vitral.model.config import ModelConfig
 from vitral.model.initialisation import DRAWS, initialise
 from vitral.model.norms import build_norm
 from vitral.model.own_parts import try_own_parts
+from vitral.model.parametrisation import parametrise
 from vitral.model.positions import Positions, build_positions
 
 
@@ -55,6 +56,7 @@ class Transformer(CheckedModule):
             )
             self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, DRAWS[config.initialisation], num_layers=config.num_layers, seed=seed)
+        parametrise(self, config)
         if has_own_parts:
             try_own_parts(self.config, self, self.positions, self.blocks, self.final_norm)
 

@@ -17,6 +17,7 @@ from torch.optim.adamw import adamw
 from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
+from vitral.model.parametrisation import rate_factor
 from vitral.model.recurrence import GATES
 from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
@@ -256,13 +257,22 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> AdamW:
-    """AdamW for all parameters except some, in the two groups of `decay_groups`."""
+def _adamw(model: Transformer, config: AdamWConfig, without: Set[str]) -> AdamW:
+    """AdamW for all parameters except some: the groups of `decay_groups`, split where learning rates differ."""
     parameters = dict(model.named_parameters())
-    decayed, rest = ([parameters[name] for name in names if name not in without] for names in decay_groups(model))
-    numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
-    groups = ({"params": decayed, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0})
-    return AdamW({**numbers, **group} for group in groups if group["params"])
+    numbers = {"betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    groups = []
+    for names, decay in zip(decay_groups(model), (config.weight_decay, 0.0), strict=True):
+        by_factor: dict[float, list[nn.Parameter]] = {}
+        for name in names:
+            if name not in without:
+                factor = rate_factor(model.config, name, parameters[name].dim())
+                by_factor.setdefault(factor, []).append(parameters[name])
+        groups += [
+            {"params": params, "lr": config.learning_rate * factor, "weight_decay": decay, **numbers}
+            for factor, params in by_factor.items()
+        ]
+    return AdamW(groups)
 
 
 def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
