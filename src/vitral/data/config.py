@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from vitral.core.config import Config, nearest, shown
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_surrogate
 from vitral.data.encodings import codec_name, is_utf8
+from vitral.data.tasks import TaskConfig
 
 
 class CharConfig(Config):
@@ -61,6 +62,11 @@ MOST_SPECIAL = 100
 """Maximum length of a special token in characters."""
 
 
+TASK = "task"
+"""The source of a generated task."""
+_OF_A_TASK = frozenset({"source", "task", "tokenizer", "share"})
+"""The keys that a generated task can have."""
+
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
 Passage = Annotated[tuple[str, str], Field(strict=False)]
 
@@ -88,6 +94,8 @@ class CorpusConfig(Config):
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
         specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
             that equals `separator` separates the files of a folder by this token. Default: none.
+        task: a generated task instead of a text, a table with its name, "repeats", "markov" or "recall", and its
+            settings; `source` is "task" then. See `vitral.data.tasks`. Default: none.
         replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
             tokens (characters) or their bytes. Default: none.
 
@@ -110,7 +118,30 @@ class CorpusConfig(Config):
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
     specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    task: TaskConfig | None = None
     replacement: str | None = Field(default=None, min_length=1, max_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_source_of_a_task(cls, data: Any) -> Any:
+        return {"source": TASK, **data} if isinstance(data, dict) and data.get("task") is not None else data
+
+    @model_validator(mode="after")
+    def _a_task_is_not_read(self) -> "CorpusConfig":
+        if self.task is None:
+            return self
+        if self.source != TASK:
+            raise ValueError(
+                _('task: a task is generated, and source is {source}; set source = "task"', source=shown(self.source))
+            )
+        for key in sorted(type(self).model_fields.keys() - _OF_A_TASK):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(_("{key}: a generated task does not have it; leave it out", key=key))
+        if not isinstance(self.tokenizer, CharConfig):
+            raise ValueError(
+                _('tokenizer: a generated task has one token for each symbol; leave it out, or set "char"')
+            )
+        return self
 
     @field_validator("share", "passages", "also", "specials", mode="before")
     @classmethod

@@ -16,8 +16,9 @@ from vitral.core.config import nearest
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import temporary_name
 from vitral.core.language import N_, in_language
-from vitral.data.config import CorpusConfig
+from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
+from vitral.data.tasks import Task, task_text
 from vitral.data.texts import (
     Document,
     Reading,
@@ -227,7 +228,7 @@ def corpus_names() -> dict[str, str]:
 
 @checked(first=True)
 def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES, cache: Path | None = None) -> Corpus:
-    """Read the text of a configuration.
+    """Read the text of a configuration, or generate its task.
 
     A name is searched first in the folder VITRAL_CORPORA (as `NAME.txt`), then among the built-in and the downloadable
     texts, which are downloaded once. Any other source is a file or a folder. A folder contributes all its files that
@@ -251,6 +252,8 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
 
 
 def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
+    if config.task is not None:
+        return generated(config.task)
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, noted=True)
@@ -353,6 +356,14 @@ def bundled(name: str, config: CorpusConfig) -> Corpus:
     except OSError:
         raise UsageError("the bundled text {file} is missing; install Vitral again", file=file) from None
     return from_document(name, decode_document(raw, file, Reading.of(config)))
+
+
+def generated(task: Task) -> Corpus:
+    """The sequences of a task, drawn again."""
+    text = task_text(task)
+    sequences = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
+    note = sequences.format(sequences=task.sequences, span=task.span, seed=task.seed)
+    return Corpus(TASK, text, len(text), hashlib.sha256(text.encode("ascii")).hexdigest(), (note,))
 
 
 def python(config: CorpusConfig) -> Corpus:

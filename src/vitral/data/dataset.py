@@ -31,7 +31,7 @@ from vitral.data.split import (
     additions,
     load_additions,
     restricted,
-    split_text,
+    split_blocks,
     train_key,
 )
 from vitral.data.texts import Text, hash_text, read_bytes, shown
@@ -103,8 +103,7 @@ class Dataset:
             "characters": self.num_characters,
             "sha256": self.sha256,
             "split": {
-                "method": self.config.split,
-                "block": BLOCK,
+                **_split_of(self.config),
                 "seed": SPLIT_SEED,
                 "tokens": {split: int(self.splits[split].tokens.size) for split in SPLITS},
             },
@@ -149,8 +148,8 @@ def prepare(
         corpus: the text, if it is already loaded.
 
     Raises:
-        UsageError: the text cannot be used: see `load_corpus`, `split_text`, `restricted` and `load_additions`; or the
-            tokenizer given has no token for one of its characters, or none for the replacement.
+        UsageError: the text cannot be used: see `load_corpus`, `split_blocks`, `restricted` and `load_additions`; or
+            the tokenizer given has no token for one of its characters, or none for the replacement.
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
@@ -225,7 +224,7 @@ def _tokenized(
     remarks: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
-    blocks = split_text(len(corpus.text), config.split)
+    blocks = split_blocks(config, len(corpus.text))
     blocks = {**blocks, "train": restricted(corpus.text, blocks["train"], config)}
     others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)
@@ -425,9 +424,16 @@ def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: T
     return [sentence.format(number=sum(unknown.values()), different=len(unknown), replacement=by)]
 
 
+def _split_of(config: CorpusConfig) -> dict[str, Any]:
+    """How a corpus is split: the method, and the characters of a block."""
+    if config.task is None:
+        return {"method": config.split, "block": BLOCK}
+    return {"method": "sequences", "block": config.task.span}
+
+
 def _split_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
     replaced = [{"replacement": config.replacement}] if config.replacement is not None else []
-    return [config.split, BLOCK, SPLIT_SEED, *train_key(config, added), *replaced]
+    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced]
 
 
 def _trained_on(config: CorpusConfig, training: Blocks, added: Sequence[Addition]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from vitral.data.corpora import (
     downloads,
     from_document,
     from_folder,
+    generated,
     is_name,
     joined,
     own_files,
@@ -281,6 +282,8 @@ class Search:
 
     def _named(self, name: str, text: RecordedText) -> Iterator[_Candidate]:
         """The places of a text given by name."""
+        if (task := self.config.task) is not None:
+            yield _Candidate(_("the task, generated again by this machine"), lambda: generated(task))
         yield from (self._at(path, text) for path in self._files(name))
         if name in BUNDLED or name == "python":
             read = python if name == "python" else partial(bundled, name)

@@ -37,11 +37,16 @@ _MIN_TAIL = 20
 class Blocks(Sequence[tuple[int, int]]):
     """Sorted blocks of a text as (begin, end), stored in one array since a long text has millions."""
 
-    def __init__(self, spans: Int[np.ndarray, "blocks 2"]) -> None:
-        """Use these blocks, (begin, end) per row."""
+    def __init__(self, spans: Int[np.ndarray, "blocks 2"], *, apart: bool = False) -> None:
+        """Use these blocks, (begin, end) per row.
+
+        Args:
+            spans: sorted.
+            apart: whether each is a segment by itself, even where the next one begins at its end.
+        """
         if not isinstance(spans, np.ndarray) or spans.ndim != 2 or spans.shape[1] != 2 or spans.dtype.kind not in "iu":
             raise UsageError("blocks: expected an array of whole numbers with two columns, begin and end")
-        self._spans = spans
+        self._spans, self.apart = spans, apart
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -54,7 +59,7 @@ class Blocks(Sequence[tuple[int, int]]):
     def __getitem__(self, place: int | slice) -> "tuple[int, int] | Blocks":
         """One block, or a slice of blocks."""
         if isinstance(place, slice):
-            return Blocks(self._spans[place])
+            return Blocks(self._spans[place], apart=self.apart)
         begin, end = self._spans[place].tolist()
         return begin, end
 
@@ -74,12 +79,12 @@ class Blocks(Sequence[tuple[int, int]]):
         return int((self._spans[:, 1] - self._spans[:, 0]).sum())
 
     def runs(self) -> "Iterator[Blocks]":
-        """Groups of adjacent blocks: each block begins where the previous one ends.
+        """Groups of adjacent blocks: each block begins where the previous one ends. Blocks that are apart are alone.
 
         >>> [list(run) for run in Blocks(np.array([[0, 5], [5, 10], [15, 20]])).runs()]
         [[(0, 5), (5, 10)], [(15, 20)]]
         """
-        borders = np.flatnonzero(self._spans[1:, 0] != self._spans[:-1, 1]) + 1
+        borders = np.flatnonzero(self.apart | (self._spans[1:, 0] != self._spans[:-1, 1])) + 1
         return (self[begin:end] for begin, end in pairwise([0, *borders.tolist(), len(self)]) if end > begin)
 
 
@@ -110,14 +115,22 @@ def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanog
     return _split_blocks(num_characters) if method == "blocks" else _split_tail(num_characters, method)
 
 
+def split_blocks(config: CorpusConfig, num_characters: Natural) -> dict[str, Blocks]:
+    """The split of a corpus: of a text by its method, of a generated task by sequences (`split_text`)."""
+    if config.task is None:
+        return split_text(num_characters, config.split)
+    splits = _split_blocks(num_characters, config.task.span)
+    return {split: Blocks(np.array(blocks), apart=True) for split, blocks in splits.items()}
+
+
 def _characters(count: int) -> str:
     return ngettext("{number:,} character", "{number:,} characters", count, number=count)
 
 
-def _split_blocks(num_characters: int) -> dict[str, Blocks]:
-    num_blocks = num_characters // BLOCK
+def _split_blocks(num_characters: int, block: int = BLOCK) -> dict[str, Blocks]:
+    num_blocks = num_characters // block
     if num_blocks < _MIN_BLOCKS:
-        needed = _MIN_BLOCKS * BLOCK
+        needed = _MIN_BLOCKS * block
         raise UsageError(
             'the text has {characters}; split = "blocks" needs at least {needed:,}; give a '
             'longer text, or use corpus.split = "tail"',
@@ -132,12 +145,13 @@ def _split_blocks(num_characters: int) -> dict[str, Blocks]:
         "validation": order[num_test : num_test + num_validation],
         "train": order[num_test + num_validation :],
     }
-    return {split: _spans(np.sort(chosen[split]) * BLOCK, num_characters, (num_blocks - 1) * BLOCK) for split in SPLITS}
+    last = (num_blocks - 1) * block
+    return {split: _spans(np.sort(chosen[split]) * block, block, num_characters, last) for split in SPLITS}
 
 
-def _spans(begins: Int[np.ndarray, " blocks"], end: int, last: int) -> Blocks:
-    """Blocks of BLOCK characters at these offsets; the last of the text extends to its end."""
-    return Blocks(np.stack([begins, np.where(begins == last, end, begins + BLOCK)], axis=1))
+def _spans(begins: Int[np.ndarray, " blocks"], block: int, end: int, last: int) -> Blocks:
+    """Blocks of `block` characters at these offsets; the last of the text extends to its end."""
+    return Blocks(np.stack([begins, np.where(begins == last, end, begins + block)], axis=1))
 
 
 def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
@@ -228,7 +242,7 @@ def shared(blocks: Blocks, share: float) -> Blocks:
     """
     order = numpy_stream(SPLIT_SEED, "share").permutation(len(blocks))
     kept = np.sort(order[: max(1, round(share * len(blocks)))])
-    return Blocks(np.array([blocks[place] for place in kept.tolist()], dtype=np.int64))
+    return Blocks(np.array([blocks[place] for place in kept.tolist()], dtype=np.int64), apart=blocks.apart)
 
 
 def load_additions(config: CorpusConfig, main: Corpus, cache: Path) -> tuple[Addition, ...]:

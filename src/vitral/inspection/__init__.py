@@ -4,15 +4,19 @@ from vitral.inspection.ablation import ablations, activation_means, head_ablatio
 from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
 from vitral.inspection.classification import classify_passages
 from vitral.inspection.cost import cost_by_length
+from vitral.inspection.few_shot import few_shot_losses
 from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
+from vitral.inspection.in_context import chain_distances
+from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.mask_uses import capabilities
 from vitral.inspection.positions import loss_by_position
+from vitral.inspection.predictors import chain_predictions, repetition_nats
 from vitral.inspection.random_scores import head_costs, score_statistics
 from vitral.inspection.retrieval import retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
-from vitral.inspection.targets import Scored, loss_by_row, text_targets, text_tokens, window_targets
+from vitral.inspection.targets import Scored, loss_by_row, loss_by_target, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
 from vitral.inspection.texts import strategy_measures
 from vitral.inspection.words import word_measures
@@ -27,19 +31,27 @@ __all__ = [
     "attention_saturation",
     "attention_sinks",
     "capabilities",
+    "chain_distances",
+    "chain_predictions",
     "classify_passages",
     "cost_by_length",
+    "few_shot_losses",
     "first_over_last",
     "gradients_by_block",
     "head_ablations",
     "head_costs",
     "head_kinds",
     "head_patterns",
+    "induction_ablation",
+    "induction_scores",
     "inspect_text",
     "logged_gradient_norms",
     "logit_lens",
     "loss_by_position",
     "loss_by_row",
+    "loss_by_target",
+    "periods_of",
+    "repetition_nats",
     "replace_activations",
     "residual_norms",
     "retrieval_by_distance",

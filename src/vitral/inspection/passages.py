@@ -17,7 +17,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from vitral.core.language import N_
-from vitral.data import Dataset, Tokenizer, split_text
+from vitral.data import Dataset, Tokenizer
+from vitral.data.split import split_blocks
 from vitral.data.texts import pieces
 
 CONTENTS = "contents"
@@ -102,7 +103,7 @@ def passages_by_work(
         Titles of the works; whether they are works rather than equal segments; split -> its passages.
     """
     text = "".join(pieces(dataset.load_text().text))
-    blocks = split_text(len(text), dataset.config.split)
+    blocks = split_blocks(dataset.config, len(text))
     for works, are_works in ((works_of(text), True), (equal_segments(text), False)):
         cut = {
             split: [_passages(text, work, blocks[split], dataset.tokenizer, time) for work in works] for split in counts

@@ -134,6 +134,13 @@ def next_token_targets(
 @checked(first=True)
 def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, " batch"]:
     """Mean cross-entropy of each row's targets in nats per token, in float64 on the CPU; NaN for a row without any."""
+    counts = (scored.targets != UNSCORED).sum(dim=1).cpu()
+    return loss_by_target(model, scored, tap).sum(dim=1) / counts
+
+
+@checked(first=True)
+def loss_by_target(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, "batch time"]:
+    """Cross-entropy of each target in nats, in float64 on the CPU; 0 where there is none."""
     each = []
     for rows in rows_at_once(model, scored.inputs):
         with torch.inference_mode():
@@ -145,8 +152,7 @@ def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[
             reduction="none",
             ignore_index=UNSCORED,
         )
-        per_row = losses.cpu().double().view(targets.shape).sum(dim=1)
-        each.append(per_row / (targets != UNSCORED).sum(dim=1).cpu())
+        each.append(losses.cpu().double().view(targets.shape))
     return torch.cat(each)
 
 

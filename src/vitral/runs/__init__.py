@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vitral.runs.folder import RunFolder, is_run, refuse_existing
     from vitral.runs.gate import SealedRun, enter
     from vitral.runs.identity import Decision, Identity, Parent
-    from vitral.runs.loading import LoadedRun, load_run
+    from vitral.runs.loading import LoadedRun, load_run, trajectory
     from vitral.runs.summary import FoundRuns, RunSummary, find_runs, summarize_run
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "load_run",
     "refuse_existing",
     "summarize_run",
+    "trajectory",
 ]
 
 __getattr__ = lazily(
@@ -53,5 +54,6 @@ __getattr__ = lazily(
         "load_run": "loading",
         "refuse_existing": "folder",
         "summarize_run": "summary",
+        "trajectory": "loading",
     },
 )

@@ -1,7 +1,7 @@
 """Load a model from a run folder."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from vitral.core.parts import changed_parts
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32, parameter_table
-from vitral.runs.checkpoint import Checkpoint
+from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from vitral.runs.folder import RunFolder
 from vitral.runs.gate import SealedRun, enter
 
@@ -85,6 +85,25 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     return LoadedRun(sealed, model.eval(), replace(checkpoint, model={}, optimizer={}))
 
 
+@checked
+def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
+    """The step and the model in evaluation mode of every checkpoint that the run has kept, in increasing order.
+
+    How many it keeps is `training.keep_checkpoints`. The models share their tensors: use each before the next.
+
+    Raises:
+        UsageError: a checkpoint is damaged, or of another run.
+    """
+    where, steps = str(run.folder.path), run.folder.guarded_steps
+    model = Transformer(run.model.config, run.model.vocab_size).to(run.model.token_embedding.weight).eval()
+    shapes = needed_shapes(run.model.config, run.model.vocab_size, where)
+    for folder in list_checkpoints(steps):
+        checkpoint = load_checkpoint(steps.within(folder.name), with_optimizer=False, shapes=shapes)
+        _require_of(run.sealed, checkpoint)
+        load_weights(model, dict(checkpoint.model), where)
+        yield checkpoint.step, model
+
+
 def load_checkpoint_of(
     sealed: SealedRun, which: str, *, with_optimizer: bool, warn: Callable[[str], object]
 ) -> Checkpoint:
@@ -97,12 +116,17 @@ def load_checkpoint_of(
     shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, where)
     wanted = {"with_optimizer": with_optimizer, "shapes": shapes, "newest": sealed.newest}
     checkpoint = sealed.folder.load(which, **wanted, warn=warn)
-    run = checkpoint.state.get("run", sealed.identity.run)
-    if run != sealed.identity.run:
-        raise UsageError(
-            "{where}: the checkpoint of step {step} is of another run; remove it", where=where, step=checkpoint.step
-        )
+    _require_of(sealed, checkpoint)
     return checkpoint
+
+
+def _require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
+    if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
+        raise UsageError(
+            "{where}: the checkpoint of step {step} is of another run; remove it",
+            where=sealed.folder.path,
+            step=checkpoint.step,
+        )
 
 
 def needed_shapes(config: ModelConfig, vocab_size: int, where: str) -> dict[str, tuple[int, ...]]:

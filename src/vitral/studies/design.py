@@ -20,7 +20,7 @@ from vitral.training import RunConfig
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
-SAME_TEST_TEXT = ("source", "split", "newlines", "separator", "encoding", "field", "glob")
+SAME_TEST_TEXT = ("source", "task", "split", "newlines", "separator", "encoding", "field", "glob")
 """Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
 WIDEST = 2**24
 BudgetName = Literal["quick", "standard", "full"]

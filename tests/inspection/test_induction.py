@@ -1,0 +1,135 @@
+"""Induction: scores and ablations of a model whose weights copy a repeated string by construction."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.inspection import induction_ablation, induction_scores, periods_of
+from vitral.inspection.induction import occurrences
+from vitral.model import ModelConfig, Transformer
+
+SYMBOLS, TIME = 6, 16
+SHARP = 60.0
+
+
+def copier() -> Transformer:
+    """Two heads a layer: the previous-token head and one that does nothing, then the induction head and another.
+
+    The stream is: the token, the place, the token before, the prediction; every head is as wide as the stream.
+    """
+    width = 3 * SYMBOLS + TIME
+    token, place = slice(0, SYMBOLS), slice(SYMBOLS, SYMBOLS + TIME)
+    before, ahead = slice(SYMBOLS + TIME, 2 * SYMBOLS + TIME), slice(2 * SYMBOLS + TIME, width)
+    config = {
+        "context_length": TIME, "d_model": 2 * width, "num_layers": 2, "num_heads": 2, "norm": "none", "bias": False,
+        "feed_forward": "none", "attention": {"scale": "none"},
+    }  # fmt: skip
+    model = Transformer(ModelConfig.parse(config), SYMBOLS).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.token_embedding.weight[:, token] = torch.eye(SYMBOLS)
+        model.get_parameter("positions.weight")[:, place] = torch.eye(TIME)
+        model.get_parameter("head.weight")[:, ahead] = SHARP * torch.eye(SYMBOLS)
+        shift = torch.diag(torch.ones(TIME - 1), 1)  # row t - 1, column t
+        _set_head(model, 0, query=(place, SHARP * shift), key=(place, torch.eye(TIME)), value=token, into=before)
+        _set_head(model, 1, query=(token, SHARP * torch.eye(SYMBOLS)), key=(before, torch.eye(SYMBOLS)), value=token, into=ahead)  # fmt: skip  # noqa: E501
+        # The first place has no token before it, so the previous-token head reads its own; no key is offered there.
+        keys = model.get_parameter("blocks.1.attn.in_proj.weight")[2 * width : 2 * width + SYMBOLS]
+        keys[:, place.start] = -1.0
+    return model
+
+
+def _set_head(model: Transformer, layer: int, *, query: tuple, key: tuple, value: slice, into: slice) -> None:
+    """Weights of head 0: which part of the stream it reads and writes."""
+    attention = model.blocks[layer].get_submodule("attn")
+    inside, out = attention.get_parameter("in_proj.weight"), attention.get_parameter("out_proj.weight")
+    width = model.config.d_model
+    for index, (part, matrix) in enumerate((query, key)):
+        inside[index * width : index * width + len(matrix), part] = matrix
+    size = value.stop - value.start
+    inside[2 * width : 2 * width + size, value] = torch.eye(size)
+    out[into, :size] = torch.eye(size)
+
+
+@pytest.fixture
+def rows() -> tuple[Tensor, Tensor]:
+    """Strings without a symbol twice, so that the earlier occurrence is unique, with periods of 4, 5 and 6."""
+    generator = torch.Generator().manual_seed(5)
+    periods = torch.tensor([4, 5, 6] * 8)
+    strings = [torch.randperm(SYMBOLS, generator=generator)[:period] for period in periods.tolist()]
+    return torch.stack([string.repeat(5)[: TIME + 1] for string in strings]), periods
+
+
+def test_the_scores_of_a_constructed_copier_are_one(rows: tuple[Tensor, Tensor]) -> None:
+    found = induction_scores(copier(), *rows)
+    (first, idle), (second, _) = (layer["heads"] for layer in found["layers"])
+    assert first["previous"] == pytest.approx(1.0, abs=1e-6)
+    assert idle["previous"] == pytest.approx(found["uniform"]["previous"], rel=1e-5)
+    # In the third occurrence two places fit equally well, and both count.
+    assert second["prefix"] == pytest.approx(1.0, abs=1e-6)
+    assert idle["prefix"] == pytest.approx(found["uniform"]["prefix"], rel=1e-5)
+    assert found["losses"]["second"] == pytest.approx(0.0, abs=1e-6)
+    assert found["losses"]["later"] == pytest.approx(0.0, abs=1e-6)
+    assert found["losses"]["first"] > 1.0
+
+
+def test_uniform_scores_are_those_worked_by_hand() -> None:
+    tokens = torch.tensor([[0, 1, 2, 0, 1, 2, 0, 1]])
+    found = induction_scores(copier(), tokens, torch.tensor([3]))
+    # Queries 3, 4, 5 have one fitting key (1, 2, 3) among 4, 5, 6; query 6 has two (1, 4) among 7.
+    assert found["uniform"]["prefix"] == pytest.approx((1 / 4 + 1 / 5 + 1 / 6 + 2 / 7) / 4, rel=1e-5)
+    assert found["uniform"]["previous"] == pytest.approx(1 / 7, rel=1e-5)  # the only query of the most keys
+
+
+def test_without_the_previous_token_head_the_copier_copies_nothing(rows: tuple[Tensor, Tensor]) -> None:
+    found = induction_ablation(copier(), *rows)
+    assert found["previous"] == {"layer": 0, "head": 0}
+    assert found["induction"] == {"layer": 1, "head": 0}
+    assert found["loss"] == pytest.approx(0.0, abs=1e-6)
+    assert found["prefix"] == pytest.approx(1.0, abs=1e-6)
+    assert found["without"]["others"]["increase"] == pytest.approx(0.0, abs=1e-6)
+    assert found["without"]["others"]["prefix"] == pytest.approx(1.0, abs=1e-6)
+    assert found["without"]["previous"]["increase"] > 1.0
+    assert found["without"]["previous"]["prefix"] < 0.5
+    assert found["without"]["induction"]["increase"] > 1.0
+
+
+def test_one_layer_cannot_find_the_string_again(rows: tuple[Tensor, Tensor]) -> None:
+    model = copier()
+    model.blocks = model.blocks[:1]
+    model.config = model.config.model_copy(update={"num_layers": 1})
+    found = induction_scores(model, *rows)
+    assert found["losses"]["second"] == pytest.approx(math.log(SYMBOLS), rel=1e-5)
+    assert len(found["layers"]) == 1
+    assert induction_ablation(model, *rows)["without"]["previous"]["increase"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_occurrences_by_hand() -> None:
+    found = occurrences(torch.tensor([2]), 6)
+    assert {name: each[0].tolist() for name, each in found.items()} == {
+        "first": [True, False, False, False, False, False],  # token 1; token 2 begins the second occurrence
+        "second": [False, False, True, False, False, False],
+        "later": [False, False, False, True, True, True],
+    }
+
+
+def test_the_period_is_the_least_that_fits(rows: tuple[Tensor, Tensor]) -> None:
+    tokens, periods = rows
+    assert torch.equal(periods_of(tokens, 4, 6), periods)
+    assert periods_of(torch.tensor([[1, 1, 1, 1, 1, 1]]), 2, 4).tolist() == [2]
+    with pytest.raises(UsageError, match="period"):
+        periods_of(torch.tensor([[0, 1, 2, 3, 4, 5]]), 2, 4)
+
+
+def test_a_model_without_attention_has_losses_and_no_heads(rows: tuple[Tensor, Tensor]) -> None:
+    config = {"context_length": TIME, "d_model": 8, "num_layers": 1, "num_heads": 2, "attention": "none"}
+    model = Transformer(ModelConfig.parse(config), SYMBOLS).eval()
+    found = induction_scores(model, *rows)
+    assert found["layers"] == []
+    assert found["losses"]["second"] > 0.5
+    with pytest.raises(UsageError, match="attention"):
+        induction_ablation(model, *rows)
