@@ -11,7 +11,7 @@ from vitral.inspection.induction import induction_ablation, induction_scores, pe
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.mask_uses import capabilities
 from vitral.inspection.positions import loss_by_position
-from vitral.inspection.predictors import chain_predictions, repetition_nats
+from vitral.inspection.predictors import chain_predictions, count_nats, repetition_nats
 from vitral.inspection.random_scores import head_costs, score_statistics
 from vitral.inspection.retrieval import retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
@@ -35,6 +35,7 @@ __all__ = [
     "chain_predictions",
     "classify_passages",
     "cost_by_length",
+    "count_nats",
     "few_shot_losses",
     "first_over_last",
     "gradients_by_block",

@@ -40,6 +40,15 @@ def repetition_nats(
 
 
 @checked(first=True)
+def count_nats(
+    states: Int[np.ndarray, "batch time"], *, symbols: Count, concentration: float
+) -> Float[np.ndarray, "batch targets"]:
+    """The loss of (n_j + c) / (t + k c) on every symbol after the first, where n_j counts how often j came so far."""
+    predicted = chain_predictions(states[:, :-1], symbols=symbols, concentration=concentration)["unigram"]
+    return -np.log(np.take_along_axis(predicted, states[:, 1:, None], axis=2)[..., 0])
+
+
+@checked(first=True)
 def chain_predictions(
     states: Int[np.ndarray, "batch time"], *, symbols: Count, concentration: float
 ) -> dict[str, Float[np.ndarray, "batch time symbols"]]:

@@ -1,0 +1,178 @@
+"""The probe `induction`: how a model learns to complete a repeated string, and which heads do it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from vitral.core.language import N_, _
+from vitral.data.tasks import RepeatedStrings
+from vitral.figures.sections import Heading, Paragraph
+from vitral.inspection import count_nats, induction_ablation, induction_scores, periods_of, repetition_nats
+from vitral.inspection.induction import OCCURRENCES, occurrences
+from vitral.model import Transformer
+from vitral.studies import probe
+from vitral.studies.claims import Plain, Quantity, Read, at
+from vitral.studies.probe import Arms, RunProbe, Trained, View
+from vitral.studies.results import StudyResult
+from vitral.studies.trajectories import along_plot, along_training, curve, half_way, task_rows
+
+ROWS = {"quick": 64, "standard": 96, "full": 256}
+"""Test sequences at every checkpoint; four times as many for the ablation."""
+LEAST_FALL, LEAST_RISE = 1.5, 0.2
+"""Nats of the loss, and weight of a score, below which no step of change is named."""
+ABRUPT, WITHIN = 0.5, 0.1
+"""A change is abrupt if this share of it happens within this share of the training."""
+CONCENTRATIONS = tuple(2.0**power for power in range(-8, 3))
+"""Pseudocounts of counting symbols; the best of them for the test sequences is taken."""
+NATS = "nats per token"
+
+
+def measure(trained: Trained) -> Plain:
+    """Losses and head scores along training, the ablation at its end, and the least possible losses."""
+    probe.require_causal_lm(trained)
+    task, rows = task_rows(trained, RepeatedStrings, 4 * ROWS[trained.budget])
+    limits = {"shortest": task.shortest, "longest": task.longest}
+    periods, few, model = periods_of(rows, **limits), ROWS[trained.budget], trained.run.model
+    exact = torch.from_numpy(repetition_nats(rows.numpy(), symbols=task.symbols, **limits)[:, 1:])
+    second = occurrences(periods, rows.shape[1] - 1)["second"]
+    states = _states(trained, task)[rows].numpy()
+    counted = [count_nats(states, symbols=task.symbols, concentration=one) for one in CONCENTRATIONS]
+    return {
+        "exact": float(exact[second].mean()),
+        "counted": min(float(nats[second.numpy()].mean()) for nats in counted),
+        "steps": along_training(trained, lambda one: induction_scores(one, rows[:few], periods[:few])),
+        "last": induction_scores(model, rows, periods),
+        "ablation": induction_ablation(model, rows, periods) if _composes(model) else None,
+    }
+
+
+def _states(trained: Trained, task: RepeatedStrings) -> torch.Tensor:
+    """The symbol of each token."""
+    tokens = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
+    return torch.zeros(trained.run.model.vocab_size, dtype=torch.int64).scatter(0, tokens, torch.arange(task.symbols))
+
+
+def _composes(model: Transformer) -> bool:
+    """Whether a head of a later layer can read what one of an earlier layer has written."""
+    return model.mask is not None and model.config.num_layers > 1
+
+
+def _best(found: Mapping[str, Any], score: str) -> float | None:
+    """The highest score of a head."""
+    return max(probe.every(found, "layers", "*", "heads", "*", score), default=None)
+
+
+def _curve(run: Mapping[str, Any], read: Read) -> list[tuple[float, float | None]]:
+    return [(one["step"], read(one)) for one in run["steps"]]
+
+
+def _change(read: Read, least: float) -> Read:
+    return lambda run: half_way(_curve(run, read), least)
+
+
+def _abruptness(run: Mapping[str, Any]) -> float | None:
+    """The largest share of the fall of the loss that happens within a tenth of the steps."""
+    curve = [(step, value) for step, value in _curve(run, REPEATED) if value is not None]
+    (first, begin), (last, end) = curve[0], curve[-1]
+    if begin - end < LEAST_FALL:
+        return None
+    reach = WITHIN * (last - first)
+    falls = [one - other for left, one in curve for right, other in curve if left < right <= left + reach]
+    return max(falls, default=0.0) / (begin - end)
+
+
+REPEATED, PREFIX, PREVIOUS = (
+    at("losses", "second"),
+    lambda one: _best(one, "prefix"),
+    lambda one: _best(one, "previous"),
+)
+LOSSES = {
+    name: Quantity(title, at("last", "losses", name), NATS, "lower")
+    for name, title in zip(
+        OCCURRENCES,
+        (N_("loss in the first occurrence"), N_("loss in the second occurrence"), N_("loss in later occurrences")),
+        strict=True,
+    )
+}
+EXACT = Quantity(N_("least possible loss in the second occurrence"), at("exact"), NATS)
+COUNTED = Quantity(N_("loss in the second occurrence of counting symbols"), at("counted"), NATS)
+BEST_PREFIX = Quantity(N_("highest prefix-matching score"), lambda run: PREFIX(run["last"]))
+BEST_PREVIOUS = Quantity(N_("highest previous-token score"), lambda run: PREVIOUS(run["last"]))
+EVEN_PREFIX = Quantity(N_("prefix-matching score of uniform attention"), at("last", "uniform", "prefix"))
+EVEN_PREVIOUS = Quantity(N_("previous-token score of uniform attention"), at("last", "uniform", "previous"))
+STEP_OF_LOSS = Quantity(N_("step at which the loss is half-way"), _change(REPEATED, LEAST_FALL), digits=0)
+STEP_OF_PREFIX = Quantity(N_("step at which prefix matching is half-way"), _change(PREFIX, LEAST_RISE), digits=0)
+STEP_OF_PREVIOUS = Quantity(
+    N_("step at which attention to the token before is half-way"), _change(PREVIOUS, LEAST_RISE), digits=0
+)
+ABRUPTNESS = Quantity(N_("largest share of the fall within a tenth of the steps"), _abruptness, digits=2)
+WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION = (
+    Quantity(title, at("ablation", "without", head, "increase"), NATS)
+    for head, title in (
+        ("previous", N_("loss increase without the previous-token head")),
+        ("others", N_("loss increase without another head of its layer")),
+        ("induction", N_("loss increase without the induction head")),
+    )
+)
+KEPT, LEFT, LEFT_BY_OTHERS = (
+    Quantity(N_("prefix-matching score of the induction head"), at("ablation", "prefix")),
+    Quantity(N_("this score without the previous-token head"), at("ablation", "without", "previous", "prefix")),
+    Quantity(N_("this score without another head of its layer"), at("ablation", "without", "others", "prefix")),
+)
+
+
+def view(result: StudyResult, arms: Arms) -> View:
+    """Losses beside the least possible, scores, steps of change, and the ablation."""
+    repeated, ablated = LOSSES["second"], [arm for arm in arms if arm.values(WITHOUT_PREVIOUS)]
+    how = _(
+        "Each test sequence is a random string that is repeated. The least possible loss is that of the exact Bayes "
+        "predictor, which knows the law by which the sequences are drawn. The first token of the second occurrence "
+        "counts nowhere, since nothing tells that the string ends. Counting symbols predicts each symbol by how often "
+        "it came so far, whatever came before it: it can be done without finding the earlier occurrence."
+    )
+    scores = _(
+        "Previous-token score: the weight of a head on the position before. Prefix-matching score: its weight on the "
+        "positions right after the places, whole periods back, of the current token. The highest of all heads."
+    )
+    replaced = _(
+        "Loss at repeated tokens when one head is replaced by its mean output. The previous-token head has "
+        "the highest score in a layer before the last, chosen on other sequences than it is measured on. The control "
+        "is the mean over the other heads of its layer."
+    )
+    means, title = _("Means over seeds."), _("Loss in the second occurrence along training")
+    score = Quantity(N_("highest score of a head"), at("score"))
+    caption = _("{arm}: the highest score of a head, means over seeds.", arm=arms[0].title)
+    kinds = {_("prefix matching"): PREFIX, _("token before"): PREVIOUS} if ablated else {}
+    both = [curve(arms[0], label, read) for label, read in kinds.items()]
+    tables = (LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED), (
+        BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX,
+    ), (STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS)  # fmt: skip
+    parts = (WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION, KEPT, LEFT, LEFT_BY_OTHERS)
+    sections = (
+        Heading(_("Completing a repeated string")),
+        Paragraph(how),
+        *along_plot("induction-loss", title, [curve(arm, arm.title, REPEATED) for arm in arms], repeated, means),
+        probe.mean_table(means, arms, *tables[0]),
+        Heading(_("Heads"), 3),
+        Paragraph(scores),
+        *along_plot("induction-scores", _("Scores along training"), both, score, caption),
+        probe.mean_table(means, arms, *tables[1]),
+        probe.mean_table(means, arms, *tables[2]),
+        Heading(_("Without a head"), 3),
+        Paragraph(replaced),
+        *((probe.mean_table(means, ablated, *parts),) if ablated else ()),
+    )
+    comparisons = (
+        *probe.within(arms, repeated, COUNTED),
+        *probe.within(ablated, BEST_PREFIX, EVEN_PREFIX),
+        *probe.within(ablated, STEP_OF_PREFIX, STEP_OF_LOSS),
+        *probe.within(ablated, STEP_OF_PREVIOUS, STEP_OF_LOSS),
+        *probe.within(ablated, WITHOUT_PREVIOUS, WITHOUT_OTHERS),
+        *probe.within(ablated, LEFT, LEFT_BY_OTHERS),
+    )
+    expected = _("at least {least:g}: an abrupt change", least=ABRUPT)
+    return View(sections, comparisons, probe.in_range(arms, ABRUPTNESS, low=ABRUPT, expected=expected))
+
+
+INDUCTION = RunProbe("induction", measure, view, {"quick": 3, "standard": 5, "full": 15})

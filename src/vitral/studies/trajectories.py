@@ -1,0 +1,95 @@
+"""What probes measure along a training: at the checkpoints that a run has kept, on sequences of its generated task."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from jaxtyping import Int
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.data.tasks import Task
+from vitral.figures.lines import Axis
+from vitral.inspection import untrained
+from vitral.inspection.windows import read_windows, window_starts
+from vitral.model import Transformer
+from vitral.runs import trajectory
+from vitral.studies.claims import Plain, Quantity, Read
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, mean_lines
+
+TaskKind = TypeVar("TaskKind", bound=Task)
+
+
+def task_rows(trained: Trained, kind: type[TaskKind], most: int) -> tuple[TaskKind, Int[Tensor, "rows span"]]:
+    """The generated task of a run, and at most so many of its test sequences, evenly spread.
+
+    Raises:
+        UsageError: the run is of another task or a text, or its context is shorter than a sequence.
+    """
+    task, length = trained.dataset.config.task, trained.run.model.config.context_length
+    if not isinstance(task, kind):
+        name = kind.model_fields["name"].default
+        raise UsageError("{arm} is not trained on the task {task!r}", arm=trained.arm, task=name)
+    if length < task.span - 1:
+        raise UsageError(
+            "{arm} reads {length} tokens, and a sequence of its task has {span}",
+            arm=trained.arm,
+            length=length,
+            span=task.span,
+        )
+    test = trained.dataset.splits["test"]
+    return task, read_windows(test, window_starts(test, task.span, most, stride=task.span), task.span)
+
+
+def along_training(trained: Trained, look: Callable[[Transformer], Plain]) -> list[Plain]:
+    """What a function finds in the model before training and at every checkpoint that the run has kept.
+
+    Each has the `step` besides.
+    """
+    seed = trained.run.config["seed"]
+    fresh = {"step": 0, **look(untrained(trained.run.model, seed))}
+    return [fresh, *({"step": step, **look(model)} for step, model in trajectory(trained.run) if step)]
+
+
+def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float | None:
+    """The first place at which a curve has gone half of its way from its first to its last value.
+
+    It is found by a straight line between two points. None where a value is missing, or where the way is shorter than
+    `least`.
+
+    >>> half_way([(0, 4.0), (10, 3.0), (20, 1.0), (30, 0.0)], least=1.0)
+    15.0
+    """
+    known = [(place, value) for place, value in curve if value is not None]
+    if len(known) < max(2, len(curve)) or abs(known[-1][1] - known[0][1]) < least:
+        return None
+    way, half = known[-1][1] - known[0][1], (known[-1][1] + known[0][1]) / 2
+    for (before, low), (after, high) in pairwise(known):
+        if (high - half) * way >= 0:
+            return before if high == low else before + (after - before) * (half - low) / (high - low)
+    return None
+
+
+def curve(arm: ArmMeasures, title: str, read: Callable[[Mapping[str, Any]], float | None]) -> ArmMeasures:
+    """One number of every checkpoint of an arm, as an arm for `along_plot`."""
+    runs = {
+        seed: {"steps": [{"step": one["step"], "value": read(one)} for one in run["steps"]]}
+        for seed, run in arm.runs.items()
+    }
+    return replace(arm, title=title, runs=runs)
+
+
+def along_plot(name: str, title: str, curves: Arms, like: Quantity, caption: str) -> tuple[Plot, ...]:
+    """A line for each curve with the same checkpoints as the first, means over seeds."""
+    if not curves:
+        return ()
+    steps = [one["step"] for one in curves[0].first["steps"]]
+
+    def at_step(index: int) -> Read:
+        return lambda run: run["steps"][index]["value"]
+
+    alike = [arm for arm in curves if all([one["step"] for one in run["steps"]] == steps for run in arm.runs.values())]
+    points: dict[float, Quantity] = {step: replace(like, read=at_step(index)) for index, step in enumerate(steps)}
+    return mean_lines(name, title, alike, points, Axis(_("step")), caption)
