@@ -13,7 +13,9 @@ from vitral.model import Transformer
 
 
 @checked(first=True)
-def activation_movements(before: Transformer, after: Transformer, tokens: Int[Tensor, "batch time"]) -> dict[str, float]:
+def activation_movements(
+    before: Transformer, after: Transformer, tokens: Int[Tensor, "batch time"]
+) -> dict[str, float]:
     """The root mean square of the difference of every activation of two models of one kind, in float64, by name.
 
     Args:
