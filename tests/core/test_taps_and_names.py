@@ -50,8 +50,9 @@ def test_names_are_those_of_the_plan() -> None:
     every = [name for name in names if name.startswith("blocks.1.")]
     assert len(names) == len(set(names)) == 1 + 2 * len(every) + 2
     first = ["blocks.1.resid_pre", "blocks.1.attn_norm", "blocks.1.attn.q_pre", "blocks.1.attn.k_pre"]
+    lstm = [f"blocks.1.recurrence{name}" for name in ("_norm", ".out", "_sum")]
     mlp = [f"blocks.1.mlp{name}" for name in ("_norm", ".gate", ".pre", ".hidden", ".out", "_sum")]
-    assert every == [*first, *steps, "blocks.1.attn_sum", "blocks.1.resid_mid", *mlp, "blocks.1.resid_post"]
+    assert every == [*first, *steps, "blocks.1.attn_sum", *lstm, "blocks.1.resid_mid", *mlp, "blocks.1.resid_post"]
     fewer = activation_names(2, without={"attn_sum", "mlp.gate"})
     assert fewer == [name for name in names if not name.endswith(("attn_sum", "mlp.gate"))]
 

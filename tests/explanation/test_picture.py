@@ -7,6 +7,7 @@ import re
 import pytest
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
+from vitral.core.errors import UsageError
 from vitral.explanation import (
     Choice,
     RunView,
@@ -67,8 +68,21 @@ def test_the_picture_of_an_example_has_the_rows_of_its_sheet(name: str) -> None:
             assert [list(line) for line in grid] == shown.tolist()
 
 
+LSTMS = ("lstm", "lstm alone")
+
+
+@pytest.mark.parametrize("variant", LSTMS)
+@pytest.mark.parametrize("view", [RunView(), RunView(block=True, ending=True), RunView(backward=True)])
+def test_the_steps_of_an_lstm_are_refused_in_one_line(variant: str, view: RunView) -> None:
+    with pytest.raises(UsageError, match="explain: the steps inside an LSTM are not known") as refused:
+        walk_run(made(variant), TOKENIZER, TEXT, view)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("view", [RunView(), RunView(None, Choice(), block=True, ending=True)])
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name not in ("neither", "no layer", "dropout")])
+@pytest.mark.parametrize(
+    "variant", [name for name in VARIANTS if name not in ("neither", "no layer", "dropout", *LSTMS)]
+)
 def test_every_kind_of_model_has_a_picture(variant: str, view: RunView) -> None:
     model = made(variant)
     if variant == "no attention" and not view.block:

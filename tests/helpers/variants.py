@@ -19,6 +19,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no attention": {"attention": "none"},
     "no feed-forward": {"feed_forward": "none"},
     "neither": {"attention": "none", "feed_forward": "none"},
+    "lstm": {"attention": "none", "recurrence": "lstm"},
+    "lstm alone": {
+        **{"attention": "none", "recurrence": "lstm", "feed_forward": "none", "norm": "none"},
+        **{"residual": False, "positions": "none"},
+    },
     "one layer": {"num_layers": 1},
     "no layer": {"num_layers": 0},
     "tied": {"tie_head": True},

@@ -1,77 +1,55 @@
-"""Recall at variable distance: distances and guesses by hand, no answer seen, a single pair learned."""
+"""Recall by distance: distances of drawn sequences, and shares of answers that are known."""
 
-import json
+import math
 
 import pytest
 import torch
 
+from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
-from vitral.inspection.recall import (
-    BINS,
-    LONGEST,
-    answer_logits,
-    distances,
-    recall_by_distance,
-    sequences,
-    small_model,
-    task_of,
-    trained,
-    without_keys,
-)
-from vitral.inspection.retrieval import MASKS
+from vitral.inspection import recall_by_distance
+from vitral.inspection.recall import answer_distances, by_distance
+from vitral.model import ModelConfig, Transformer
 
-SMALL = KeyValueRecall(pairs=2, queries=2, keys=3, values=4, shortest=0, longest=3)
-
-
-def ids(text: str) -> torch.Tensor:
-    return torch.tensor([[SMALL.alphabet.index(letter) for letter in text]])
+TASK = KeyValueRecall(pairs=2, queries=2, keys=3, values=4, shortest=0, longest=9)
+ROWS = torch.from_numpy(TASK.draw(numpy_stream(1, "recall"), 400))
 
 
 def test_distances_by_hand() -> None:
-    """Keys a and c at 1 and 3, their values at 2 and 4, asked at 8 and 10, answered at 9 and 11."""
-    assert distances(SMALL, ids(".aBcD..?cDaB")).tolist() == [[9 - 4, 11 - 2]]
+    # Keys 0, 1, 2; values 3 … 6; the mark 7; filler 8. Pairs (1, 5) and (0, 3), four of filler, the mark, 0 3 1 5.
+    row = torch.tensor([[8, 8, 8, 8, 8, 1, 5, 0, 3, 8, 8, 8, 8, 7, 0, 3, 1, 5]])
+    assert row.shape[1] == TASK.span
+    assert answer_distances(row, TASK).tolist() == [[7, 11]]
 
 
-def test_guesses_by_hand() -> None:
-    """Of two different values one in two; what is left after the first answer is known."""
-    assert without_keys(SMALL, ids(".aBcD..?cDaB"), earlier=True).tolist() == [[0.5, 1.0]]
-    assert without_keys(SMALL, ids(".aBcD..?cDaB"), earlier=False).tolist() == [[0.5, 0.5]]
-    assert without_keys(SMALL, ids(".aBcB..?cBaB"), earlier=True).tolist() == [[1.0, 1.0]]
+def test_every_distance_leads_to_the_answer() -> None:
+    places, back = torch.tensor(TASK.answers), answer_distances(ROWS, TASK)
+    assert torch.equal(ROWS.gather(1, places - back), ROWS[:, places])
+    assert (int(back.min()), int(back.max())) == (3, 16)
 
 
-def test_every_distance_has_a_bin() -> None:
-    for pairs in (1, 4):
-        task = task_of(pairs)
-        found = distances(task, sequences(task, 300, 1, "test"))
-        assert BINS[0][0] <= int(found.min())
-        assert int(found.max()) <= BINS[-1][1]
-        assert int(found.max()) > LONGEST
+def test_a_model_that_remembers_so_far_and_no_further() -> None:
+    values, back = ROWS[:, torch.tensor(TASK.answers)], answer_distances(ROWS, TASK)
+    logits = torch.full((*values.shape, 9), -40.0)
+    logits[..., 0] = 0.0  # a key, which is never right
+    near = torch.where(back <= 6, 40.0, -40.0)
+    logits.scatter_(-1, values[..., None], near[..., None])
+    found = by_distance(logits, ROWS, TASK)
+    assert found["accuracy"] == pytest.approx(float((back <= 6).double().mean()))
+    assert found["answers"] == sum(group["answers"] for group in found["distances"]) == 800
+    assert found["chance"] == 0.25
+    for group in found["distances"]:
+        if group["to"] <= 6:
+            assert (group["accuracy"], group["nats"]) == (1.0, pytest.approx(0.0, abs=1e-9))
+        if group["from"] > 6:
+            assert (group["accuracy"], group["nats"]) == (0.0, pytest.approx(40.0, abs=1e-6))
 
 
-@pytest.mark.parametrize("mask", MASKS)
-def test_no_answer_is_seen_where_it_is_predicted(mask: str) -> None:
-    task = task_of(4)
-    model = small_model(mask, task, 1).eval()
-    tokens = sequences(task, 3, 1, "test")
-    changed = tokens.clone()
-    changed[:, task.answers[2]] = tokens[:, task.answers[2]].roll(1) * 0 + 8
-    before, after = (answer_logits(model, task, each) for each in (tokens, changed))
-    assert before.shape[:2] == (3, 4)
-    assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6)
-
-
-def test_a_single_value_is_found_at_every_distance() -> None:
-    task = task_of(1)
-    model, loss = trained("causal", task, 120, 1)
-    tokens = sequences(task, 200, 0, "test")
-    right = answer_logits(model, task, tokens).argmax(dim=-1) == tokens[:, list(task.answers)]
-    assert float(right.double().mean()) > 0.9
-    assert loss < 0.5
-
-
-def test_every_mask_and_seed_is_measured() -> None:
-    found = recall_by_distance(4, steps=1, seeds=(1, 2))
-    assert json.loads(json.dumps(found)) == found
-    assert {mask: list(runs) for mask, runs in found["masks"].items()} == {mask: ["1", "2"] for mask in MASKS}
-    assert (sum(found["answers"]), found["chance"]) == (512 * 4, 1 / 8)
-    assert sum(found["guess"]["causal"]) > sum(found["guess"]["bidirectional"])
+def test_of_a_model_that_has_learned_nothing() -> None:
+    sizes = {"context_length": TASK.span, "d_model": 8, "num_heads": 1, "num_layers": 1}
+    model = Transformer(ModelConfig.parse(sizes), 9).eval()
+    found = recall_by_distance(model, TASK, ROWS)
+    assert found["nats"] == pytest.approx(math.log(9), abs=0.1)
+    with pytest.raises(UsageError, match="sequences of 17 tokens, and the task's have 18"):
+        recall_by_distance(model, TASK, ROWS[:, 1:])

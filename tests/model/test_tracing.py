@@ -31,7 +31,10 @@ def test_traced_logits_are_plain_logits(mask: Any, norm: str, lively: Made, toke
         torch.testing.assert_close(traced, plain, rtol=0, atol=1e-11, msg=f"{scale} {position}")
 
 
+RECURRENT = ("recurrence_norm", "recurrence.out", "recurrence_sum")
 PRE, POST = ("attn_norm", "mlp_norm"), ("attn_sum", "mlp_sum")
+ATTENTION, MLP = ([name for name in BLOCK_STEPS if name.startswith(part)] for part in ("attn", "mlp"))
+LSTM = {"attention": "none", "recurrence": "lstm"}
 ROTARY, GATE = ("attn.q_pre", "attn.k_pre"), ("mlp.gate",)
 ABSENT = [
     ({}, (*POST, *ROTARY, *GATE)),
@@ -39,8 +42,11 @@ ABSENT = [
     ({"norm": "none"}, (*PRE, *POST, *ROTARY, *GATE)),
     ({"positions": "rotary", "d_model": 24, "residual": False}, (*POST, *GATE)),
     ({"positions": "rotary", "d_model": 24, "norm": "post", "feed_forward": "swiglu"}, PRE),
-    ({"attention": "none"}, (*POST, *ROTARY, *GATE, *(name for name in BLOCK_STEPS if name.startswith("attn")))),
-    ({"feed_forward": "none"}, (*POST, *ROTARY, *(name for name in BLOCK_STEPS if name.startswith("mlp")))),
+    ({"attention": "none"}, (*POST, *GATE, *ATTENTION)),
+    ({"feed_forward": "none"}, (*POST, *ROTARY, *MLP)),
+    ({**LSTM}, (*ATTENTION, *GATE, "mlp_sum", "recurrence_sum")),
+    ({**LSTM, "norm": "post"}, (*ATTENTION, *GATE, "mlp_norm", "recurrence_norm")),
+    ({**LSTM, "norm": "none", "feed_forward": "none", "residual": False}, (*ATTENTION, *MLP, *RECURRENT[::2])),
 ]
 
 
@@ -50,6 +56,7 @@ def test_every_name_is_recorded_in_order_and_no_other(
     config: dict[str, Any], absent: tuple[str, ...], num_layers: int, lively: Made, tokens: Drawn
 ) -> None:
     model = lively(num_layers=num_layers, **config)
+    absent = absent if "recurrence" in config else (*absent, *RECURRENT)
     assert list(model.trace(tokens())) == model.activation_names == activation_names(num_layers, absent)
 
 

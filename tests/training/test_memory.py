@@ -29,6 +29,8 @@ MODELS: list[dict[str, Any]] = [
     {"feed_forward": "swiglu"},
     {"feed_forward": "none"},
     {"attention": "none"},
+    {"attention": "none", "recurrence": "lstm"},
+    {"attention": "none", "recurrence": "lstm", "norm": "none", "feed_forward": "none", "residual": False},
     {"attention": {"scale": "learned"}},
     {"attention": {"mask": {"name": "window", "size": 8}}},
     {"attention": {"mask": {"name": "prefix", "length": 40}}},

@@ -153,7 +153,7 @@ def _on_screen(made: "Table") -> Any:
 def _lens(found: dict[str, Any]) -> Any:
     """The most probable token at each position and point, with the last column's loss; few enough to read."""
     from vitral.cli.screen import table
-    from vitral.reports.inspection import best_token, point_label, token_names
+    from vitral.reports.inspection import best_token, mixer, point_label, token_names
 
     lens = found["lens"]
     points, targets, tokens = lens["points"], lens["targets"], token_names(found)
@@ -170,7 +170,7 @@ def _lens(found: dict[str, Any]) -> Any:
     cut += [_("{n} of {all} points", n=len(shown), all=len(points))] * (step > 1)
     if cut:
         title = _("{title} ({parts}; --out page.html has all)", title=title, parts=", ".join(cut))
-    return table(title, (_("position"), *(point_label(point["point"]) for point in shown)), [*rows, mean])
+    return table(title, (_("position"), *(point_label(point["point"], mixer(found)) for point in shown)), [*rows, mean])
 
 
 def _cell(position: dict[str, Any], target: dict[str, Any] | None, best_token: Any) -> str:

@@ -75,7 +75,7 @@ def trace_text(
             time=time,
             limit=limit,
         )
-    refuse_own_parts(model.config)
+    refuse_unknown_steps(model.config)
     rows, beam = tuple(map(int, ids[0])), None
     recorder = Recorder()
     model = copy.deepcopy(model).cpu().double().eval()
@@ -107,12 +107,14 @@ def trace_text(
     return TracedText(empty.tokens, embedding, blocks, ending, model.config.norm == "post")
 
 
-def refuse_own_parts(config: ModelConfig) -> None:
-    """Refuse a model with parts whose steps are not known here; own masks are explained by what they allow.
+def refuse_unknown_steps(config: ModelConfig) -> None:
+    """Refuse a model with an LSTM or own parts, whose steps are not known here; own masks are explained.
 
     Raises:
         UsageError: names the first of them.
     """
+    if config.recurrence is not None:
+        raise UsageError("explain: the steps inside an LSTM are not known; use trace for the numbers of its output")
     for own in own_parts(config):
         if not isinstance(own, OwnMask):
             raise UsageError(

@@ -18,7 +18,7 @@ from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.picture import Picture, draw
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
-from vitral.explanation.trace import TracedText, trace_text
+from vitral.explanation.trace import TracedText, refuse_unknown_steps, trace_text
 from vitral.explanation.walkthrough import Walkthrough
 from vitral.model import Transformer
 
@@ -123,6 +123,7 @@ def walk_run(
     view = view or RunView()
     say = phrases(view.language)
     layers = _layers(model, view)
+    refuse_unknown_steps(model.config)
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())

@@ -3,16 +3,20 @@
 from vitral.inspection.ablation import ablations, activation_means, head_ablations, replace_activations
 from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
 from vitral.inspection.classification import classify_passages
+from vitral.inspection.context import loss_by_context
+from vitral.inspection.coordinates import activation_movements
 from vitral.inspection.cost import cost_by_length
 from vitral.inspection.few_shot import few_shot_losses
 from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
 from vitral.inspection.in_context import chain_distances
 from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
 from vitral.inspection.lens import logit_lens, residual_norms
+from vitral.inspection.mask_recall import mask_recall
 from vitral.inspection.mask_uses import capabilities
 from vitral.inspection.positions import loss_by_position
 from vitral.inspection.predictors import chain_predictions, count_nats, repetition_nats
 from vitral.inspection.random_scores import head_costs, score_statistics
+from vitral.inspection.recall import recall_by_distance
 from vitral.inspection.retrieval import retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
@@ -27,6 +31,7 @@ __all__ = [
     "Scored",
     "ablations",
     "activation_means",
+    "activation_movements",
     "attention_maps",
     "attention_saturation",
     "attention_sinks",
@@ -48,10 +53,13 @@ __all__ = [
     "inspect_text",
     "logged_gradient_norms",
     "logit_lens",
+    "loss_by_context",
     "loss_by_position",
     "loss_by_row",
     "loss_by_target",
+    "mask_recall",
     "periods_of",
+    "recall_by_distance",
     "repetition_nats",
     "replace_activations",
     "residual_norms",

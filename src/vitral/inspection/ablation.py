@@ -78,10 +78,10 @@ def activation_means(
 
 @checked(first=True)
 def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
-    """How much the loss rises without each head, attention sublayer, feed-forward and block.
+    """How much the loss rises without each head, attention sublayer, LSTM, feed-forward and block.
 
-    A head is its z (`attn.z`), so that the bias of W_O stays; a sublayer is everything it adds (`attn.out`, `mlp.out`);
-    a block is both of its sublayers.
+    A head is its z (`attn.z`), so that the bias of W_O stays; a sublayer is everything it adds (`attn.out`,
+    `recurrence.out`, `mlp.out`); a block is both of its sublayers.
 
     Args:
         model: in evaluation mode.
@@ -89,15 +89,17 @@ def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
 
     Returns:
         None where nothing can be scored. Else `loss` (nats per token), `targets` and `rows` (their numbers), and
-        `blocks`: for each block `layer`, `block`, `attention`, `feed_forward` (None where the model has none) and
-        `heads`. Each of them is {"zero": effect, "mean": effect}; an effect has `increase` in nats per token, and
-        `error`, its standard error over the rows, None unless the rows are several sampled windows.
+        `blocks`: for each block `layer`, `block`, `attention`, `recurrence` (only of a recurrent model), `feed_forward`
+        (None where the model has none) and `heads`. Each of them is {"zero": effect, "mean": effect}; an effect has
+        `increase` in nats per token, and `error`, its standard error over the rows, None unless the rows are several
+        sampled windows.
     """
     if not scored.count:
         return None
     has_attention, has_mlp = model.config.attention != "none", model.config.feed_forward != "none"
     layers, heads = range(model.config.num_layers), range(model.config.num_heads)
-    sublayers = ["attn.out"] * has_attention + ["mlp.out"] * has_mlp
+    recurs = model.config.recurrence is not None
+    sublayers = ["attn.out"] * has_attention + ["recurrence.out"] * recurs + ["mlp.out"] * has_mlp
     replaced = [*sublayers, *["attn.z"] * has_attention]
     means = activation_means(model, scored.inputs, [f"blocks.{layer}.{step}" for layer in layers for step in replaced])
     before = loss_by_row(model, scored)
@@ -113,6 +115,7 @@ def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
             "layer": layer,
             "block": without(layer, *sublayers) if sublayers else None,
             "attention": without(layer, "attn.out") if has_attention else None,
+            **({"recurrence": without(layer, "recurrence.out")} if recurs else {}),
             "feed_forward": without(layer, "mlp.out") if has_mlp else None,
             "heads": [without(layer, "attn.z", head=head) for head in heads] if has_attention else [],
         }

@@ -25,7 +25,8 @@ def stream_points(config: ModelConfig) -> list[str]:
     >>> stream_points(ModelConfig(num_layers=1))
     ['embed', 'blocks.0.resid_mid', 'blocks.0.resid_post']
     """
-    after = ["resid_mid"] * (config.attention != "none") + ["resid_post"] * (config.feed_forward != "none")
+    mixes = config.attention != "none" or config.recurrence is not None
+    after = ["resid_mid"] * mixes + ["resid_post"] * (config.feed_forward != "none")
     return ["embed", *(f"blocks.{layer}.{point}" for layer in range(config.num_layers) for point in after)]
 
 
@@ -35,7 +36,8 @@ def contribution_points(config: ModelConfig) -> list[str]:
     >>> contribution_points(ModelConfig(num_layers=1))
     ['blocks.0.attn.out', 'blocks.0.mlp.out']
     """
-    outputs = ["attn.out"] * (config.attention != "none") + ["mlp.out"] * (config.feed_forward != "none")
+    outputs = ["attn.out"] * (config.attention != "none") + ["recurrence.out"] * (config.recurrence is not None)
+    outputs += ["mlp.out"] * (config.feed_forward != "none")
     return [f"blocks.{layer}.{output}" for layer in range(config.num_layers) for output in outputs]
 
 

@@ -65,6 +65,7 @@ def inspect_text(
             "layers": config.num_layers,
             "heads": 0 if config.attention == "none" else config.num_heads,
             "kv_heads": 0 if config.attention == "none" else config.kv_heads,
+            **({} if config.recurrence is None else {"recurrence": config.recurrence}),
             "feed_forward": plain["feed_forward"],
             "norm": config.norm,
             "residual": config.residual,
@@ -116,6 +117,10 @@ def notes(model: Transformer, masking: Masking | None, *, has_targets: bool) -> 
                 "transform, and ablation by zeros cuts the path from the input to the output."
             )
         )
-    if config.attention == "none":
+    if config.recurrence is not None:
+        found.append(
+            N_("An LSTM in the place of attention: no maps and no heads; its gates and its cell are not shown.")
+        )
+    elif config.attention == "none":
         found.append(N_("No attention: no maps and no heads; each position predicts from its own token."))
     return found

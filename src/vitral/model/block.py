@@ -1,4 +1,4 @@
-"""One block of the Transformer: attention, then feed-forward, around the residual stream."""
+"""One block: attention or a recurrent layer, then feed-forward, around the residual stream."""
 
 from functools import partial
 
@@ -10,10 +10,11 @@ from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
 from vitral.model.feedforward import FeedForward, SwiGLU, build_feed_forward
 from vitral.model.norms import WIRINGS, build_norm, with_residual, without_residual
+from vitral.model.recurrence import Carry, Recurrence
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each with its norm, pre-norm or post-norm, with or without residual.
+    """Attention (or a recurrent layer) and feed-forward, each with its norm, with or without residual.
 
     Omitting a sublayer also omits its norm.
     """
@@ -25,6 +26,8 @@ class Block(nn.Module):
         self.combine = with_residual if config.residual else without_residual
         self.attn = build_attention(config)
         self.attn_norm = _norm_of(config) if self.attn is not None else None
+        self.recurrence = None if config.recurrence is None else Recurrence(config)
+        self.recurrence_norm = None if config.recurrence is None else _norm_of(config)
         self.mlp = build_feed_forward(config)
         self.mlp_norm = _norm_of(config) if self.mlp is not None else None
         self.attn_dropout = nn.Dropout(config.dropout.attention)
@@ -37,13 +40,18 @@ class Block(nn.Module):
         rotate: Rotation | None = None,
         bias: Float[Tensor, "heads time source"] | None = None,
         past: Past | None = None,
+        carry: Carry | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The residual stream after this block; arguments as `MultiHeadAttention.forward`."""
+        """The residual stream after this block; arguments as `MultiHeadAttention.forward` and `Recurrence.forward`."""
         x = tap("resid_pre", x)
         if self.attn is not None and self.attn_norm is not None:
             attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
             x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine, tap, "attn")
+        if self.recurrence is not None and self.recurrence_norm is not None:
+            recur = partial(self.recurrence, carry=carry, tap=tap.within("recurrence"))
+            norm, combine = self.recurrence_norm, self.combine
+            x = self.wire(x, norm, lambda y: self.attn_dropout(recur(y)), combine, tap, "recurrence")
         x = tap("resid_mid", x)
         if self.mlp is not None and self.mlp_norm is not None:
             part, inside = self.mlp, tap.within("mlp")

@@ -1,4 +1,4 @@
-"""The key-value cache: stored keys and values of earlier tokens, so that each new token costs one step."""
+"""The cache: what a model keeps of earlier tokens, so that each new token costs one step."""
 
 import torch
 from jaxtyping import Int
@@ -7,11 +7,12 @@ from torch import Tensor
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.model.config import ModelConfig
+from vitral.model.recurrence import State
 
 
 @checked(first=["__init__"])
 class KVCache:
-    """Keys and values of every layer for the tokens so far, in preallocated tensors.
+    """Keys and values of every layer for the tokens so far, in preallocated tensors; of an LSTM its state after them.
 
     Attributes:
         length: number of stored tokens.
@@ -26,6 +27,10 @@ class KVCache:
         shape = (batch, config.kv_heads, capacity, config.d_head)
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        layers = 0 if config.recurrence is None else config.num_layers
+        empty = torch.zeros((1, batch, config.d_model), dtype=dtype, device=device)
+        self.states: list[State] = [(empty, empty)] * layers
+        self._new_states: dict[int, State] = {}
         self.length, self.capacity = 0, capacity
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,15 +46,27 @@ class KVCache:
         self.values[layer][:, :, self.length : end] = v
         return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
 
+    def carry(self, layer: int, state: State | None) -> State:
+        """One layer's recurrent state after the stored tokens; a new one is kept for `advance`.
+
+        Args:
+            layer: index of the block.
+            state: the state after the new tokens; None to ask for that before them.
+        """
+        if state is not None:
+            self._new_states[layer] = state
+        return self.states[layer]
+
     def reserve(self, batch: int, time: int) -> None:
         """Check that there is room for `time` more tokens of `batch` sequences.
 
         Raises:
             UsageError: there is no room; names capacity and need.
         """
-        if self.keys and len(self.keys[0]) != batch:
+        rows = [len(keys) for keys in self.keys] + [hidden.shape[1] for hidden, _cell in self.states]
+        if rows and rows[0] != batch:
             raise UsageError(
-                "cache: allocated for {allocated} sequences, given {batch}", allocated=len(self.keys[0]), batch=batch
+                "cache: allocated for {allocated} sequences, given {batch}", allocated=rows[0], batch=batch
             )
         if self.length + time > self.capacity:
             raise UsageError(
@@ -61,10 +78,14 @@ class KVCache:
     def advance(self, time: int) -> None:
         """Add `time` to the length, once every layer has stored those tokens."""
         self.length += time
+        for layer, state in self._new_states.items():
+            self.states[layer] = state
+        self._new_states.clear()
 
     def clear(self) -> None:
         """Remove all tokens; the tensors stay allocated."""
         self.length = 0
+        self.states = [(torch.zeros_like(hidden), torch.zeros_like(cell)) for hidden, cell in self.states]
 
     def select(self, rows: Int[Tensor, " batch"]) -> None:
         """Reorder, repeat or drop sequences: the new row i is the old row rows[i]."""
@@ -72,3 +93,4 @@ class KVCache:
             raise UsageError("cache: expected a list of rows, not {shape}", shape=tuple(rows.shape))
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]
+        self.states = [(hidden[:, rows], cell[:, rows]) for hidden, cell in self.states]

@@ -62,6 +62,18 @@ class AttentionConfig(Config):
     scale: ScaleConfig = "sqrt"
 
 
+class MaximalUpdate(Config):
+    """The maximal update parametrisation (Yang & Hu 2021), see `vitral.model.parametrisation`.
+
+    Attributes:
+        name: "mup".
+        base_width: the d_model at which it equals the standard parametrisation.
+    """
+
+    name: Literal["mup"] = "mup"
+    base_width: Count
+
+
 class DropoutConfig(Config):
     """Dropout rates during training (Srivastava et al. 2014).
 
@@ -70,7 +82,8 @@ class DropoutConfig(Config):
     Attributes:
         embedding: for the sum of the embeddings.
         weights: for the attention weights.
-        attention: for the output of attention, before it is added to the residual stream.
+        attention: for the output of attention, or of the recurrent layer in its place, before it is added to the
+            residual stream.
         feed_forward: for the output of the feed-forward, before it is added to the residual stream.
     """
 
@@ -103,6 +116,8 @@ class ModelConfig(Config):
         norm_type: "layernorm", "rmsnorm" or an own one.
         positions: "learned", "sinusoidal", "rotary", "alibi", "relative", "none" or an own one.
         attention: its mask and scale, or "none" for blocks without attention.
+        recurrence: "lstm" for an LSTM layer of width d_model in the place of attention, which must then be "none".
+            Default: none.
         feed_forward: the activation, "gelu", "relu", "squared_relu", "swiglu" or an own one; "none"; or an own
             feed-forward.
         residual: whether a sublayer's output is added to its input or replaces it.
@@ -110,6 +125,8 @@ class ModelConfig(Config):
         bias: whether projections and norms have biases. The head never has one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
         initialisation: "gpt2", "wide" or "pytorch"; see `vitral.model.initialisation`.
+        parametrisation: {name = "mup", base_width = n}: initial values and AdamW's learning rates change with the width
+            so that a rate tuned at the base width suits every width. Default: the standard one.
     """
 
     context_length: Count = 50
@@ -122,6 +139,7 @@ class ModelConfig(Config):
     norm_type: Annotated[NormType | InstanceOf[OwnNorm], BeforeValidator(OwnNorm.choose)] = "layernorm"
     positions: Annotated[PositionsName | InstanceOf[OwnPositions], BeforeValidator(OwnPositions.choose)] = "learned"
     attention: AttentionConfig | Literal["none"] = AttentionConfig()
+    recurrence: Literal["lstm"] | None = None
     feed_forward: Annotated[FeedForwardName | InstanceOf[OwnFeedForward], BeforeValidator(OwnFeedForward.choose)] = (
         "gelu"
     )
@@ -130,6 +148,23 @@ class ModelConfig(Config):
     bias: bool = True
     dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
     initialisation: Literal["gpt2", "wide", "pytorch"] = "gpt2"
+    parametrisation: MaximalUpdate | None = None
+
+    @model_validator(mode="after")
+    def _positions_are_mixed_once(self) -> "ModelConfig":
+        if self.recurrence is not None and self.attention != "none":
+            raise ValueError(
+                _('recurrence: the {name} takes the place of attention; set attention = "none"', name=self.recurrence)
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _head_has_its_own_size(self) -> "ModelConfig":
+        if self.parametrisation is not None and self.tie_head:
+            raise ValueError(
+                _("parametrisation: mup gives the head another size than the embedding; set tie_head = false")
+            )
+        return self
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "ModelConfig":

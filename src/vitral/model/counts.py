@@ -8,8 +8,11 @@ from vitral.core.checked import Count, checked
 from vitral.core.parts import OwnPart
 from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
 from vitral.model.own_parts import own_shapes
+from vitral.model.recurrence import GATES
 
 BYTES_FLOAT32 = 4
+LSTM_KEEPS = GATES + 3
+"""Vectors of d_model numbers: gates, cell state, tanh of it, hidden state."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Cost:
         gradient_bytes: memory of their gradients.
         optimizer_bytes: memory of the optimizer's averages: two of AdamW, one of Muon and of SGD with momentum.
         activation_bytes: memory of the activations kept for the backward pass of one batch (an estimate).
-        cache_bytes: memory of keys and values of one sequence of full context length.
+        cache_bytes: memory of keys and values of one sequence of full context length, or of an LSTM's state.
     """
 
     parameters: int
@@ -77,6 +80,7 @@ def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow
         rows += _own_rows("positions", "positions", config.positions, config)
     for layer in range(config.num_layers):
         rows += _attention_rows(config, f"blocks.{layer}")
+        rows += _recurrence_rows(config, f"blocks.{layer}")
         rows += _feed_forward_rows(config, f"blocks.{layer}")
     if config.norm == "pre":
         rows += _norm_rows(config, "final norm", "final_norm")
@@ -103,7 +107,8 @@ def cost(
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
     al. 2020, table 1), those of own parts included, and 4 context_length · d_model per layer for scores and weighting,
-    since the full square is computed. Backward: twice the forward pass.
+    since the full square is computed. An LSTM multiplies each of its matrices with one vector a token, so that its
+    operations are those of its entries. Backward: twice the forward pass.
     """
     rows = parameter_table(config, vocab_size)
     parameters = sum(row.count for row in rows)
@@ -114,6 +119,8 @@ def cost(
     square = 4 * config.context_length * config.d_model * config.num_layers if attends else 0
     forward = 2 * (matrices + tied) + square
     cached = 2 * config.num_layers * config.kv_heads * config.d_head * config.context_length if attends else 0
+    if config.recurrence is not None:
+        cached += 2 * config.num_layers * config.d_model  # hidden state and cell state
     kept = kept_per_token(config) + 2 * vocab_size  # logits and softmax
     return Cost(
         parameters=parameters,
@@ -129,23 +136,25 @@ def cost(
 
 def is_block_matrix(row: ParameterRow) -> bool:
     """Whether this is a matrix inside a block, which Muon moves."""
-    return len(row.shape) == 2 and row.part in ("attention", "feed-forward", "norm")
+    return len(row.shape) == 2 and row.part in ("attention", "recurrence", "feed-forward", "norm")
 
 
 def kept_per_token(config: ModelConfig) -> int:
     """Numbers kept for the backward pass, per token, without logits.
 
-    Per block: attention keeps the stream, its norm, q, k, v and z; the feed-forward keeps the stream, its norm, and
-    the hidden layer before and after the activation (only after it for relu, and both factors too for swiglu); an own
-    feed-forward is taken to keep as much as gelu. Without
-    norms, stream and norm are one. Dropout keeps one mask per output and, on attention weights, num_heads ·
-    context_length numbers twice. The end of the model: stream and norm.
+    Per block: attention keeps the stream, its norm, q, k, v and z; an LSTM the stream, its norm, four gates, the cell
+    state, its tanh and the hidden state; the feed-forward keeps the stream, its norm, and the hidden layer before and
+    after the activation (only after it for relu, and both factors too for swiglu); an own feed-forward is taken to keep
+    as much as gelu. Without norms, stream and norm are one. Dropout keeps one mask per output and, on attention
+    weights, num_heads · context_length numbers twice. The end of the model: stream and norm.
     """
     d, dropout, block = config.d_model, config.dropout, 0
     inputs = d if config.norm == "none" else 2 * d
     if config.attention != "none":
         weights = 2 * config.num_heads * config.context_length if dropout.weights else 0
         block += inputs + 2 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
+    if config.recurrence is not None:
+        block += inputs + LSTM_KEEPS * d + (d if dropout.attention else 0)
     if config.feed_forward != "none":
         hidden = {"relu": 1, "swiglu": 4}.get(str(config.feed_forward), 2) * config.hidden_width
         block += inputs + hidden + (d if dropout.feed_forward else 0)
@@ -167,6 +176,18 @@ def _attention_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     elif config.attention.scale in learned:
         count, formula = learned[config.attention.scale]
         rows.append(_row("scale", f"{block}.attn.scale.factor", (count, 1, 1), formula))
+    return rows
+
+
+def _recurrence_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
+    if config.recurrence is None:
+        return []
+    rows = _norm_rows(config, "norm", f"{block}.recurrence_norm") if config.norm != "none" else []
+    name, wide, formula = f"{block}.recurrence.lstm", GATES * config.d_model, f"{GATES} d_model"
+    for of in ("ih", "hh"):
+        rows.append(_row("recurrence", f"{name}.weight_{of}_l0", (wide, config.d_model), f"{formula} · d_model"))
+    if config.bias:
+        rows += [_row("recurrence", f"{name}.bias_{of}_l0", (wide,), formula) for of in ("ih", "hh")]
     return rows
 
 

@@ -7,8 +7,9 @@
     pytorch  matrices uniform in ±1/√(input width), embeddings N(0, 1), the defaults of `nn.Linear` and
              `nn.Embedding`
 
-In all of them biases are zero, norm gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws
-from its own random stream, keyed by its name, so models that share a module also share its initial values.
+In all of them biases are zero (of an LSTM's forget gate one, so that it remembers at first: Jozefowicz et al. 2015),
+norm gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws from its own random stream, keyed
+by its name, so models that share a module also share its initial values.
 
 A fresh model knows nothing, so its loss on random tokens should be ln V, of V tokens. With an own head it is larger by
 half the variance of the logits, 0.02² d_model / 2 for gpt2 and wide (0.03 at 128) and at most 0.5 for pytorch. A tied
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from vitral.core.streams import torch_stream
+from vitral.model.recurrence import GATES
 
 GPT2_STD = 0.02
 WIDER = 10
@@ -29,6 +31,7 @@ EMBEDDING_STD = {"gpt2": GPT2_STD, "wide": WIDER * GPT2_STD, "pytorch": 1.0}
 """The standard deviation of embeddings by value of `model.initialisation`."""
 EMBEDDINGS = ("token_embedding.weight", "positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
+RECURRENT = ".recurrence.lstm."
 
 Draw = Callable[[str, torch.Size, int, torch.Generator], Tensor]
 
@@ -56,12 +59,15 @@ DRAWS: dict[str, Draw] = {"gpt2": gpt2, "wide": wide, "pytorch": pytorch}
 
 
 def initialise(model: nn.Module, draw: Draw, *, num_layers: int, seed: int) -> None:
-    """Draw all matrices and embeddings (two-dimensional `.weight`s), and set biases to zero."""
+    """Draw all matrices and embeddings (two-dimensional `.weight`s and those of LSTMs), and set biases to zero."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(".bias"):
+            of_lstm = RECURRENT in name
+            if name.endswith(".bias") or (of_lstm and parameter.dim() == 1):
                 parameter.zero_()
-            elif name.endswith(".weight") and parameter.dim() == 2:
+                if of_lstm and name.endswith(".bias_ih_l0"):  # the second of the four gates; the other bias is added
+                    parameter.chunk(GATES)[1].fill_(1.0)
+            elif (name.endswith(".weight") or of_lstm) and parameter.dim() == 2:
                 parameter.copy_(draw(name, parameter.shape, num_layers, torch_stream(seed, "init", name)))
 
 

@@ -51,7 +51,7 @@ def try_own_parts(
     """
     first: Any = blocks[0] if len(blocks) else None
     if isinstance(config.norm_type, OwnNorm):
-        for norm in (None if first is None else first.attn_norm or first.mlp_norm, final_norm):
+        for norm in (None if first is None else first.attn_norm or first.recurrence_norm or first.mlp_norm, final_norm):
             if norm is not None and not isinstance(norm, nn.Identity):
                 _try_vectors(config.norm_type, norm, config.d_model)
     if isinstance(config.feed_forward, OwnFeedForward) and first is not None and first.mlp is not None:

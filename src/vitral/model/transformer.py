@@ -24,6 +24,7 @@ from vitral.model.config import ModelConfig
 from vitral.model.initialisation import DRAWS, EMBEDDING_STD, calm_tied_head, initialise
 from vitral.model.norms import build_norm
 from vitral.model.own_parts import try_own_parts
+from vitral.model.parametrisation import parametrise
 from vitral.model.positions import Positions, build_positions
 
 ADD_NOTHING = ("rotary", "alibi", "relative", "none")
@@ -62,12 +63,13 @@ class Transformer(CheckedModule):
             std = EMBEDDING_STD[config.initialisation]
             added = {"learned": std**2, **dict.fromkeys(ADD_NOTHING, 0.0)}.get(str(config.positions), 0.5)
             calm_tied_head(self.token_embedding.weight, std, self._last_norm, added)
+        parametrise(self, config)
         if has_own_parts:
             try_own_parts(self.config, self, self.positions, self.blocks, self.final_norm)
 
     @property
     def mask(self) -> Mask | None:
-        """The attention mask; None without attention, when each position sees only itself."""
+        """The attention mask; None without attention, when a position sees only itself and an LSTM's past."""
         return None if self.config.attention == "none" else self.config.attention.mask
 
     def forward(
@@ -93,8 +95,8 @@ class Transformer(CheckedModule):
         rotate = partial(self.positions.rotate, start=start) if self._rotates else None
         bias = self.positions.bias(time, start + time)
         for layer, block in enumerate(self.blocks):
-            past = None if cache is None else partial(cache.extend, layer)
-            x = block(x, rotate=rotate, bias=bias, past=past, tap=tap.within(f"blocks.{layer}"))
+            past, carry = (None, None) if cache is None else (partial(cache.extend, layer), partial(cache.carry, layer))
+            x = block(x, rotate=rotate, bias=bias, past=past, carry=carry, tap=tap.within(f"blocks.{layer}"))
         if cache is not None:
             cache.advance(time)
         x = tap("final_norm", self.final_norm(x))
@@ -172,6 +174,8 @@ class Transformer(CheckedModule):
             "attn_norm": config.norm == "pre",
             "mlp_norm": config.norm == "pre",
             "attn_sum": config.norm == "post",
+            "recurrence_norm": config.norm == "pre",
+            "recurrence_sum": config.norm == "post",
             "mlp_sum": config.norm == "post",
             "attn.q_pre": self._rotates,
             "attn.k_pre": self._rotates,
@@ -179,8 +183,9 @@ class Transformer(CheckedModule):
             **dict.fromkeys(("mlp.pre", "mlp.hidden"), all(has_taps(block.mlp) for block in self.blocks)),
         }
         absent = {step for step, there in present.items() if not there}
-        left_out = [part for part, kind in (("attn", config.attention), ("mlp", config.feed_forward)) if kind == "none"]
-        return absent | {step for step in BLOCK_STEPS for part in left_out if step.startswith(part)}
+        parts = (("attn", config.attention), ("recurrence", config.recurrence), ("mlp", config.feed_forward))
+        left_out = tuple(part for part, kind in parts if kind is None or kind == "none")
+        return absent | {step for step in BLOCK_STEPS if step.startswith(left_out)}
 
     def _check_cache(self, cache: KVCache, batch: int, time: int) -> None:
         cache.reserve(batch, time)

@@ -88,9 +88,10 @@ def sublayer_table(found: Found) -> Table | None:
     blocks = (found["ablation"] or {}).get("blocks")
     if not blocks:
         return None
-    there = [key for key in ("attention", "feed_forward") if blocks[0][key] is not None]
+    there = [key for key in ("attention", "recurrence", "feed_forward") if blocks[0].get(key) is not None]
     shown = [*there, "block"] if len(there) == 2 else there
-    names = {"attention": _("attention"), "feed_forward": _("feed-forward"), "block": _("both")}
+    names = {"attention": _("attention"), "recurrence": _("recurrence"), "feed_forward": _("feed-forward")}
+    names["block"] = _("both")
     columns = (_("block"), *(f"{names[key]}, {_(way)}" for key in shown for way in WAYS))
     rows = [(str(block["layer"]), *(cell for key in shown for cell in _effects(block[key]))) for block in blocks]
     caption = _("Loss increase without a sublayer, or both (nats per token)")
@@ -117,14 +118,15 @@ def norm_table(found: Found) -> Table:
     added = {point["point"]: point["mean"] for point in found["norms"]["added"]}
     rows = []
     for point in found["norms"]["stream"]:
+        mixed = point["point"].replace("resid_mid", "recurrence.out")
         before = point["point"].replace("resid_mid", "attn.out").replace("resid_post", "mlp.out")
-        rows.append((point["point"], _fixed(point["mean"]), _fixed(added.get(before))))
+        rows.append((point["point"], _fixed(point["mean"]), _fixed(added.get(before, added.get(mixed)))))
     columns = (_("point"), _("stream"), _("added by the sublayer"))
     return Table(_("Norms, mean over the positions"), columns, tuple(rows))
 
 
-def point_label(point: str) -> str:
-    """A point of the stream in few characters.
+def point_label(point: str, mixer: str = "attn") -> str:
+    """A point of the stream in few characters; `mixer` names the part of a block that mixes positions.
 
     >>> [point_label(point) for point in ("embed", "blocks.3.resid_mid", "blocks.3.resid_post")]
     ['embed', '3 attn', '3 mlp']
@@ -132,7 +134,12 @@ def point_label(point: str) -> str:
     if not point.startswith("blocks."):
         return point
     _blocks, layer, name = point.split(".")
-    return f"{layer} {'attn' if name == 'resid_mid' else 'mlp'}"
+    return f"{layer} {mixer if name == 'resid_mid' else 'mlp'}"
+
+
+def mixer(found: Found) -> str:
+    """The part of each block that mixes positions, in few characters."""
+    return found["model"].get("recurrence") or "attn"
 
 
 def token_names(found: Found) -> list[str]:
@@ -244,7 +251,7 @@ def _lens(found: Found) -> Iterator[Section]:
     ]
     columns = (
         _("position"),
-        *(point_label(point["point"]) for point in points),
+        *(point_label(point["point"], mixer(found)) for point in points),
         _("true masked") if is_masked else _("true next"),
     )
     chosen = (max((place for place, target in enumerate(targets) if target), default=0), len(points) - 1)
@@ -299,6 +306,7 @@ def _norms(found: Found) -> Iterator[Section]:
     lines = [Line(_("stream"), list(places.values()), [point["mean"] for point in stream[:-1]])]
     for name, output, after in (
         (_("attention"), "attn.out", "resid_mid"),
+        (_("recurrence"), "recurrence.out", "resid_mid"),
         (_("feed-forward"), "mlp.out", "resid_post"),
     ):
         of = [point for point in added if point["point"].endswith(output)]

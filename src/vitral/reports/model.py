@@ -112,11 +112,13 @@ _OPERATIONS = {
 }
 OWN_OPERATIONS = N_("14 per parameter, as of AdamW")
 OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
+CACHED, STATES = N_("keys and values of one full context"), N_("hidden and cell states of one sequence")
 PARTS = (
     N_("embedding"),
     N_("positions"),
     N_("norm"),
     N_("attention"),
+    N_("recurrence"),
     N_("scale"),
     N_("feed-forward"),
     N_("final norm"),
@@ -153,7 +155,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
             _bytes(costs.activation_bytes),
             _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
         ),
-        (_("cache"), _bytes(costs.cache_bytes), _("keys and values of one full context")),
+        (_("cache"), _bytes(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
     ]
 
 

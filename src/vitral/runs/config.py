@@ -230,6 +230,18 @@ class RunConfig(Config):
         return self.model_copy(update={"training": self.training.model_copy(update={"watch": watch})})
 
     @model_validator(mode="after")
+    def _rates_are_known(self) -> "RunConfig":
+        if self.model.parametrisation is not None and not isinstance(self.training.optimizer, AdamWConfig):
+            raise ValueError(
+                _(
+                    "model.parametrisation: the learning rates of mup are those of AdamW, not of {optimizer}; set "
+                    'training.optimizer.name = "adamw"',
+                    optimizer=self.training.optimizer.name,
+                )
+            )
+        return self
+
+    @model_validator(mode="after")
     def _answer_does_not_leak(self) -> "RunConfig":
         attention = self.model.attention
         if self.training.objective != "next-token":

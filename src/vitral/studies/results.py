@@ -99,7 +99,8 @@ class ArmResult:
     @property
     def sees_one_token(self) -> bool:
         """Whether nothing in this arm carries information from one position to another."""
-        return self.config["model"]["attention"] == "none"
+        model = self.config["model"]
+        return model["attention"] == "none" and model.get("recurrence") is None
 
 
 @checked(first=True)

@@ -25,6 +25,8 @@ COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
 COPIES_OF_MATRICES = 3
 """While Muon orthogonalises matrices of one shape: stacked, scaled, and the result."""
+LSTM_WORKSPACE = {"float32": 8, "bfloat16": 14, "float64": 0}
+"""Vectors of d_model numbers that oneDNN keeps on the CPU per token of an LSTM, besides those it needs; measured."""
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
 
 
@@ -87,6 +89,8 @@ def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow]) -
     on_cpu, tokens = resolve_device(training.device).type == "cpu", training.batch_size * model.context_length
     # A GPU keeps dropout's masks as bits or bytes, and no attention weights.
     kept = kept_per_token(model if on_cpu else model.model_copy(update={"dropout": DropoutConfig()}))
+    if on_cpu and model.recurrence is not None:
+        kept += LSTM_WORKSPACE[training.dtype] * model.d_model * model.num_layers
     if training.dtype != "bfloat16":
         return tokens * kept * (8 if training.dtype == "float64" else 4)
     # Norms read a stream in float32, matrices are copied, and short contexts are attended to by plain products.

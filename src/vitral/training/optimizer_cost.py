@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from vitral.core.checked import Count, checked
 from vitral.model.config import ModelConfig
 from vitral.model.counts import ParameterRow, cost, is_block_matrix, parameter_table
+from vitral.model.recurrence import GATES
 from vitral.runs.config import MuonConfig, OptimizerConfig, RunConfig, SGDConfig
 from vitral.training.optimizers import POLYNOMIALS
 
@@ -81,9 +82,13 @@ def orthogonalisation_flops(rows: Count, columns: Count) -> int:
 
 
 def matrices(model: ModelConfig, moved: Sequence[ParameterRow]) -> Iterator[tuple[int, int]]:
-    """Rows and columns of the single matrices in these tensors; queries, keys and values are stacked in one."""
+    """Rows and columns of the single matrices in these tensors; q, k and v are stacked, as are the gates of an LSTM."""
     d_kv = model.kv_heads * model.d_head
     for row in moved:
         height, width = row.shape
-        for part in (model.d_model, d_kv, d_kv) if row.name.endswith("in_proj.weight") else (height,):
+        if row.name.endswith("in_proj.weight"):
+            parts = (model.d_model, d_kv, d_kv)
+        else:
+            parts = (model.d_model,) * GATES if row.part == "recurrence" else (height,)
+        for part in parts:
             yield part, width

@@ -18,6 +18,8 @@ from torch.optim.sgd import sgd
 from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
+from vitral.model.parametrisation import rate_factor
+from vitral.model.recurrence import GATES
 from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
@@ -282,23 +284,33 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     for name, module in model.blocks.named_modules(prefix="blocks"):
         if isinstance(module, MultiHeadAttention):
             found[f"{name}.in_proj.weight"] = module.widths
+        elif isinstance(module, nn.LSTM):
+            for of in ("ih", "hh"):
+                found[f"{name}.weight_{of}_l0"] = (module.hidden_size,) * GATES
         elif isinstance(module, nn.Linear):
             found.setdefault(f"{name}.weight", (module.out_features,))
     return found
 
 
-def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> AdamW:
+def _adamw(model: Transformer, config: AdamWConfig, without: Set[str]) -> AdamW:
     """AdamW for all parameters except some."""
     numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
     return AdamW(_decayed(model, config.weight_decay, without, numbers))
 
 
-def _decayed(model: nn.Module, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
-    """The two groups of `decay_groups` without some parameters, with these hyperparameters."""
+def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
+    """The two groups of `decay_groups` without some parameters, split where the parametrisation's rates differ."""
     parameters = dict(model.named_parameters())
-    decayed, rest = ([parameters[name] for name in names if name not in without] for names in decay_groups(model))
-    groups = ({"params": decayed, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0})
-    return [{**numbers, **group} for group in groups if group["params"]]
+    groups: list[Group] = []
+    for names, decay in zip(decay_groups(model), (weight_decay, 0.0), strict=True):
+        by_factor: dict[float, list[nn.Parameter]] = {}
+        for name in names:
+            if name not in without:
+                factor = rate_factor(model.config, name, parameters[name].dim())
+                by_factor.setdefault(factor, []).append(parameters[name])
+        for factor, params in by_factor.items():
+            groups.append({**numbers, "lr": numbers["lr"] * factor, "params": params, "weight_decay": decay})
+    return groups
 
 
 def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:

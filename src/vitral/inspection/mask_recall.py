@@ -1,0 +1,166 @@
+"""Recall over a distance that is drawn anew in every sequence: whether a small model finds a value by its key.
+
+A sequence is one of `vitral.data.tasks.KeyValueRecall`: pairs of a key and a value, filler of a length drawn for each
+sequence, a mark, and the keys again, each followed by its value, which is the answer. No fixed offset leads from an
+answer to its value, so a model has to look for it: with one pair for the only value in sight, with several for the
+value behind this key. `without_keys` is the exact share of right answers of the best guess that knows the values shown,
+but not which key each belongs to.
+
+One small model is trained for each mask and each seed, all on the same sequences; its answers to new sequences are
+counted by their distance from the value. Models with a causal, prefix or window mask predict each answer from the key
+before it; the prefix ends with the mark. The bidirectional model is trained on masked tokens: all answers are masked. A
+window of w reaches w - 1 positions back in one layer: it is the control, a mask whose reach is known.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.checked import Count, Natural, checked
+from vitral.core.streams import numpy_stream
+from vitral.data.tasks import KeyValueRecall
+from vitral.inspection.retrieval import CLIP, LAYERS, MASKS, PEAK, REACH, WARMUP, WINDOW
+from vitral.model import ModelConfig, Transformer
+
+KEYS = VALUES = 8
+BATCH = 64
+LONGEST = 48
+"""Symbols of filler at most between the pairs and the mark."""
+BINS = ((1, 7), (8, 15), (16, 30), (31, 45), (46, 64))
+"""Distances counted together, in positions; the last two are beyond the reach of the window."""
+TESTED = 512
+"""New sequences on which a model is measured."""
+
+
+def task_of(pairs: int) -> KeyValueRecall:
+    """Every key of a sequence is asked for once."""
+    return KeyValueRecall(pairs=pairs, queries=pairs, keys=KEYS, values=VALUES, shortest=0, longest=LONGEST)
+
+
+@checked(first=True)
+def mask_recall(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) -> dict[str, Any]:
+    """Right answers of every mask by distance.
+
+    Args:
+        pairs: of a sequence.
+        steps: of training, for each model.
+        seeds: of models and their training sequences; a model for each.
+
+    Returns:
+        `pairs`, `steps`, `bins`, `reach` of the window in positions; `answers` in each bin; `chance`, of a guess among
+        all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text) `accuracy` in
+        each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten steps.
+    """
+    task = task_of(pairs)
+    tokens = sequences(task, TESTED, 0, "test")
+    which = distances(task, tokens)
+    inside = [(which >= low) & (which <= high) for low, high in BINS]
+    found: dict[str, dict[str, Any]] = {mask: {} for mask in MASKS}
+    guess = {mask: by_bin(without_keys(task, tokens, earlier=mask != "bidirectional"), inside) for mask in MASKS}
+    for mask, by_seed in found.items():
+        for seed in seeds:
+            model, loss = trained(mask, task, steps, seed)
+            with torch.inference_mode():
+                right = answer_logits(model, task, tokens).argmax(dim=-1) == tokens[:, list(task.answers)]
+            by_seed[str(seed)] = {"accuracy": by_bin(right.double(), inside), "loss": loss}
+    return {
+        "pairs": pairs,
+        "steps": steps,
+        "bins": [list(ends) for ends in BINS],
+        "reach": REACH,
+        "answers": [int(chosen.sum()) for chosen in inside],
+        "chance": 1 / VALUES,
+        "guess": guess,
+        "masks": found,
+    }
+
+
+def sequences(task: KeyValueRecall, count: int, seed: int, *index: int | str) -> Int[Tensor, "count time"]:
+    """New sequences as ids; the id after the last of the alphabet is the mask token."""
+    return torch.from_numpy(task.draw(numpy_stream(seed, "recall", task.pairs, *index), count))
+
+
+def distances(task: KeyValueRecall, tokens: Int[Tensor, "rows time"]) -> Int[Tensor, "rows answers"]:
+    """How many positions before each answer its value is, next to its key."""
+    answers = torch.tensor(list(task.answers))
+    keys = tokens[:, answers - 1]
+    before = tokens[:, : answers[0] - 1]
+    places = (before[:, None] == keys[:, :, None]).int().argmax(dim=-1) + 1
+    return answers - places
+
+
+def without_keys(
+    task: KeyValueRecall, tokens: Int[Tensor, "rows time"], *, earlier: bool
+) -> Float[Tensor, "rows answers"]:
+    """How often the best guess is right that knows which values are shown, but not to which keys they belong.
+
+    It names a value that is there most often. Where it sees the earlier answers, they are taken out first.
+    """
+    values = tokens[:, list(task.answers)]
+    found = []
+    for place in range(values.shape[1]):
+        left = values[:, place:] if earlier else values
+        most = (left[:, :, None] == left[:, None, :]).sum(dim=-1).amax(dim=-1)
+        found.append(most.double() / left.shape[1])
+    return torch.stack(found, dim=1)
+
+
+def by_bin(shares: Float[Tensor, "rows answers"], inside: Sequence[Tensor]) -> list[float | None]:
+    """The mean in each bin; None where there is no answer."""
+    return [float(shares[chosen].mean()) if bool(chosen.any()) else None for chosen in inside]
+
+
+def small_model(mask: str, task: KeyValueRecall, seed: int) -> Transformer:
+    """Rotary positions, so that "the symbol after this one" is one rule everywhere."""
+    masks: dict[str, Any] = {
+        "prefix": {"name": "prefix", "length": task.answers[0] - 1},
+        "window": {"name": "window", "size": WINDOW},
+    }
+    config = {
+        "context_length": task.span,
+        "d_model": 32,
+        "d_ff": 64,
+        "num_heads": 2,
+        "num_layers": LAYERS,
+        "positions": "rotary",
+        "attention": {"mask": masks.get(mask, mask)},
+    }
+    return Transformer(ModelConfig.parse(config), len(task.alphabet) + 1, seed=seed)
+
+
+def answer_logits(
+    model: Transformer, task: KeyValueRecall, tokens: Int[Tensor, "rows time"]
+) -> Float[Tensor, "rows answers vocab"]:
+    """The logits of the answers, at masked tokens where the mask shows every position, else at the keys before them."""
+    answers = torch.tensor(list(task.answers))
+    if model.mask is not None and model.mask.first_target() is None:
+        hidden = tokens.clone()
+        hidden[:, answers] = len(task.alphabet)
+        return model(hidden)[:, answers]
+    return model(tokens[:, :-1])[:, answers - 1]
+
+
+def trained(mask: str, task: KeyValueRecall, steps: int, seed: int) -> tuple[Transformer, float]:
+    """A model after training on new sequences at every step, and the mean loss of the last ten steps.
+
+    AdamW with a linear warm-up, then a constant learning rate, without weight decay.
+    """
+    model, losses = small_model(mask, task, seed), list[float]()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.98), weight_decay=0.0)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
+        tokens = sequences(task, BATCH, seed, "training", step)
+        targets = tokens[:, list(task.answers)]
+        loss = functional.cross_entropy(answer_logits(model, task, tokens).flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    last = losses[-10:]
+    return model.eval(), sum(last) / len(last)
