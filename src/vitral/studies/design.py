@@ -5,7 +5,7 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,6 +17,7 @@ from vitral.core.language import _
 from vitral.data.config import CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
+from vitral.training.optimizer_cost import optimizer_flops, step_flops
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
@@ -27,7 +28,15 @@ BudgetName = Literal["quick", "standard", "full"]
 BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
 Unit = Literal["nats per token", "bits per character"]
 
+TUNING_SEED = 0
+"""Seed of the runs in which values are tried; no seed of a study that tunes."""
+
+LONGER_STEPS, LONGER_SEEDS = 2, 2
+"""The second budget of an arm that fails: times the steps, and from how many seeds."""
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
+Tune = dict[str, Factors]
 
 
 class Arm(Config):
@@ -42,6 +51,10 @@ class Arm(Config):
         budget: the smallest budget with this arm.
         compared: whether its loss is of the same task as the base's, so that their difference has a meaning.
         against: name of its baseline arm, an earlier one; the base if None.
+        contrast: whether its difference to its baseline arm is one of the study's claims.
+        tune: factors of configuration values that are tried on validation before the arm is run, for example
+            {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
+            if empty.
     """
 
     name: Name
@@ -51,6 +64,14 @@ class Arm(Config):
     budget: BudgetName = "quick"
     compared: bool = True
     against: Name | None = None
+    contrast: bool = True
+    tune: Tune | None = None
+
+    @field_validator("tune")
+    @classmethod
+    def _can_be_tried(cls, tune: Tune | None) -> Tune | None:
+        check_tune(tune or {})
+        return tune
 
 
 class Budget(Config):
@@ -59,9 +80,11 @@ class Budget(Config):
     Attributes:
         seeds: of the runs; the study's if None.
         changes: nested configuration values laid over the study's base, such as its steps.
+        tuned: whether arms are tuned.
     """
 
     seeds: Annotated[tuple[int, ...], Field(strict=False)] | None = None
+    tuned: bool = True
     changes: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("seeds")
@@ -90,6 +113,8 @@ class Study(Config):
         probes: names of further measurements.
         unit: of the compared losses; bits per character where arms differ in their tokens.
         varies_text: whether arms may change the text or its tokens.
+        margin: differences of up to this share of the loss count as equivalent.
+        tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`.
     """
 
     name: Name
@@ -100,11 +125,13 @@ class Study(Config):
     design: str = ""
     base: str = "study"
     arms: Annotated[tuple[Arm, ...], Field(strict=False)]
-    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3)
+    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3, 4, 5, 6)
     budgets: dict[BudgetName, Budget] = Field(default_factory=dict)
     probes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     unit: Unit = "nats per token"
     varies_text: bool = False
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    tune: Tune = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> "Study":
@@ -113,7 +140,23 @@ class Study(Config):
             raise ValueError(_("arms: a study compares at least two arms, the first being the base"))
         if len(set(names)) < len(names):
             raise ValueError(_("arms: two arms are called {names!r}", names=_repeated(names)))
-        base, *others = self.arms
+        self._check_base()
+        for arm in self.arms[1:]:
+            self._check_changes(arm)
+            self._check_baseline(arm)
+        for budget in self.budgets:
+            if len(self.at(budget).arms) < (1 if self.probes else 2):
+                raise ValueError(
+                    _("budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget)
+                )
+        check_seeds(self.seeds)
+        check_tune(self.tune)
+        if self.tunes and any(TUNING_SEED in seeds for seeds in (self.seeds, *self._budget_seeds())):
+            raise ValueError(_("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED))
+        return self
+
+    def _check_base(self) -> None:
+        base = self.arms[0]
         if base.changes or base.match or base.against or base.budget != BUDGETS[0]:
             raise ValueError(
                 _(
@@ -122,22 +165,31 @@ class Study(Config):
                     name=base.name,
                 )
             )
-        for arm in others:
-            if not arm.changes:
-                raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
-            for key in FIXED if not self.varies_text else ("seed",):
-                if key in arm.changes:
-                    raise ValueError(
-                        _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
-                    )
-            self._check_baseline(arm)
-        for budget in self.budgets:
-            if len(self.at(budget).arms) < (1 if self.probes else 2):
+
+    def _check_changes(self, arm: Arm) -> None:
+        if not arm.changes:
+            raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
+        for key in FIXED if not self.varies_text else ("seed",):
+            if key in arm.changes:
                 raise ValueError(
-                    _("budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget)
+                    _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
                 )
-        check_seeds(self.seeds)
-        return self
+
+    def _budget_seeds(self) -> list[tuple[int, ...]]:
+        return [budget.seeds for budget in self.budgets.values() if budget.seeds is not None]
+
+    @property
+    def tunes(self) -> bool:
+        """Whether some arm is tuned."""
+        return any(self.tuned(arm) for arm in self.arms)
+
+    def tuned(self, arm: Arm) -> Tune:
+        """The factors that are tried for this arm; empty for none."""
+        if arm.tune is not None:
+            return arm.tune
+        named = {other.against or self.arms[0].name for other in self.arms[1:] if other.compared and other.contrast}
+        is_contrasted = arm.compared and (arm.name in named or (arm.contrast and arm is not self.arms[0]))
+        return self.tune if is_contrasted else {}
 
     def _check_baseline(self, arm: Arm) -> None:
         if arm.against is None:
@@ -185,7 +237,24 @@ class Study(Config):
             )
         reached = BUDGETS.index(budget)
         arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
-        return self.model_copy(update={"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds})
+        update: dict[str, Any] = {"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds}
+        if not self.budgets[budget].tuned:
+            update |= {"tune": {}, "arms": tuple(arm.model_copy(update={"tune": None}) for arm in arms)}
+        return self.model_copy(update=update)
+
+
+def check_tune(tune: Tune) -> None:
+    """Refuse factors that cannot be tried in order: lists of unequal length, or not increasing.
+
+    Raises:
+        ValueError: says which.
+    """
+    lengths = {len(factors) for factors in tune.values()}
+    if len(lengths) > 1:
+        raise ValueError(_("tune: values that move together need as many factors each"))
+    for key, factors in tune.items():
+        if list(factors) != sorted(set(factors)):
+            raise ValueError(_("tune: the factors of {key} must increase", key=key))
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -213,12 +282,14 @@ class ResolvedArm:
         config: its whole configuration; each run replaces the seed.
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
+        optimizer_flops: floating-point operations of the optimizer in one training step.
     """
 
     arm: Arm
     config: RunConfig
     num_parameters: int
     flops_per_token: int
+    optimizer_flops: int
 
     @property
     def num_tokens(self) -> int:
@@ -227,8 +298,8 @@ class ResolvedArm:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's training."""
-        return self.num_tokens * self.flops_per_token
+        """Floating-point operations of a run's training, the optimizer's included."""
+        return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
 
 
 def tokens_trained(config: Mapping[str, Any]) -> int:
@@ -279,7 +350,8 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     one=other.arm.name,
                     other=arm.name,
                 )
-        resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
+        size = count_parameters(config.model, vocab), _flops(config, vocab), optimizer_flops(config, vocab)
+        resolved.append(ResolvedArm(arm, config, *size))
     return tuple(resolved)
 
 
@@ -311,13 +383,21 @@ def _flops(config: RunConfig, vocab_size: int) -> int:
     return costs.forward_flops + costs.backward_flops
 
 
+def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:
+    """The arm trained for so many times its steps, evaluated as often."""
+    training = arm.config.training
+    changes = {"steps": times * training.steps, "evaluate_every": times * training.evaluate_every}
+    where = _("arm {arm}, longer", arm=arm.arm.name)
+    return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), {"training": changes}), where))
+
+
 def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
     """The configuration with the number of steps, at least one, whose operations are nearest to `flops`.
 
     The interval between evaluations stays the same share of the steps.
     """
     before = config.training.steps
-    steps = max(1, round(flops / (_flops(config, vocab_size) * config.tokens_per_step)))
+    steps = max(1, round(flops / step_flops(config, vocab_size)))
     every = max(1, round(config.training.evaluate_every * steps / before))
     return RunConfig.parse(
         merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), _("matched steps")

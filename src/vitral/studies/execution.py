@@ -1,13 +1,14 @@
 """Execution of a study: every arm from every seed, on the same batches, each run once however often it is called.
 
-Seeds are the outer loop, so a study that is interrupted has whole sets of arms to compare. A finished run is found
-again, an unfinished one is resumed, and a run that met a number that is not finite is a result like any other.
+Arms are tuned first (`vitral.studies.tuning`). Then seeds are the outer loop, so a study that is interrupted has whole
+sets of arms to compare. A finished run is found again, an unfinished one is resumed, and a run that met a number that
+is not finite is a result like any other.
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,23 @@ from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
-from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, resolve
+from vitral.studies.design import (
+    LONGER_SEEDS,
+    LONGER_STEPS,
+    TUNING_SEED,
+    BudgetName,
+    ResolvedArm,
+    Study,
+    check_seeds,
+    resolve,
+    with_more_steps,
+)
+from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
-from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, write_record
+from vitral.studies.record import ARMS, FORMAT, LONGER, MEASURES, RECORD, REPORT, read_record, write_record
 from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, require_config, run_name
+from vitral.studies.tuning import Row, Trial, Tuned, rows, scaled, trial_name, trial_of, tuned
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
@@ -141,6 +154,10 @@ def run_study(
     """
     seeds = tuple(study.seeds if seeds is None else seeds)
     check_seeds(seeds)
+    if study.tunes and TUNING_SEED in seeds:
+        raise UsageError(
+            "seeds: {seed} is the seed with which the arms of {study} are tuned", seed=TUNING_SEED, study=study.name
+        )
     for probe in study.probes:
         probe_named(probe)
     folder = GuardedFolder(out)
@@ -158,16 +175,27 @@ def run_study(
     _require_text(study, arms, texts)
     shared = _without_seed(base.plain())
     jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
-    _require_room(out, jobs)
+    trials = _trials(study, arms, folder)
+    _require_room(out, [*trials, *jobs])
     fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
     folder.make()
     with only_writer(out):
         record = {"format": FORMAT, "study": study.plain(), "base": shared, "texts": fingerprints}
         record |= {} if budget is None else {"budget": budget}
-        first_seeds = _begin(folder, jobs, {**record, "seeds": list(seeds)}, found, note)
+        first_seeds = _begin(folder, trials, jobs, {**record, "seeds": list(seeds)}, found)
+        progress = _Progress([*trials, *jobs], callback)
+
+        def run(job: Job) -> RunResult:
+            _require_own([job], note)
+            return _run(job, texts, progress.of(job))
+
+        arms, tuning = _tune(study, arms, folder, run)
+        by_name = {arm.arm.name: arm for arm in arms}
+        jobs = [replace(job, arm=by_name[job.arm.arm.name]) for job in jobs]
+        _require_own(jobs, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
-        for job, told in _with_progress(jobs, callback):
-            runs[job.arm.arm.name].append(_run(job, texts, told))
+        for job in jobs:
+            runs[job.arm.arm.name].append(_run(job, texts, progress.of(job)))
         any_run = enter(jobs[0].path, note)
         result = StudyResult(
             study=study,
@@ -181,25 +209,95 @@ def run_study(
             environment=any_run.document("environment"),
             folder=out,
             budget=budget,
+            tuning=tuning,
         )
         datasets = {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}
-        return measure(final_losses(result, datasets, callback), base, datasets, callback)
+        result = final_losses(result, datasets, callback)
+        result = _with_second_budget(result, arms, folder, run)
+        return measure(result, base, datasets, callback)
 
 
-def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Job, Callback]]:
-    """Each job with a callback that adds to each event the run it belongs to and the amount of work before it."""
-    work = [_left(job) for job in jobs]
-    for number, job in enumerate(jobs, start=1):
+def _trials(study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder) -> list[Job]:
+    """The runs in which values are tried, as far as they are known before the first."""
+    return [
+        Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)))
+        for arm in arms
+        if study.tuned(arm.arm)
+        for row in rows(study.tuned(arm.arm), arm.config)
+    ]
+
+
+def _require_own(jobs: Sequence[Job], note: Callable[[str], None]) -> None:
+    """Refuse, before anything more is trained, a run in the folder that is not its arm's."""
+    for job in jobs:
+        if job.begun:
+            require_config(job.path, job.config, note)
+
+
+Run = Callable[[Job], RunResult]
+
+
+def _tune(
+    study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
+) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
+    """The arms with the values that their trials chose, and the trials."""
+    found, told = [], []
+    for arm in arms:
+
+        def trial(row: Row, arm: ResolvedArm = arm) -> Trial:
+            job = Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)))
+            return trial_of(arm, row, run(job))
+
+        tried = tuned(arm, study.tuned(arm.arm), trial) if study.tuned(arm.arm) else None
+        found.append(arm if tried is None else tried[0])
+        told += [] if tried is None else [tried[1]]
+    return tuple(found), tuple(told)
+
+
+def _with_second_budget(
+    result: StudyResult, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
+) -> StudyResult:
+    """The result with longer runs of arms that fail and of their baseline arms, in a study that tunes.
+
+    They tell whether the gap closes: `LONGER_STEPS` times the steps, from the first `LONGER_SEEDS` seeds.
+    """
+    base_fails = bool(failed_seeds(result, result.arms[0]))
+    if not result.study.tunes or base_fails:
+        return result
+    failing = [arm for arm in result.arms[1:] if arm.arm.compared and failed_seeds(result, arm)]
+    wanted = {name for arm in failing for name in (arm.arm.name, baseline_arm(result, arm).arm.name)}
+    longer: dict[str, tuple[RunResult, ...]] = {}
+    for arm in arms:
+        if arm.arm.name in wanted:
+            own = with_more_steps(arm, LONGER_STEPS)
+            name = arm.arm.name
+            jobs = [Job(own, seed, folder.within(f"{LONGER}/{name}/seed-{seed}")) for seed in result.seeds]
+            longer[name] = tuple(run(job) for job in jobs[:LONGER_SEEDS])
+    return replace(result, longer=longer)
+
+
+class _Progress:
+    """Adds to each event the run it belongs to, and the amount of work before it."""
+
+    def __init__(self, jobs: Sequence[Job], callback: Callback) -> None:
+        self._work = {job.path: _left(job) for job in jobs}
+        self._callback = callback
+
+    def of(self, job: Job) -> Callback:
+        """The callback of a job; one that was not foreseen is added to the work."""
+        self._work.setdefault(job.path, job.arm.flops)
+        number = list(self._work).index(job.path) + 1
+        work = list(self._work.values())
         label = {
             "arm": job.arm.arm.name,
             "seed": job.seed,
             "run": number,
-            "runs": len(jobs),
+            "runs": len(work),
             "before": sum(work[: number - 1]),
             "during": work[number - 1],
             "in_all": sum(work),
         }
-        yield job, lambda event, label=label: callback({**event, **label})
+        return lambda event: self._callback({**event, **label})
 
 
 def _left(job: Job) -> int:
@@ -323,6 +421,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
         config=_without_seed(config.plain()),
         num_parameters=resolved.num_parameters,
         flops_per_token=resolved.flops_per_token,
+        optimizer_flops=resolved.optimizer_flops,
         runs=tuple(runs),
         factor=factor,
     )
@@ -340,23 +439,21 @@ def _lost_record(folder: GuardedFolder, study: Study) -> Mapping[str, Any] | Non
 
 def _begin(
     folder: GuardedFolder,
+    trials: Sequence[Job],
     jobs: Sequence[Job],
     record: Mapping[str, Any],
     found: Mapping[str, Any] | None,
-    note: Callable[[str], None],
 ) -> tuple[int, ...]:
-    """Sweep the folder, write the record, compare every run with its arm; returns the seeds the study began with.
+    """Sweep the folder and write the record; returns the seeds the study began with.
 
     Raises:
-        UsageError: the folder is another study's, or a run is not its arm's.
+        UsageError: the folder is another study's.
     """
     begun = [job for job in jobs if job.begun]
-    _sweep(folder, begun)
+    _sweep(folder, [*(job for job in trials if job.begun), *begun])
     there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
     first_seeds = found["first_seeds"] if found is not None else there or record["seeds"]
     write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
-    for job in begun:
-        require_config(job.path, job.config, note)
     return tuple(first_seeds)
 
 
