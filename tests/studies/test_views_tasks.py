@@ -1,0 +1,158 @@
+"""The probes of generated tasks and of prompts: what is measured of small runs, and the numbers of their views."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.figures.sections import Table
+from vitral.runs import load_run, trajectory
+from vitral.studies import study_named
+from vitral.studies.claims import judge
+from vitral.studies.probe import ArmMeasures, Plot, RunProbe, Trained, View
+from vitral.studies.probes.few_shot import FEW_SHOT
+from vitral.studies.probes.in_context import IN_CONTEXT
+from vitral.studies.probes.induction import INDUCTION
+from vitral.studies.trajectories import along_training, half_way, task_rows
+from vitral.training import RunConfig, train
+
+TASKS = {
+    "repeats": {"name": "repeats", "sequences": 300, "symbols": 5, "length": 17, "shortest": 3, "longest": 5},
+    "markov": {"name": "markov", "sequences": 300, "symbols": 3, "length": 17},
+}
+
+
+def trained(folder: Path, corpus: Mapping[str, Any], layers: int = 2, attention: Any = None) -> Trained:
+    """A run of four steps that keeps a checkpoint of every second one."""
+    model = {"context_length": 16, "d_model": 12, "num_layers": layers, "num_heads": 3}
+    steps = {"steps": 4, "evaluate_every": 4, "checkpoint_every": 2, "keep_checkpoints": 100, "batch_size": 4}
+    extra = {} if attention is None else {"attention": attention}
+    config = RunConfig.parse({"corpus": dict(corpus), "model": model | extra, "training": steps | {"threads": 1}})
+    dataset: Dataset = prepare(config.corpus, cache=folder / "cache")
+    train(config, folder / "run", dataset=dataset)
+    return Trained("base", 1, load_run(folder / "run", "last"), dataset, "quick")
+
+
+def viewed(probe: RunProbe, **arms: Mapping[int, Mapping[str, Any]]) -> View:
+    return probe.view(None, [ArmMeasures(name, name, {}, runs) for name, runs in arms.items()])  # type: ignore[arg-type]
+
+
+def plots(view: View) -> list[str]:
+    return [section.name for section in view.sections if isinstance(section, Plot)]
+
+
+def test_a_trajectory_is_every_checkpoint_in_order(tmp_path: Path) -> None:
+    run = trained(tmp_path, {"task": TASKS["markov"]})
+    found = [(step, model.state_dict()["head.weight"].clone()) for step, model in trajectory(run.run)]
+    assert [step for step, _ in found] == [2, 4]
+    assert not found[0][1].equal(found[1][1])
+    assert found[1][1].equal(run.run.model.state_dict()["head.weight"])
+    looked = along_training(run, lambda model: {"sum": float(model.get_parameter("head.weight").detach().sum())})
+    assert [one["step"] for one in looked] == [0, 2, 4]
+    assert len({one["sum"] for one in looked}) == 3
+
+
+@pytest.mark.parametrize("probe", [INDUCTION, IN_CONTEXT], ids=lambda probe: probe.name)
+def test_a_run_of_a_task_is_measured_along_its_training(probe: RunProbe, tmp_path: Path) -> None:
+    corpus = {"task": TASKS["repeats" if probe is INDUCTION else "markov"]}
+    found = probe.measure(trained(tmp_path, corpus))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert [one["step"] for one in found["steps"]] == [0, 2, 4]
+    assert len(plots(viewed(probe, base={1: found}))) == (2 if probe is INDUCTION else 3)
+    with pytest.raises(UsageError, match="task"):
+        probe.measure(trained(tmp_path / "text", {"source": "sample"}))
+
+
+def test_heads_are_ablated_where_there_are_two_layers_of_them(tmp_path: Path) -> None:
+    corpus = {"task": TASKS["repeats"]}
+    found = {
+        name: INDUCTION.measure(trained(tmp_path / name, corpus, *how))
+        for name, how in {"two": (2, None), "one": (1, None), "none": (2, "none")}.items()
+    }
+    assert [run["ablation"] is None for run in found.values()] == [False, True, True]
+    view = viewed(INDUCTION, **{name: {1: run} for name, run in found.items()})
+    tables = [section for section in view.sections if isinstance(section, Table)]
+    assert [row[0] for row in tables[0].rows] == ["two", "one", "none"]
+    assert [row[0] for row in tables[-1].rows] == ["two"]
+
+
+def test_a_sequence_longer_than_the_context_is_refused(tmp_path: Path) -> None:
+    run = trained(tmp_path, {"task": TASKS["markov"] | {"length": 40}})
+    with pytest.raises(UsageError, match="40"):
+        task_rows(run, type(CorpusConfig.parse({"task": TASKS["markov"]}).task), 5)  # type: ignore[type-var]
+
+
+def test_the_middle_of_a_change_is_found_between_two_checkpoints() -> None:
+    assert half_way([(0, 3.0), (10, 3.0), (20, 1.0), (30, 0.0)], least=1.0) == pytest.approx(17.5)
+    assert half_way([(0, 0.0), (10, 0.2), (20, 1.0)], least=0.2) == pytest.approx(13.75)
+    assert half_way([(0, 3.0), (10, 2.5)], least=1.0) is None
+    assert half_way([(0, 3.0), (10, None), (20, 0.0)], least=1.0) is None
+
+
+def induction_run(step: int, second: float, without: tuple[float, float]) -> dict[str, Any]:
+    """A run whose loss falls and whose scores rise at a step."""
+
+    def scores(share: float) -> dict[str, Any]:
+        heads = [{"previous": share, "prefix": share}, {"previous": 0.0, "prefix": 0.0}]
+        return {"layers": [{"heads": heads}, {"heads": heads}], "uniform": {"previous": 0.1, "prefix": 0.1}}
+
+    def look(at: int) -> dict[str, Any]:
+        done = at >= step
+        losses = {"first": 3.0, "second": second if done else 3.0, "later": 0.0}
+        return {"losses": losses, **scores(0.9 if done else 0.1)}
+
+    effects = {"previous": without[0], "others": without[1], "induction": 1.0}
+    return {
+        "exact": 0.1,
+        "counted": 2.5,
+        "steps": [{"step": at, **look(at)} for at in range(0, 101, 10)],
+        "last": look(100),
+        "ablation": {
+            "prefix": 0.9,
+            "without": {
+                name: {"increase": each, "prefix": 0.9 - each / 10 - step / 1e4} for name, each in effects.items()
+            },
+        },
+    }
+
+
+def test_the_claims_of_induction_follow_the_numbers() -> None:
+    two = {seed: induction_run(40 + 10 * seed, 0.2 + seed / 100, (2.0 + seed / 10, 0.1)) for seed in (1, 2, 3)}
+    view = viewed(INDUCTION, two=two)
+    found = {claim.comparison.quantity.name: claim.verdict for claim in judge(view.comparisons)}
+    assert found["loss in the second occurrence"] == "better"
+    assert found["loss increase without the previous-token head"] == "higher"
+    (check,) = view.checks
+    assert check.value == pytest.approx(1.0)
+    assert check.verdict == "as expected"
+
+
+def test_examples_in_a_prompt_are_measured_of_a_text(tmp_path: Path) -> None:
+    found = FEW_SHOT.measure(trained(tmp_path, {"source": "sample"}))
+    assert found["length"] == 4
+    runs = {
+        seed: found
+        | {
+            "effects": {
+                "same": [{"increase": -count * (1 + seed / 10)} for count in range(4)],
+                "shuffled": [{"increase": -count / 10} for count in range(4)],
+            }
+        }
+        for seed in (1, 2, 3)
+    }
+    view = viewed(FEW_SHOT, base=runs)
+    assert [claim.verdict for claim in judge(view.comparisons)] == ["better", "better", "better"]
+    assert plots(view) == ["few-shot"]
+
+
+@pytest.mark.parametrize(("name", "probe"), [("induction", "induction"), ("in-context", "in-context")])
+def test_the_studies_of_tasks_keep_their_checkpoints(name: str, probe: str) -> None:
+    study = study_named(name)
+    assert study.probes == (probe,)
+    for budget in study.budgets.values():
+        training = budget.changes["training"]
+        assert training["keep_checkpoints"] >= training["steps"] / training["checkpoint_every"]
