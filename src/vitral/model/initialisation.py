@@ -30,6 +30,9 @@ EMBEDDING_STD = {"gpt2": GPT2_STD, "wide": WIDER * GPT2_STD, "pytorch": 1.0}
 EMBEDDINGS = ("token_embedding.weight", "positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
 
+MOST_EXCESS = {"gpt2": 0.1, "wide": 0.1, "pytorch": 0.5}
+"""A fresh model's loss on random tokens exceeds ln V by at most this, up to a width of 400."""
+
 Draw = Callable[[str, torch.Size, int, torch.Generator], Tensor]
 
 
