@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vitral.core import parts
 from vitral.model import ModelConfig, Transformer, next_token_loss
+from vitral.model.initialisation import MOST_EXCESS
 from vitral.model.selfcheck import fresh_excess
 
 
@@ -40,7 +41,7 @@ def test_it_is_as_unsure_as_the_vocabulary(
 ) -> None:
     made = ModelConfig.parse({**config, "initialisation": initialisation, "tie_head": tie_head})
     excess = fresh_excess(Transformer(made, vocab_size, seed=seed))
-    assert -1e-6 < excess <= (0.5 if initialisation == "pytorch" else 0.1)
+    assert -1e-6 < excess <= MOST_EXCESS[initialisation]
 
 
 def test_the_excess_is_that_of_a_loss_on_random_tokens() -> None:

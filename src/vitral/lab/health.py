@@ -20,14 +20,13 @@ from vitral.figures.text import visible
 from vitral.lab.configuration import presets
 from vitral.lab.machine_speed import ComparedSpeed, compare_speeds
 from vitral.model import ModelConfig, Transformer
+from vitral.model.initialisation import MOST_EXCESS
 from vitral.model.selfcheck import check_device, fresh_excess
 from vitral.runs import RunConfig
 
 Mark = Literal["ok", "wrong", "unknown", "same", "slower"]
 MARKS: dict[Mark, str] = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
-MOST_EXCESS = 0.1
-"""The loss of a preset's fresh model may be larger than ln V by this."""
 DIFFERENCE = 0.05
 """A choice that changes the time of a training step by less than this share makes no difference."""
 
@@ -158,17 +157,17 @@ def _precision_finding() -> HealthCheck:
 
 
 def _fresh_finding() -> HealthCheck:
-    known = presets()
-    excess = {
-        name: fresh_excess(Transformer(RunConfig.parse(dict(preset.run), name).model, preset.vocabulary, seed=1))
-        for name, preset in known.items()
-    }
+    known, excess = presets(), dict[str, float]()
+    mark: Mark = "ok"
+    for name, preset in known.items():
+        config = RunConfig.parse(dict(preset.run), name).model
+        excess[name] = fresh_excess(Transformer(config, preset.vocabulary, seed=1))
+        mark = mark if excess[name] <= MOST_EXCESS[config.initialisation] else "wrong"
     largest = max(excess, key=lambda name: excess[name])
     found = N_(
         "the loss of fresh models on random tokens exceeds ln V, of V tokens, by at most {excess:.3f} "
         "({preset}, of {n} presets)"
     )
-    mark: Mark = "ok" if excess[largest] <= MOST_EXCESS else "wrong"
     return HealthCheck(mark, N_("initial loss"), found.format(n=len(known), preset=largest, excess=excess[largest]))
 
 
