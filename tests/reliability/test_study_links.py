@@ -44,7 +44,7 @@ FILES = (
     "report/study.md",
     "report/study.csv",
     "report/MANIFEST.json",
-    "report/figures/intervals.svg",
+    "report/figures/curves.svg",
     "report/figures/intervals.png",
     "report/figures/intervals.pdf",
 )
