@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from vitral.core.errors import StorageError, UsageError
 from vitral.figures.bars import alphabet_bars
 from vitral.figures.intervals import IntervalRow, interval_dots
-from vitral.figures.lines import Line, band, loss_plot
+from vitral.figures.lines import Line, loss_plot
 from vitral.figures.maps import attention_maps
 from vitral.figures.margin import Reference
 from vitral.figures.style import COLOURS, look, png_bytes, save, svg_bytes
@@ -23,8 +23,8 @@ WEIGHTS = [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.3, 0.2]]] * 2
 
 def curves() -> Figure:
     """Two arms of two seeds with three lines."""
-    full = band("the full model", [[(5, 3.0), (10, 1.9)], [(5, 3.1), (10, 1.7)]])
-    without = band("without attention, as many parameters", [[(5, 3.2), (10, 2.6)], [(5, 3.4), (10, 2.5)]])
+    full = Line("the full model", [5, 10], [3.05, 1.8], low=[3.0, 1.7], high=[3.1, 1.9])
+    without = Line("without attention, as many parameters", [5, 10], [3.3, 2.55], low=[3.2, 2.5], high=[3.4, 2.6])
     return loss_plot([full, without], references=LINES, title="Test loss")
 
 
@@ -104,13 +104,6 @@ def test_a_curve_without_a_finite_value_is_left_out_and_none_at_all_refused() ->
     assert "bad" not in words(kept)
     with pytest.raises(UsageError, match="nothing to draw"):
         loss_plot([Line("bad", [1], [nan])])
-
-
-def test_band_is_mean_and_range_at_shared_steps() -> None:
-    curve = band("a", [[(3, 2.0), (5, 1.0)], [(3, 4.0), (5, 2.0), (7, 0.5)], [(3, 3.0), (5, 3.0)]])
-    assert (curve.x, curve.y) == ((3, 5), (3.0, 2.0))
-    assert (curve.low, curve.high) == ((2.0, 1.0), (4.0, 3.0))
-    assert band("one", [[(3, 2.0)]]).low == ()
 
 
 def test_curves_of_unequal_length_are_refused() -> None:

@@ -44,9 +44,9 @@ FILES = (
     "report/study.md",
     "report/study.csv",
     "report/MANIFEST.json",
-    "report/figures/intervals.svg",
-    "report/figures/intervals.png",
-    "report/figures/intervals.pdf",
+    "report/figures/differences.svg",
+    "report/figures/differences.png",
+    "report/figures/differences.pdf",
 )
 OF_RUNS = (".lock", "arms/pre/seed-3/config.toml", "arms/pre/seed-3/metrics.jsonl", "arms/pre/seed-3/tokenizer.json")
 FOLDERS = (

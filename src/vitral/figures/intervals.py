@@ -11,7 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
 from vitral.figures.palette import INK, MUTED, PAPER
-from vitral.figures.style import FONT_SIZE, look, styled
+from vitral.figures.style import COLOURS, FONT_SIZE, styled
 
 ROW_INCHES = 0.62
 PLOT_WIDTH = 6.2
@@ -88,7 +88,7 @@ def interval_dots(
 
 
 def _draw(axes: Axes, row: IntervalRow, index: int, width: float) -> None:
-    colour, _dash, marker = look(index)
+    colour, marker = COLOURS[0], "o"  # its row names an arm, so that colours would carry nothing
     shifted = [index + 0.22] * len(row.values)
     axes.plot(row.values, shifted, linestyle="", marker="o", markersize=5, color=colour, alpha=0.55, zorder=3)
     if row.low is not None and row.high is not None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -74,26 +73,6 @@ class Line:
         """Refuse unequal lengths."""
         if len({len(self.x), len(self.y), len(self.low or self.x), len(self.high or self.x)}) != 1:
             raise UsageError("line {label!r}: x, y and band must be equally long", label=self.label)
-
-
-@checked
-def band(label: str, runs: Sequence[Sequence[tuple[int, float]]]) -> Line:
-    """Mean and range over several runs, at the steps that all of them have.
-
-    Args:
-        label: name of the runs.
-        runs: of each run, its (step, value) pairs.
-
-    >>> band("a", [[(0, 4.0), (5, 2.0)], [(0, 4.0), (5, 3.0), (10, 1.0)]]).y
-    (4.0, 2.5)
-    """
-    tables = [dict(run) for run in runs]
-    steps = sorted(set.intersection(*(set(table) for table in tables))) if tables else []
-    columns = [[table[step] for table in tables] for step in steps]
-    means = tuple(float(np.mean(column)) for column in columns)
-    if len(tables) < 2:
-        return Line(label, tuple(steps), means)
-    return Line(label, tuple(steps), means, tuple(map(min, columns)), tuple(map(max, columns)))
 
 
 @dataclass(frozen=True)
