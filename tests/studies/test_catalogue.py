@@ -81,7 +81,10 @@ def test_the_grid_of_the_scaling_study_by_hand() -> None:
     arms = {one.name: one for one in study.arms}
     widths, steps = (16, 24, 32, 40, 64), (60, 120, 240, 480, 960)
     pairs = {f"bpe-d{width}-{step}" for width in (16, 24, 64) for step in (60, 120, 240, 480)}
-    assert set(arms) == {f"d{w}-{s}" for w in widths for s in steps} | pairs | {"ten-times", "ten-times-longer"}
+    assert set(arms) == {f"d{w}-{s}" for w in widths for s in steps} | pairs | {
+        *("ten-times", "ten-times-longer"),
+        "more-tokens",
+    }
     assert study.arms[0].name == "d64-480"
     for name, one in arms.items():
         if name == "d64-480":
@@ -90,7 +93,8 @@ def test_the_grid_of_the_scaling_study_by_hand() -> None:
         assert training["evaluate_every"] == training["steps"] == 20 * training["schedule"]["warmup_steps"]
     quick = {one.name for one in study.at("quick").arms}
     assert {name for name in pairs if name in quick} == {f"bpe-d{w}-{s}" for w in (16, 64) for s in (60, 240)}
-    assert not any("d32" in name or "960" in name for name in quick)
+    assert not any("960" in name for name in quick | {one.name for one in study.at("standard").arms})
+    assert arms["more-tokens"].changes["training"]["steps"] == 4 * 480
 
 
 def test_ten_times_is_ten_times_the_largest_of_the_grid() -> None:
@@ -98,7 +102,7 @@ def test_ten_times_is_ten_times_the_largest_of_the_grid() -> None:
         model = ModelConfig.parse({"d_model": width, "num_heads": 4, "num_layers": 2, "context_length": 64})
         return sum(row.count for row in parameter_table(model, 109) if row.part not in ("embedding", "head"))
 
-    arms = {one.name: one.changes["model"]["d_model"] for one in study_named("scaling").arms[1:]}
+    arms = {one.name: one.changes.get("model", {}).get("d_model", 64) for one in study_named("scaling").arms[1:]}
     widths = {width for name, width in arms.items() if not name.startswith("ten-times")}
     assert blocks(arms["ten-times"]) / blocks(max(widths)) == pytest.approx(10, rel=0.02)
     assert blocks(max(widths)) / blocks(min(widths)) > 10

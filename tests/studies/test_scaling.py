@@ -296,17 +296,19 @@ def changed(view: View) -> list[str]:
 
 
 def test_a_study_that_obeys_the_sum(tmp_path):
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
     view = shown(result, measured)
     assert [one.name for one in view.sections if isinstance(one, Plot)] == ["scaling-size", "scaling-compute"]
-    laws, residuals, line, predicted, tokens = tables(view)
+    laws, by_seed, residuals, line, predicted, tokens = tables(view)
     assert [row[0] for row in laws.rows] == ["L(N)", "L(D)", "L(C)", SUM, SUM, PRODUCT, PRODUCT]
+    assert [row[0] for row in by_seed.rows] == [row[0] for row in laws.rows]
+    assert {row[2] for row in by_seed.rows} == {"2"}
     assert len(residuals.rows) == 25
     # L(N) has the five arms of the largest D, L(D) those of the largest N, the joint laws all.
     offs = [[row[column] for row in residuals.rows if row[column] != "\N{EN DASH}"] for column in range(4, 9)]
     assert [len(off) for off in offs[:2] + offs[3:]] == [5, 5, 25, 25]
     assert [row[1] for row in line.rows][0::5] == ["within", "beyond"]
-    assert len(predicted.rows) == 4
+    assert len(predicted.rows) == 6  # a larger model twice, more tokens once, by two laws
     assert tokens.columns[1:3] == ("characters", "byte pairs (512)")
     assert len(tokens.rows) == 12 + 2 * 2 + 2 * 2 + 2
     (by_sum,) = predictions(view, SUM)
@@ -316,7 +318,7 @@ def test_a_study_that_obeys_the_sum(tmp_path):
 
 
 def test_the_tables_contain_the_fitted_numbers(tmp_path):
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
     runs = [
         (measured[arm.arm.name][seed], loss)
         for arm in result.arms
@@ -325,7 +327,7 @@ def test_the_tables_contain_the_fitted_numbers(tmp_path):
     ]
     quantities = {"N": [run["size"] for run, _ in runs], "D": [run["amount"] for run, _ in runs]}
     fit = fit_law(quantities, [loss * math.log(2) for _, loss in runs])
-    laws, _, line, predicted, _ = tables(shown(result, measured))
+    laws, _, _, line, predicted, _ = tables(shown(result, measured))
     assert [row[2] for row in laws.rows[3:5]] == [f"{fit.exponent(name).value:.3f}" for name in "ND"]
     assert laws.rows[3][7] == f"{100 * fit.spread:.2f}%"
     ten = measured["ten-times"][1]
@@ -336,13 +338,33 @@ def test_the_tables_contain_the_fitted_numbers(tmp_path):
 
 
 def test_a_larger_model_that_does_not_obey(tmp_path):
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2), ten_times=1.4)
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2), ten_times=1.4)
     (by_sum,) = predictions(shown(result, measured), SUM)
     assert by_sum.shown is False
 
 
+def test_the_exponents_of_one_seed_are_those_of_its_runs(tmp_path):
+    """Two seeds that follow laws of other exponents: the mean of the two, and their range."""
+    result, measured = made(tmp_path, lambda n, d: 40 * n**-0.10 * d**-0.13, "full", 0.0, seeds=(1, 2))
+    other, _ = made(tmp_path, lambda n, d: 40 * n**-0.12 * d**-0.13, "full", 0.0, seeds=(1, 2))
+    mixed = tuple(
+        replace(one, runs=(one.runs[0], two.runs[1])) for one, two in zip(result.arms, other.arms, strict=True)
+    )
+    rows = {(row[0], row[1]): row[2:] for row in tables(shown(replace(result, arms=mixed), measured))[1].rows}
+    assert rows["L(N)", "α_N"][:2] == ("2", "0.110")
+    assert rows["L(N)", "α_N"][3] == "0.100 to 0.120"
+    assert rows["L(D)", "α_D"][3] == "0.130 to 0.130"
+
+
+def test_more_tokens_are_predicted_too(tmp_path):
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
+    view = shown(result, measured)
+    judged = [one for one in (*view.checks, *view.notes) if one.arm == "more-tokens" and SUM in one.text]
+    assert [one.shown for one in judged] == [True]
+
+
 def test_runs_that_disagree_about_a_prediction_are_no_verdict(tmp_path):
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
 
     def split(arm):
         if arm.arm.name != "ten-times":
@@ -355,7 +377,7 @@ def test_runs_that_disagree_about_a_prediction_are_no_verdict(tmp_path):
 
 
 def test_the_wrong_law_leaves_more_than_the_seeds(tmp_path):
-    result, measured = made(tmp_path, lambda n, d: 40 * n**-0.11 * d**-0.13, "standard", 0.0005, seeds=(1, 2))
+    result, measured = made(tmp_path, lambda n, d: 40 * n**-0.11 * d**-0.13, "full", 0.0005, seeds=(1, 2))
     found = {check.subject: check.shown for check in shown(result, measured).checks if not check.arm}
     assert found == {SUM: False, PRODUCT: True}
 
@@ -433,7 +455,7 @@ def test_constants_of_two_kinds_of_tokens_are_those_of_the_places_both_have():
 
 def test_vocabularies_are_different_tokens(tmp_path):
     """With byte pairs as the base's tokens too, a larger vocabulary of them is other tokens."""
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
 
     def tokens(arm):
         size = 1024 if arm.arm.name.startswith("bpe") else 512
@@ -442,14 +464,14 @@ def test_vocabularies_are_different_tokens(tmp_path):
 
     arms = tuple(tokens(arm) for arm in result.arms)
     view = shown(replace(result, arms=arms, base=arms[0].config), measured)
-    _, residuals, *_, last = tables(view)
+    _, _, residuals, *_, last = tables(view)
     assert last.columns[1:3] == ("byte pairs (512)", "byte pairs (1,024)")
     assert len(residuals.rows) == 25
     assert changed(view) == []
 
 
 def test_tokens_that_move_an_exponent_are_seen_to(tmp_path):
-    result, measured = made(tmp_path, added, "standard", 0.002, seeds=(1, 2))
+    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
     arms = []
     for arm in result.arms:
         runs = arm.runs

@@ -75,13 +75,53 @@ def test_the_study_uses_tokens_learned_from_its_text() -> None:
     assert not STUDY.arms[2].compared
 
 
-@pytest.mark.parametrize("budget", ["quick", "standard", "full"])
-def test_portuguese_has_as_many_tokens_at_every_budget(budget: Any) -> None:
-    study = STUDY.at(budget)
-    assert [arm.name for arm in study.arms] == ["two-layers", "without-attention", "portuguese"]
-    base = merge({"corpus": {"source": "shakespeare"}}, STUDY.budgets[budget].changes)
+def test_one_model_is_trained_once_and_for_long() -> None:
+    standard = STUDY.at("standard")
+    assert ([arm.name for arm in standard.arms], standard.seeds) == (["model"], (1,))
+    training = STUDY.budgets["standard"].changes["training"]
+    assert training["steps"] * training["batch_size"] * 128 > 10_000_000
+    assert STUDY.budgets["full"].changes["model"] == STUDY.budgets["standard"].changes["model"]
+
+
+def test_portuguese_has_as_many_tokens() -> None:
+    study = STUDY.at("full")
+    assert [arm.name for arm in study.arms] == ["model", "without-attention", "portuguese"]
+    base = merge({"corpus": {"source": "shakespeare"}}, STUDY.budgets["full"].changes)
     corpus = merge(base, study.arms[2].changes)["corpus"]
     assert corpus == {"source": "machado", "tokenizer": base["corpus"]["tokenizer"]}
+
+
+def with_references(run: Any, fresh: Any, counted: Sequence[float | None]) -> Any:
+    pairs = reading(0.0, 0.0, counted)["pairs"]
+    contexts = {"bank": 0.05, "light": 0.06, "still": 0.04, "lie": 0.05}
+    return run | {"untrained": fresh, "counted": {"pairs": pairs}, "contexts": contexts}
+
+
+def test_one_model_is_tested_over_sentences_and_words() -> None:
+    """Ten subjects of two pairs: nine of ten right, against half for the untrained model and for n-grams."""
+    right = [1.0, 1.0] * 9 + [-1.0, 1.0]
+    half = [1.0, -1.0] * 9 + [1.0, 1.0]
+    run = with_references(reading(0.4, 0.1, right), reading(0.0, 0.0, half, 1 / 900), half)
+    found = {
+        (one.comparison.quantity.name, one.comparison.against): one
+        for one in judge(shown({"base": {1: run}}).comparisons)
+    }
+    name = "agreement: right sentence preferred"
+    chance = found[name, "chance (0.5)"]
+    assert (chance.seeds, chance.difference) == (10, pytest.approx(0.95 - 0.5))
+    assert chance.verdict == "better"
+    assert found[name, "counted 3-grams"].difference == pytest.approx((9 * 0.5 - 0.5) / 10)
+    assert found[name, "the arm base, untrained"].verdict == "better"
+    gains = found[GAIN.name, "none (0)"]
+    assert (gains.seeds, gains.difference) == (4, pytest.approx(0.1 + 0.003))
+    assert found[GAIN.name, "the mean of the words before it"].difference == pytest.approx(0.103 - 0.05)
+
+
+def test_references_are_columns_of_the_tables() -> None:
+    run = with_references(reading(0.4, 0.1, [1.0] * 4), reading(0.1, 0.0, [1.0, -1.0] * 2, 1 / 900), [-1.0] * 4)
+    pairs = tables({"base": {1: run}})[-1]
+    assert pairs.columns[3:] == ("the arm base", "the arm base, untrained", "counted 3-grams")
+    assert [cell.split()[0] for cell in pairs.rows[0][3:]] == ["100%", "50%", "0%"]
 
 
 @pytest.mark.parametrize("name", ["meaning", "strategies"])
@@ -179,7 +219,7 @@ def test_arms_are_compared_seed_by_seed() -> None:
     # 0.4 less in each of three seeds: so few seeds do not show how much a count varies.
     assert against({"with": arm(0.1, 18), "without": arm(0.0, 10)})[0].p is None
     few = against({"with": arm(0.1, 18, 2), "without": arm(0.0, 10, 2)})
-    assert [one.p for one in few] == [None, None]
+    assert [(one.comparison.sample, one.seeds) for one in few] == [("items", 10), ("items", 4)]
 
 
 def test_languages_are_apart_and_not_compared() -> None:

@@ -348,6 +348,18 @@ def pair_scores(pairs: Sequence[Plain], kind: str | None = None) -> list[float]:
     return [_score(one) for one in preferences if one is not None]
 
 
+def item_scores(pairs: Sequence[Plain], kind: str | None = None) -> dict[int, float]:
+    """By subject, numbered over all kinds, the mean score of its pairs of a kind (of all kinds if None).
+
+    A subject has two consecutive pairs, which share their words, so it is the unit that a test can count.
+    """
+    found: dict[int, list[float]] = {}
+    for index, pair in enumerate(pairs):
+        if kind in (None, pair["kind"]) and pair["preference"] is not None:
+            found.setdefault(index // 2, []).append(_score(pair["preference"]))
+    return {item: sum(scores) / len(scores) for item, scores in found.items()}
+
+
 def subject_scores(pairs: Sequence[Plain]) -> list[float]:
     """Of each subject with two scored pairs: 1 if its form moves the preference the right way, 0.5 in a tie, else 0.
 

@@ -66,6 +66,13 @@ SAMPLES = {
         "few": N_("a test needs {least} prompts and there are {n}"),
         "same": N_("all prompts have the same difference, so its spread is unknown"),
     },
+    "items": {
+        "apart": N_("{subject} against {against}, {quantity}: no comparison, since both share no items."),
+        "none": N_("both series share no items"),
+        "one": N_("a test needs {least} items and there is {n}"),
+        "few": N_("a test needs {least} items and there are {n}"),
+        "same": N_("all items have the same difference, so its spread is unknown"),
+    },
 }
 """By paired units: why there is no comparison, and why there is no test."""
 
@@ -183,7 +190,7 @@ class Comparison:
     others: Mapping[int, float]
     arm: str = ""
     excluded: str = ""
-    sample: Literal["seeds", "prompts"] = "seeds"
+    sample: Literal["seeds", "prompts", "items"] = "seeds"
     rival: str = ""
 
     @property

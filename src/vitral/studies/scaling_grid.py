@@ -31,6 +31,7 @@ class Point:
         tokens: name of its kind of tokens.
         place: N, D and C by name.
         loss: nats per character.
+        seed: of the run.
     """
 
     arm: str
@@ -38,6 +39,7 @@ class Point:
     tokens: str
     place: Mapping[str, float]
     loss: float
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,17 @@ def single_laws(grid: Sequence[Point]) -> list[Law]:
     """L(N) at the largest D, L(D) at the largest N, L(C) through the front: (x_c/x)^α each, where runs suffice."""
     chosen = {"N": at_most(grid, "D"), "D": at_most(grid, "N"), "C": front(grid)}
     return [law for name, points in chosen.items() if (law := single_law(name, points)) is not None]
+
+
+def exponents_by_seed(grid: Sequence[Point]) -> dict[tuple[str, str], list[float]]:
+    """The exponents of every law fitted to the runs of one seed at a time, by formula and quantity."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for seed in sorted({point.seed for point in grid}):
+        own = [point for point in grid if point.seed == seed]
+        for law in (*single_laws(own), *joint_laws(own)):
+            for name in law.symbols:
+                found.setdefault((law.formula, name), []).append(law.fit.exponent(name).value)
+    return found
 
 
 def at_most(grid: Sequence[Point], name: str) -> list[Point]:

@@ -12,11 +12,13 @@ from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, minus, signed
-from vitral.inspection import word_measures
+from vitral.inspection import untrained, word_measures
 from vitral.inspection.proportions import wilson
-from vitral.inspection.words import CHANCE, pair_scores, separations, subject_scores
+from vitral.inspection.word_lists import word_lists
+from vitral.inspection.word_references import ORDER, context_separations, counted_pairs
+from vitral.inspection.words import CHANCE, item_scores, pair_scores, separations, subject_scores
 from vitral.studies import probe
-from vitral.studies.claims import LEVEL, Plain, Quantity, at, mean_interval, to_fixed
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, at, mean_interval, to_fixed
 from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
 
@@ -25,6 +27,8 @@ LEAST_SENSES = 3
 """Words of two senses; with fewer, senses are not compared."""
 SAME = 0.001
 """A mean difference of cosines below this is zero: rounding alone gives some."""
+UNTRAINED, COUNTED = "untrained", "counted"
+"""References in a run's measures."""
 NEAREST = (N_("word"), N_("in the embedding"), N_("by counted contexts"))
 SENSES = (N_("word"), N_("senses"), N_("same sense"), N_("other sense"), N_("difference"))
 LANGUAGES = {"en": N_("English"), "pt": N_("Portuguese")}
@@ -34,7 +38,14 @@ def measure(trained: Trained) -> Plain:
     """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
     probe.require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
-    return word_measures(run.model, run.tokenizer, splits, most_words=MOST_WORDS[trained.budget])
+    most, fresh = MOST_WORDS[trained.budget], untrained(run.model, trained.seed)
+    found = word_measures(run.model, run.tokenizer, splits, most_words=most)
+    lists = word_lists()[found["language"]]
+    return found | {
+        UNTRAINED: word_measures(fresh, run.tokenizer, splits, most_words=most),
+        COUNTED: {"pairs": counted_pairs(run.tokenizer, splits["train"], lists.pairs)},
+        "contexts": context_separations(run.model, run.tokenizer, lists.senses),
+    }
 
 
 def _gain(run: Mapping[str, Any]) -> float | None:
@@ -64,8 +75,13 @@ def view(result: StudyResult, arms: Arms) -> View:
         alike = [arm for arm in arms if arm.first["language"] == language]
         which = f": {_(LANGUAGES.get(language, str(language)))}" if len(languages) > 1 else ""
         suffix = "" if language == languages[0] else f"-{language}"
-        sections += [*_neighbours(alike, which, suffix), *_senses(alike, which, suffix), *_pairs(alike, which)]
-        comparisons += probe.against_base(alike, RIGHT, GAIN)
+        fresh, counted = references(alike[0])
+        sections += [*_neighbours([*alike, *fresh], which, suffix), *_senses([*alike, *fresh], which, suffix)]
+        sections += _pairs([*alike, *fresh, *counted], which)
+        if len(alike[0].runs) < ENOUGH_SEEDS:
+            comparisons += by_items(alike[0], [*alike[1:], *fresh, *counted])
+            continue
+        comparisons += probe.against_base([*alike, *fresh, *counted], RIGHT, GAIN)
         for arm in alike:
             comparisons += [
                 to_fixed(arm.title, CHANCE, _("chance ({share:g})", share=CHANCE), RIGHT, arm.values(RIGHT), arm.name),
@@ -73,6 +89,60 @@ def view(result: StudyResult, arms: Arms) -> View:
                 *probe.within([arm], CORRELATION, SHUFFLED),
             ]
     return View(tuple(sections), tuple(one for one in comparisons if one.values))
+
+
+def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:
+    """The model before training, and counted n-grams, which have pairs alone, as arms; none where not measured."""
+    if any(UNTRAINED not in run for run in arm.runs.values()):
+        return [], []
+    nothing = {"neighbours": None, "senses": [], "places": arm.first["places"], "language": arm.first["language"]}
+    fresh = {seed: run[UNTRAINED] for seed, run in arm.runs.items()}
+    counted = {seed: nothing | run[COUNTED] for seed, run in arm.runs.items()}
+    title = _("{arm}, untrained", arm=arm.title)
+    ngrams = _("counted {order}-grams", order=ORDER)
+    return (
+        [ArmMeasures(f"{arm.name}-untrained", title, arm.config, fresh)],
+        [ArmMeasures("counted", ngrams, arm.config, counted)],
+    )
+
+
+def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
+    """One model from too few seeds to test: subjects of pairs and words of two senses are the units, means over seeds.
+
+    Each kind of pairs against chance and against each reference; the separation of senses against none, against the
+    untrained model, and against that of the words before.
+    """
+    found = []
+    for kind in dict.fromkeys(pair["kind"] for pair in arm.first["pairs"]):
+        right = Quantity(_("{kind}: right sentence preferred", kind=_(kind)), RIGHT.read, better="higher")
+        own = _over_seeds(arm, lambda run, kind=kind: item_scores(run["pairs"], kind))
+        if not own:
+            continue
+        chance = _("chance ({share:g})", share=CHANCE)
+        found.append(Comparison(arm.title, chance, right, own, dict.fromkeys(own, CHANCE), arm.name, sample="items"))
+        for other in others:
+            values = _over_seeds(other, lambda run, kind=kind: item_scores(run["pairs"], kind))
+            found.append(Comparison(arm.title, other.title, right, own, values, arm.name, sample="items"))
+    own = _over_seeds(arm, _gains)
+    if len(own) >= LEAST_SENSES and max(map(abs, own.values())) >= SAME:
+        words = [word["word"] for word in arm.first["senses"]]
+        contexts = {index: arm.first.get("contexts", {}).get(word) for index, word in enumerate(words)}
+        before = {index: value for index, value in contexts.items() if value is not None}
+        none = dict.fromkeys(own, 0.0)
+        rivals = [(_("none (0)"), none), (_("the mean of the words before it"), before)]
+        rivals += [(other.title, gains) for other in others if (gains := _over_seeds(other, _gains))]
+        found += [Comparison(arm.title, name, GAIN, own, values, arm.name, sample="items") for name, values in rivals]
+    return found
+
+
+def _gains(run: Mapping[str, Any]) -> dict[int, float]:
+    return {index: places[-1] - places[0] for index, places in enumerate(separations(run["senses"]))}
+
+
+def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[int, float]]) -> dict[int, float]:
+    """By item, the mean over the seeds, of the items that all seeds have."""
+    each = [read(run) for run in arm.runs.values()]
+    return {item: fmean(one[item] for one in each) for item in each[0] if all(item in one for one in each)}
 
 
 def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
@@ -197,4 +267,4 @@ def _listed(neighbours: list[Plain]) -> str:
     return listed(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
 
 
-MEANING = RunProbe("meaning", measure, view, seconds={"quick": 3, "standard": 5, "full": 10})
+MEANING = RunProbe("meaning", measure, view, seconds={"quick": 8, "standard": 20, "full": 30})

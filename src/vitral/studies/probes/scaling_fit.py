@@ -13,11 +13,11 @@ from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, sign
 from vitral.inspection.text_units import characters_per_token
 from vitral.model.counts import parameter_table
 from vitral.runs.config import RunConfig
-from vitral.studies.claims import LEVEL, Check, Note, Plain
+from vitral.studies.claims import LEVEL, Check, Note, Plain, mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult
-from vitral.studies.scaling import contrast, cost_law, optimal_exponents, optimum, student
+from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
     PRODUCT,
     SUM,
@@ -25,6 +25,7 @@ from vitral.studies.scaling_grid import (
     Point,
     by_arm,
     constants,
+    exponents_by_seed,
     joint_laws,
     lack_of_fit,
     means,
@@ -34,8 +35,8 @@ from vitral.studies.scaling_grid import (
 )
 from vitral.training.optimizer_cost import step_flops
 
-PREDICTED = "ten-times"
-"""Arms whose name begins with this are left out of the fits and predicted by them."""
+PREDICTED = ("ten-times", "more-tokens")
+"""Arms whose name begins with one of these are left out of the fits and predicted by them."""
 TOO_WIDE = 0.25
 """A predicted interval wider than this share of the loss is no test of the law."""
 Rows = tuple[tuple[str, ...], ...]
@@ -48,7 +49,10 @@ METHOD = N_(
     "have a floor E where the runs show one: {sum} (Hoffmann et al. 2022, equation 2) and, with an interaction, "
     "{product}. Least squares on log L; intervals are 95% Student intervals from the Jacobian, and too narrow "
     "where a law leaves more than the scatter between seeds. An exponent is determined if its interval extends at most "
-    "half of it to either side. Kaplan et al. found α_N 0.076, α_D 0.095, α_C 0.050 for byte pairs of web text."
+    "half of it to either side. Kaplan et al. found α_N 0.076, α_D 0.095, α_C 0.050 for byte pairs of web text; their "
+    "L(N) is the limit of unlimited data and training, their L(D) that of unlimited size. Here L(N) is at {amount} "
+    "tokens and L(D) at {size} parameters, so both exponents are of those slices alone, and a number near theirs "
+    "confirms nothing. The law of both quantities is the one to compare."
 )
 TOKENS = N_(
     "The same sizes and steps with other tokens, in nats per character of the same test text. A token of another "
@@ -81,8 +85,8 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections: list[Section | Plot] = [Heading(_("Scaling laws")), Paragraph(_(METHOD, sum=SUM, product=PRODUCT))]
-    sections.append(_law_table(laws))
+    sections: list[Section | Plot] = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
+    sections += [_law_table(laws), *_seed_table(grid, laws)]
     sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
     sections += optimal
@@ -92,7 +96,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         words = _("predicted (95% interval of one run)"), _("interval"), _("trained"), _("off")
         about = _("Predicted from the grid alone, then trained; nats per character, means over seeds.")
         table = Table(about, (_("arm and law"), "N", "D", *words), rows)
-        sections += [Heading(_("A model ten times larger"), 3), table]
+        sections += [Heading(_("Outside the grid: larger models and more tokens"), 3), table]
         checks, notes = [*predicted, *checks], [*notes, *wide]
     if others:
         sections += [Heading(_("Other tokens"), 3), Paragraph(_(TOKENS))]
@@ -107,10 +111,10 @@ def _points(result: StudyResult, arms: Arms) -> list[Point]:
     points, in_bits = [], result.study.unit == "bits per character"
     for arm in with_losses(result, arms):
         tokens = token_name(arm.config["corpus"]["tokenizer"])
-        for run in arm.runs.values():
+        for seed, run in arm.runs.items():
             loss = run["loss"] * (math.log(2) if in_bits else 1 / run["characters_per_token"])
             place = {"N": float(run["size"]), "D": float(run["amount"]), "C": float(run["compute"])}
-            points.append(Point(arm.name, arm.title, tokens, place, loss))
+            points.append(Point(arm.name, arm.title, tokens, place, loss, seed))
     return points
 
 
@@ -125,6 +129,31 @@ def _law_table(laws: Sequence[Law]) -> Table:
         "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
     )
     return Table(caption, law_columns(), tuple(rows), prose=(0, 1))
+
+
+def _method(grid: Sequence[Point]) -> str:
+    most = {name: big(max(point.place[name] for point in grid)) for name in "ND"}
+    return _(METHOD, sum=SUM, product=PRODUCT, amount=most["D"], size=most["N"])
+
+
+def _seed_table(grid: Sequence[Point], laws: Sequence[Law]) -> list[Table]:
+    """Every law fitted to each seed alone; none from one seed."""
+    rows, by_seed = [], exponents_by_seed(grid)
+    for law in laws:
+        for name, symbol in law.symbols.items():
+            values = by_seed.get((law.formula, name), [])
+            if len(values) > 1:
+                mean = mean_interval(values)
+                span = interval(Estimate(mean.mean, mean.low or math.nan, mean.high or math.nan))
+                ends = _("{low:.3f} to {high:.3f}", low=min(values), high=max(values))
+                rows.append((law.formula, symbol, str(len(values)), number(mean.mean, ".3f"), span, ends))
+    caption = _(
+        "The exponents fitted to the runs of one seed at a time: mean over seeds with its 95% Student interval, and "
+        "the range. Where this interval is much narrower than the one above, the law itself does not fit: its misfit "
+        "is not chance."
+    )
+    columns = (_("law"), _("exponent"), _("seeds"), _("mean"), _("95% interval over seeds"), _("range"))
+    return [Table(caption, columns, tuple(rows), prose=(0, 1))] if rows else []
 
 
 def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
