@@ -46,7 +46,8 @@ class Arm(Config):
         name: short, for folders and tables: small letters, digits, hyphens.
         title: for readers.
         changes: nested configuration values that differ from the base's; empty for the base alone.
-        match: "parameters" chooses model.d_ff for the number of parameters nearest to the base's; "flops" chooses
+        match: "parameters" chooses model.d_ff for the number of parameters nearest to the base's, or model.d_model of
+            an arm without a feed-forward, in multiples of its heads; "flops" chooses
             training.steps for the number of floating-point operations nearest to the base's.
         budget: the smallest budget with this arm.
         compared: whether its loss is of the same task as the base's, so that their difference has a meaning.
@@ -338,8 +339,11 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                 arm=arm.name,
             )
         if arm.match == "parameters":
-            width = matched_width(config.model, target, vocab)
-            config = RunConfig.parse(merge(config.plain(), {"model": {"d_ff": width}}), where)
+            model = config.model
+            mixes = model.attention != "none" or model.recurrence is not None
+            key = "d_model" if model.feed_forward == "none" and mixes else "d_ff"
+            width = matched_width(model, target, vocab, key)
+            config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
         elif arm.match == "flops":
             config = matched_steps(config, resolved[0].flops, vocab)
         for other in resolved:
@@ -404,17 +408,19 @@ def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
     )
 
 
-def matched_width(model: ModelConfig, target: int, vocab_size: int) -> int:
-    """The d_ff with which the model's number of parameters is nearest to `target`; the smaller of two as near.
+def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal["d_ff", "d_model"] = "d_ff") -> int:
+    """The width with which the model's number of parameters is nearest to `target`; the smaller of two as near.
 
-    The number of parameters increases with d_ff, so bisection finds the width.
+    The number of parameters increases with the width, so bisection finds it. A d_model is a multiple of what the heads
+    allow.
 
     Raises:
-        UsageError: the model has no feed-forward, or none of width WIDEST or less reaches the target.
+        UsageError: the width changes nothing, or none of WIDEST units or less reaches the target.
     """
+    unit = 1 if key == "d_ff" else model.num_heads * (2 if model.positions == "rotary" else 1)
 
     def count(width: int) -> int:
-        return count_parameters(ModelConfig.parse(model.plain() | {"d_ff": width}), vocab_size)
+        return count_parameters(ModelConfig.parse(model.plain() | {key: unit * width}), vocab_size)
 
     if count(1) == count(2):
         raise UsageError("an arm without a feed-forward has no width to match the base's parameters with")
@@ -426,7 +432,7 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if count(middle) < target else (low, middle)
-    return min((low, high), key=lambda width: (abs(count(width) - target), width))
+    return unit * min((low, high), key=lambda width: (abs(count(width) - target), width))
 
 
 def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path: str = "") -> str:
