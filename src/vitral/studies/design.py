@@ -14,13 +14,13 @@ from vitral.core.checked import checked
 from vitral.core.config import Config, differences, merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.data.config import CorpusConfig
+from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
-SAME_TEST_TEXT = ("source", "split", "newlines", "separator", "encoding", "field", "glob")
+SAME_TEST_TEXT = ("source", "split", "works", "newlines", "separator", "encoding", "field", "glob")
 """Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
 WIDEST = 2**24
 BudgetName = Literal["quick", "standard", "full"]
@@ -90,6 +90,8 @@ class Study(Config):
         probes: names of further measurements.
         unit: of the compared losses; bits per character where arms differ in their tokens.
         varies_text: whether arms may change the text or its tokens.
+        draws_text: whether `corpus.draw` of a run is its seed, so that what `share` and `num_works` leave of a text is
+            drawn anew from each seed and differences between seeds contain it.
     """
 
     name: Name
@@ -105,6 +107,7 @@ class Study(Config):
     probes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     unit: Unit = "nats per token"
     varies_text: bool = False
+    draws_text: bool = False
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> "Study":
@@ -210,15 +213,22 @@ class ResolvedArm:
 
     Attributes:
         arm: as designed.
-        config: its whole configuration; each run replaces the seed.
+        config: its whole configuration; each run replaces the seed (`seeded`).
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
+        draws_text: whether the seed draws the text too.
     """
 
     arm: Arm
     config: RunConfig
     num_parameters: int
     flops_per_token: int
+    draws_text: bool = False
+
+    def seeded(self, seed: int) -> RunConfig:
+        """The whole configuration of its run from a seed."""
+        drawn = {"corpus": {"draw": seed}} if self.draws_text else {}
+        return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
 
     @property
     def num_tokens(self) -> int:
@@ -259,6 +269,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
         config = RunConfig.parse(merge(base.plain(), arm.changes), where)
         _require_same_test(study, arm, base, config)
+        _require_same_tokens(study, arm, config)
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
@@ -279,7 +290,8 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     one=other.arm.name,
                     other=arm.name,
                 )
-        resolved.append(ResolvedArm(arm, config, count_parameters(config.model, vocab), _flops(config, vocab)))
+        sizes = count_parameters(config.model, vocab), _flops(config, vocab)
+        resolved.append(ResolvedArm(arm, config, *sizes, draws_text=study.draws_text))
     return tuple(resolved)
 
 
@@ -304,6 +316,21 @@ def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfi
                 unit=_(study.unit),
                 advice=advice,
             )
+
+
+def _require_same_tokens(study: Study, arm: Arm, config: RunConfig) -> None:
+    """Refuse tokens that would depend on the draw of the text.
+
+    Raises:
+        UsageError: the tokens are byte pairs, learned from the training text.
+    """
+    if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
+        raise UsageError(
+            "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs would "
+            'learn other tokens; set corpus.tokenizer = "byte"',
+            study=study.name,
+            arm=arm.name,
+        )
 
 
 def _flops(config: RunConfig, vocab_size: int) -> int:

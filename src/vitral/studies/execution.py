@@ -96,7 +96,7 @@ class Job:
     @property
     def config(self) -> RunConfig:
         """Its whole configuration."""
-        return RunConfig.parse(self.arm.config.plain() | {"seed": self.seed})
+        return self.arm.seeded(self.seed)
 
     @property
     def begun(self) -> bool:
@@ -155,7 +155,7 @@ def run_study(
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
     _require_memory(study, arms, texts)
-    _require_text(study, arms, texts)
+    _require_text(study, arms, seeds, texts)
     shared = _without_seed(base.plain())
     jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
     _require_room(out, jobs)
@@ -182,7 +182,7 @@ def run_study(
             folder=out,
             budget=budget,
         )
-        datasets = {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}
+        datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
         return measure(final_losses(result, datasets, callback), base, datasets, callback)
 
 
@@ -222,14 +222,14 @@ def _require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> 
         require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
 
 
-def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
+def _require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> None:
     """Refuse, before anything is trained, a text that is too short for an arm.
 
     Raises:
         UsageError: names the arm and the reason.
     """
-    for arm in arms:
-        data, config = texts.of(arm.config.corpus), arm.config
+    for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
+        data = texts.of(config.corpus)
         length = config.model.context_length
         try:
             Batches(data.splits["train"], context_length=length, batch_size=config.training.batch_size, seed=0)

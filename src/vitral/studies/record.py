@@ -128,4 +128,5 @@ def _essence(record: Mapping[str, Any]) -> Found:
     arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
     design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
     design["unit"] = record["study"].get("unit")
+    design["draws_text"] = record["study"].get("draws_text", False)
     return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}
