@@ -172,3 +172,29 @@ def test_spans_become_blocks_without_fragments():
         (100, 100 + BLOCK),
         (100 + BLOCK, 107 + 2 * BLOCK),
     ]
+
+
+def test_one_work_is_tested_on_whether_it_or_the_others_are_trained_on(tmp_path):
+    lengths = [3 * length for length in LENGTHS]
+    book = tmp_path / "long.txt"
+    book.write_text("".join(map(work, range(NUM_WORKS), lengths)), encoding="utf-8", newline="\n")
+    chosen = set()
+    for draw in range(6):
+        own, others = (
+            dataset(book, split="one-work", draw=draw, **more) for more in ({}, {"train_on": "others", "share": None})
+        )
+        (number,) = letters(own)
+        chosen.add(number)
+        assert lengths[number] * 2 >= max(lengths)
+        assert set(letters(others)) == set(range(NUM_WORKS)) - {number}
+        for split in ("validation", "test"):
+            assert set(letters(own, split)) == {number}
+            assert np.array_equal(own.splits[split].tokens, others.splits[split].tokens)
+        assert own.works["test"] == [f"CHAPTER {number}"] == own.works["train"]
+        assert own.works["test"][0] not in others.works["train"]
+        together = sum(len(own.splits[split].tokens) for split in SPLITS)
+        assert together == len(work(number, lengths[number]))
+        assert own.fingerprint != others.fingerprint
+    assert len(chosen) > 2
+    with pytest.raises(UsageError, match='train_on is for split = "one-work"'):
+        dataset(book, train_on="others")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from vitral.core.config import Config, nearest, shown
 from vitral.core.language import _
@@ -73,7 +73,8 @@ class CorpusConfig(Config):
         tokenizer: `"char"`, `"byte"`, `"bpe"`, `"bpe:1024"` (tokens in the vocabulary), or a table such as
             `{name = "bpe", vocab_size = 1024}`.
         split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
-            validation and test split, for comparison with nanoGPT; `"works"` holds out whole works (see `works`).
+            validation and test split, for comparison with nanoGPT; `"works"` holds out whole works (see `works`);
+            `"one-work"` takes all three splits from one work, which `draw` chooses among the long ones.
         encoding: the encoding of the files, any that Python knows, such as `"shift_jis"`. Default: UTF-8.
         field: of JSON lines, the key whose string is a text, such as `"text"`; `"message.content"` is the key of an
             object inside. The texts are joined by `separator`. Default: files are read as they are.
@@ -89,6 +90,7 @@ class CorpusConfig(Config):
             files of a folder, or the titles in the text's own table of contents.
         num_works: train on so many works, drawn from those that are long enough; with `share`, on that share of the
             whole training split in equal parts from each. Default: on all.
+        train_on: with `"one-work"`, `"others"` trains on all other works instead of the rest of that one.
         draw: number of the random draw of `share` and `num_works`, such as the seed; with it a share is exact to the
             character. Default: one fixed draw of whole blocks.
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
@@ -97,7 +99,8 @@ class CorpusConfig(Config):
         replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
             tokens (characters) or their bytes. Default: none.
 
-    `share`, `passages`, `num_works`, `draw` and `also` do not change the validation and test splits.
+    `share`, `passages`, `num_works`, `train_on` and `also` do not change the validation and test splits; `draw` does for
+    `"one-work"` only.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)
@@ -105,7 +108,7 @@ class CorpusConfig(Config):
 
     source: str = Field(default="sample", min_length=1)
     tokenizer: TokenizerConfig = Field(default_factory=CharConfig)
-    split: Literal["blocks", "tail", "nanogpt", "works"] = "blocks"
+    split: Literal["blocks", "tail", "nanogpt", "works", "one-work"] = "blocks"
     encoding: str | None = Field(default=None, max_length=100)
     field: str | None = Field(default=None, min_length=1, max_length=1000)
     glob: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=100)] | None = None
@@ -115,6 +118,7 @@ class CorpusConfig(Config):
     passages: Annotated[tuple[Passage, ...], Field(strict=False)] | None = None
     works: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=1000)] | None = None
     num_works: int | None = Field(default=None, ge=1)
+    train_on: Literal["others"] | None = None
     draw: int | None = Field(default=None, ge=0, lt=2**63)
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
@@ -186,6 +190,12 @@ class CorpusConfig(Config):
         if any(not first for first, _ in value or ()):
             raise ValueError(_("the first line of a passage must not be empty"))
         return value
+
+    @model_validator(mode="after")
+    def _others_than_one_work(self) -> "CorpusConfig":
+        if self.train_on is not None and self.split != "one-work":
+            raise ValueError(_('train_on is for split = "one-work", not for {split!r}', split=self.split))
+        return self
 
     @field_validator("specials", mode="after")
     @classmethod

@@ -35,7 +35,7 @@ from vitral.data.tokenizers import (
     with_special_tokens,
 )
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
-from vitral.data.works import Work, corpus_works, split_corpus, works_by_split
+from vitral.data.works import Work, corpus_works, split_corpus, titles_by_split
 
 _Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
@@ -63,7 +63,7 @@ class Dataset:
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
         origin: see `Corpus.origin`.
         blocks: split -> its blocks in the text, before the configuration takes a part of the training split.
-        works: with whole works held out, split -> titles of its works.
+        works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
     """
 
@@ -268,7 +268,7 @@ def _tokenized(
         trained_on=_trained_on(config, training, added),
         origin=corpus.origin(),
         blocks=whole,
-        works={} if config.split != "works" else _titles(works_by_split(works)),
+        works=titles_by_split(config, works),
         remarks=tuple(remarks),
     )
 
@@ -424,10 +424,6 @@ def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: T
     by = label_text(config.replacement)
     sentence = N_("{number:,} characters, {different:,} different ones without a token, became {replacement}.")
     return [sentence.format(number=sum(unknown.values()), different=len(unknown), replacement=by)]
-
-
-def _titles(by_split: Mapping[str, Sequence[Work]]) -> dict[str, list[str]]:
-    return {split: [work.title for work in works] for split, works in by_split.items()}
 
 
 def _split_key(config: CorpusConfig, added: Sequence[Addition], works: Sequence[Work]) -> list[Any]:

@@ -205,7 +205,8 @@ def train_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
         "share": config.share,
         "also": [addition.text_hash for addition in added] or None,
         "num_works": config.num_works,
-        "draw": None if config.share is None and config.num_works is None else config.draw,
+        "train_on": config.train_on,
+        "draw": config.draw if config.share or config.num_works or config.split == "one-work" else None,
     }
     asked = {key: value for key, value in chosen.items() if value is not None}
     return [asked] if asked else []

@@ -26,6 +26,8 @@ HEAD = 200_000
 """Characters in which a table of contents is looked for."""
 ANY = "*"
 """Stands for any characters in a line of `corpus.works`."""
+BY_WORKS = ("works", "one-work")
+"""Splits for which the works of a text must be known."""
 _FEWEST = 3
 """Works below which none can be held out."""
 _SHOWN_AT_MOST = 200
@@ -53,7 +55,7 @@ def corpus_works(corpus: Corpus, config: CorpusConfig) -> list[Work]:
     Raises:
         UsageError: no line of the text is as `corpus.works` says, or the text has no works of its own.
     """
-    if config.split != "works" and config.num_works is None:
+    if config.split not in BY_WORKS and config.num_works is None:
         return []
     if config.works is not None:
         return works_from(corpus.text, config.works)
@@ -149,6 +151,8 @@ def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work
     Raises:
         UsageError: the text is too short, or has too few works.
     """
+    if config.split == "one-work":
+        return _split_one(num_characters, config, chosen_work(works, config.draw))
     if config.split != "works":
         return split_text(num_characters, config.split)
     held_out = works_by_split(works)
@@ -180,6 +184,62 @@ def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
             taken.append(order.pop(0))
         found[split] = [works[one] for one in sorted(taken)]
     return {"train": [works[one] for one in sorted(order)], **found}
+
+
+def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
+    """One work of those at least half as long as the longest.
+
+    Args:
+        works: of a text.
+        draw: number of the draw; None: a fixed one.
+
+    Raises:
+        UsageError: there is no work besides it.
+    """
+    if len(works) < 2:
+        raise UsageError(
+            'the text has {works} works; corpus.split = "one-work" needs at least {needed}', works=len(works), needed=2
+        )
+    least = max(work.num_characters for work in works) / 2
+    long = [work for work in works if work.num_characters >= least]
+    return long[int(numpy_stream(SPLIT_SEED if draw is None else draw, "one work").integers(len(long)))]
+
+
+def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[str, Blocks]:
+    """Three tenths of a work's blocks for test, one for validation, the rest of it or all other text for training."""
+    blocks = list(in_blocks([(work.begin, work.end)]))
+    if len(blocks) < _FEWEST:
+        raise UsageError(
+            'the work {title!r} has {characters:,} characters; corpus.split = "one-work" needs at least {needed:,}',
+            title=work.title,
+            characters=work.num_characters,
+            needed=_FEWEST * BLOCK,
+        )
+    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks)).tolist()
+    num_test, num_validation = max(1, 3 * len(blocks) // 10), max(1, len(blocks) // 10)
+    chosen = {
+        "train": order[num_test + num_validation :],
+        "validation": order[num_test : num_test + num_validation],
+        "test": order[:num_test],
+    }
+    spans = {split: [blocks[place] for place in sorted(places)] for split, places in chosen.items()}
+    found = {split: Blocks(np.array(each, dtype=np.int64)) for split, each in spans.items()}
+    if config.train_on == "others":
+        rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
+        found["train"] = in_blocks(rest)
+    return found
+
+
+def titles_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, list[str]]:
+    """The titles of the works of each split; empty where splits are not by works."""
+    if config.split not in BY_WORKS:
+        return {}
+    if config.split == "works":
+        return {split: [work.title for work in found] for split, found in works_by_split(works).items()}
+    one = chosen_work(works, config.draw)
+    others = [work.title for work in works if work is not one]
+    train = others if config.train_on == "others" else [one.title]
+    return {"train": train, "validation": [one.title], "test": [one.title]}
 
 
 def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:
