@@ -99,8 +99,8 @@ class CorpusConfig(Config):
         replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
             tokens (characters) or their bytes. Default: none.
 
-    `share`, `passages`, `num_works`, `train_on` and `also` do not change the validation and test splits; `draw` does for
-    `"one-work"` only.
+    `share`, `passages`, `num_works`, `train_on` and `also` do not change the validation and test splits; `draw` does
+    for `"one-work"` only.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)

@@ -342,7 +342,7 @@ def _arms_table(result: StudyResult, losses: LossClaims) -> Table:
             (
                 arm.arm.title,
                 number(arm.num_parameters, ","),
-                big(arm.flops_per_token * arm.num_tokens),
+                big(arm.flops),
                 number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f"),
                 NONE if mean is None else nats(mean.mean),
                 _interval(mean),
@@ -548,6 +548,6 @@ def _csv(result: StudyResult) -> str:
         for run in arm.runs:
             losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
             compared = repr(arm.losses[run.seed]) if run.seed in arm.losses else ""
-            size = [arm.num_parameters, steps, arm.flops_per_token * arm.num_tokens, f"{run.seconds:.3f}"]
+            size = [arm.num_parameters, steps, arm.flops, f"{run.seconds:.3f}"]
             writer.writerow([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
     return buffer.getvalue()

@@ -42,6 +42,8 @@ class Arm(Config):
         budget: the smallest budget with this arm.
         compared: whether its loss is of the same task as the base's, so that their difference has a meaning.
         against: name of its baseline arm, an earlier one; the base if None.
+        init_from: name of an earlier arm; a run begins from the last weights of that arm's run from the same seed
+            (fine-tuning), and its operations are counted on top of those.
     """
 
     name: Name
@@ -51,6 +53,7 @@ class Arm(Config):
     budget: BudgetName = "quick"
     compared: bool = True
     against: Name | None = None
+    init_from: Name | None = None
 
 
 class Budget(Config):
@@ -117,7 +120,7 @@ class Study(Config):
         if len(set(names)) < len(names):
             raise ValueError(_("arms: two arms are called {names!r}", names=_repeated(names)))
         base, *others = self.arms
-        if base.changes or base.match or base.against or base.budget != BUDGETS[0]:
+        if base.changes or base.match or base.against or base.init_from or base.budget != BUDGETS[0]:
             raise ValueError(
                 _(
                     "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
@@ -126,7 +129,7 @@ class Study(Config):
                 )
             )
         for arm in others:
-            if not arm.changes:
+            if not arm.changes and arm.init_from is None:
                 raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
             for key in FIXED if not self.varies_text else ("seed",):
                 if key in arm.changes:
@@ -134,6 +137,7 @@ class Study(Config):
                         _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
                     )
             self._check_baseline(arm)
+            self._check_parent(arm)
         for budget in self.budgets:
             if len(self.at(budget).arms) < (1 if self.probes else 2):
                 raise ValueError(
@@ -169,6 +173,28 @@ class Study(Config):
                     "arms: {name!r} is compared with {against!r}, whose loss is not compared",
                     name=arm.name,
                     against=arm.against,
+                )
+            )
+
+    def _check_parent(self, arm: Arm) -> None:
+        if arm.init_from is None:
+            return
+        before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
+        parent = before.get(arm.init_from)
+        if parent is None:
+            raise ValueError(
+                _(
+                    "arms: {name!r} begins from {parent!r}, which is no arm before it",
+                    name=arm.name,
+                    parent=arm.init_from,
+                )
+            )
+        if BUDGETS.index(parent.budget) > BUDGETS.index(arm.budget):
+            raise ValueError(
+                _(
+                    "arms: {name!r} begins from {parent!r}, which needs a larger budget",
+                    name=arm.name,
+                    parent=arm.init_from,
                 )
             )
 
@@ -217,6 +243,7 @@ class ResolvedArm:
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         draws_text: whether the seed draws the text too.
+        inherited_flops: floating-point operations of the trainings whose weights a run begins from.
     """
 
     arm: Arm
@@ -224,6 +251,7 @@ class ResolvedArm:
     num_parameters: int
     flops_per_token: int
     draws_text: bool = False
+    inherited_flops: int = 0
 
     def seeded(self, seed: int) -> RunConfig:
         """The whole configuration of its run from a seed."""
@@ -237,8 +265,13 @@ class ResolvedArm:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's training."""
+        """Floating-point operations of a run's own training."""
         return self.num_tokens * self.flops_per_token
+
+    @property
+    def all_flops(self) -> int:
+        """Floating-point operations of a run's training and of those whose weights it begins from."""
+        return self.inherited_flops + self.flops
 
 
 def tokens_trained(config: Mapping[str, Any]) -> int:
@@ -280,10 +313,12 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         if arm.match == "parameters":
             width = matched_width(config.model, target, vocab)
             config = RunConfig.parse(merge(config.plain(), {"model": {"d_ff": width}}), where)
-        elif arm.match == "flops":
-            config = matched_steps(config, resolved[0].flops, vocab)
+        parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
+        inherited = _inherited_flops(study, arm, config, parent)
+        if arm.match == "flops":
+            config = matched_steps(config, resolved[0].flops - inherited, vocab)
         for other in resolved:
-            if config == other.config:
+            if config == other.config and arm.init_from == other.arm.init_from:
                 raise UsageError(
                     "study {study}: arms {one!r} and {other!r} have the same configuration",
                     study=study.name,
@@ -291,7 +326,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     other=arm.name,
                 )
         sizes = count_parameters(config.model, vocab), _flops(config, vocab)
-        resolved.append(ResolvedArm(arm, config, *sizes, draws_text=study.draws_text))
+        resolved.append(ResolvedArm(arm, config, *sizes, study.draws_text, inherited))
     return tuple(resolved)
 
 
@@ -331,6 +366,27 @@ def _require_same_tokens(study: Study, arm: Arm, config: RunConfig) -> None:
             study=study.name,
             arm=arm.name,
         )
+
+
+def _inherited_flops(study: Study, arm: Arm, config: RunConfig, parent: ResolvedArm | None) -> int:
+    """Operations of the trainings whose weights an arm begins from.
+
+    Raises:
+        UsageError: its model is not that of the arm it begins from.
+    """
+    if parent is None:
+        return 0
+    free = ("dropout", "initialisation")
+    own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, parent.config))
+    if difference := first_difference(other, own, "model."):
+        raise UsageError(
+            "study {study}, arm {arm}: begins from the weights of {parent}, which is another model: {difference}",
+            study=study.name,
+            arm=arm.name,
+            parent=parent.arm.name,
+            difference=difference,
+        )
+    return parent.all_flops
 
 
 def _flops(config: RunConfig, vocab_size: int) -> int:

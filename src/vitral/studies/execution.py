@@ -14,20 +14,28 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.runs import RunFolder, enter
+from vitral.runs import RunFolder, enter, load_run
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, resolve
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, write_record
-from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, require_config, run_name
+from vitral.studies.results import (
+    ArmResult,
+    RunResult,
+    StudyResult,
+    read_run,
+    require_config,
+    require_parent,
+    run_name,
+)
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
@@ -82,11 +90,13 @@ class Job:
         arm: the arm.
         seed: the seed.
         folder: its run folder.
+        parent: folder of the run whose last weights it begins from; None for random weights.
     """
 
     arm: ResolvedArm
     seed: int
     folder: GuardedFolder
+    parent: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -157,7 +167,7 @@ def run_study(
     _require_memory(study, arms, texts)
     _require_text(study, arms, seeds, texts)
     shared = _without_seed(base.plain())
-    jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
+    jobs = [_job(folder, arm, seed) for seed in seeds for arm in arms]
     _require_room(out, jobs)
     fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
     folder.make()
@@ -167,7 +177,7 @@ def run_study(
         first_seeds = _begin(folder, jobs, {**record, "seeds": list(seeds)}, found, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
         for job, told in _with_progress(jobs, callback):
-            runs[job.arm.arm.name].append(_run(job, texts, told))
+            runs[job.arm.arm.name].append(_run(job, texts, told, _parent_of(job, runs)))
         any_run = enter(jobs[0].path, note)
         result = StudyResult(
             study=study,
@@ -184,6 +194,19 @@ def run_study(
         )
         datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
         return measure(final_losses(result, datasets, callback), base, datasets, callback)
+
+
+def _job(folder: GuardedFolder, arm: ResolvedArm, seed: int) -> Job:
+    parent = arm.arm.init_from
+    begins = None if parent is None else folder.within(run_name(parent, seed)).path
+    return Job(arm, seed, folder.within(run_name(arm.arm.name, seed)), begins)
+
+
+def _parent_of(job: Job, runs: Mapping[str, Sequence[RunResult]]) -> RunResult | None:
+    """The run that the job's begins from; arms come after those they begin from, so it has ended."""
+    if job.arm.arm.init_from is None:
+        return None
+    return next(run for run in runs[job.arm.arm.init_from] if run.seed == job.seed)
 
 
 def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Job, Callback]]:
@@ -243,6 +266,7 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int
                 arm=arm.arm.name,
                 error=error,
             ) from None
+        _require_parents_tokens(study, arm, data, arms, texts)
         same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
@@ -251,6 +275,25 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int
                 study=study.name,
                 arm=arm.arm.name,
             )
+
+
+def _require_parents_tokens(
+    study: Study, arm: ResolvedArm, data: Dataset, arms: Sequence[ResolvedArm], texts: Texts
+) -> None:
+    """Refuse other tokens than those of the arm that an arm begins from.
+
+    Raises:
+        UsageError: a token has another number, or the numbers of tokens differ.
+    """
+    parent = next((other for other in arms if other.arm.name == arm.arm.init_from), None)
+    if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
+        raise UsageError(
+            "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
+            'corpus.tokenizer = "byte"',
+            study=study.name,
+            arm=arm.arm.name,
+            parent=parent.arm.name,
+        )
 
 
 def _require_room(out: Path, jobs: Sequence[Job]) -> None:
@@ -276,10 +319,14 @@ def _require_room(out: Path, jobs: Sequence[Job]) -> None:
         )
 
 
-def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
-    """One arm from one seed: found finished, resumed, or trained."""
+def _run(job: Job, texts: Texts, callback: Callback, parent: RunResult | None = None) -> RunResult:
+    """One arm from one seed: found finished, resumed, or trained from random weights or its parent's."""
     path, config, begun = job.path, job.config, job.begun
+    if parent is not None and parent.test_loss is None:
+        why = N_("it begins from a run without a result ({reason})").format(reason=parent.stopped)
+        return RunResult(job.seed, path, (), None, None, None, 0.0, stopped=why)
     if begun:
+        require_parent(path, job.parent, lambda line: callback({"event": "note", "text": line}))
         found = read_run(path, job.seed, job.arm)
         if found.ended:
             callback({"event": "run", "state": "found"})
@@ -291,7 +338,8 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             resume(path, callback=callback)
         else:
             dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
-            train(config, path, callback=callback, dataset=dataset, baselines=baselines)
+            source = None if job.parent is None else load_run(job.parent, "last")
+            train(config, path, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
     result = read_run(path, job.seed, job.arm)
     if not result.ended:
         raise KeyboardInterrupt(
@@ -325,6 +373,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
         flops_per_token=resolved.flops_per_token,
         runs=tuple(runs),
         factor=factor,
+        inherited_flops=resolved.inherited_flops,
     )
 
 

@@ -129,7 +129,8 @@ def _of_runs(
 
             def trained(arm: ArmResult = arm, run: RunResult = run) -> Trained:
                 name, budget = arm.arm.name, result.budget or USUAL
-                return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget)
+                first = None if arm.arm.init_from is None else datasets[arm.arm.init_from, run.seed]
+                return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget, first)
 
             file = f"{MEASURES}/{probe.name}/{name}-seed-{run.seed}.json"
             kept = Kept(GuardedFolder(result.folder), file, _of(run, arm), callback)

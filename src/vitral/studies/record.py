@@ -124,7 +124,7 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
 
 def _essence(record: Mapping[str, Any]) -> Found:
     """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes."""
-    keys = ("changes", "match", "against", "compared")
+    keys = ("changes", "match", "against", "compared", "init_from")
     arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
     design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
     design["unit"] = record["study"].get("unit")
