@@ -12,6 +12,7 @@ PROBES: dict[str, str] = {
     "by-position": "by_position",
     "copying": "copying",
     "cost-by-length": "cost",
+    "forgetting": "forgetting",
     "gradients": "gradients",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
