@@ -182,10 +182,12 @@ def test_a_run_is_counted_and_surveyed_as_it_is(own_cache: None, run: vitral.Run
             mistake()
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_the_state_of_the_optimizer_is_counted(name: str) -> None:
+@pytest.mark.parametrize(
+    "chosen", [{"name": "adamw"}, {"name": "muon"}, {"name": "sgd"}, {"name": "sgd", "momentum": 0}]
+)
+def test_the_state_of_the_optimizer_is_counted(chosen: dict[str, Any]) -> None:
     config = RunConfig.parse(
-        {"model": {**TINY["model"], "context_length": 5}, "training": {"optimizer": {"name": name}}}, "test"
+        {"model": {**TINY["model"], "context_length": 5}, "training": {"optimizer": chosen}}, "test"
     )
     model = Transformer(config.model, 11, seed=1)
     optimizer = build_optimizer(model, config.training.optimizer)

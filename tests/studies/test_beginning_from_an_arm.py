@@ -66,7 +66,7 @@ def test_training_no_step_further_keeps_the_parents_weights(base, result, tmp_pa
 
 def test_operations_contain_those_of_every_training_before(base, result) -> None:
     arms = {arm.arm.name: arm for arm in resolve(TUNED, base, 256)}
-    own = {name: arm.num_tokens * arm.flops_per_token for name, arm in arms.items()}
+    own = {name: arm.flops for name, arm in arms.items()}
     assert arms["then"].all_flops == own["then"] + own["first"]
     assert arms["last"].all_flops == own["last"] + own["then"] + own["first"]
     assert {arm.arm.name: arm.flops for arm in result.arms} == {name: arm.all_flops for name, arm in arms.items()}
@@ -76,7 +76,7 @@ def test_operations_contain_those_of_every_training_before(base, result) -> None
     study = Study.parse(PLAIN | {"arms": [*plain, matched | {"changes": {"training": {"log_every": 3}}}]})
     *_, found = resolve(study, RunConfig.parse(merge(base.plain(), longer["changes"])), 256)
     assert found.config.training.steps == 18
-    assert found.all_flops == found.num_tokens * found.flops_per_token * 20 // 18
+    assert found.all_flops == found.flops * 20 // 18
 
 
 def test_what_is_interrupted_goes_on_to_the_same_numbers(base, result, tmp_path) -> None:
@@ -113,7 +113,7 @@ def test_a_parent_without_a_result_leaves_its_children_without_one(base, tmp_pat
     assert found.arm("first").losses == found.arm("then").losses == {}
     (run,) = found.arm("then").runs
     assert run.stopped is not None
-    assert "without a result" in run.stopped
+    assert "which has no result" in run.stopped
     assert not run.path.exists()
 
 
@@ -142,3 +142,37 @@ def test_another_model_or_other_tokens_are_refused_before_anything_is_trained(ba
     with pytest.raises(UsageError, match="whose text makes other tokens"):
         run_study(Study.parse(PLAIN | {"arms": [ARMS[0], other, ARMS[2]]}), tiny, tmp_path / "out", seeds=[1])
     assert not (tmp_path / "out").exists()
+
+
+def test_trials_begin_from_the_trial_that_was_chosen(base, tmp_path) -> None:
+    rate = "training.optimizer.learning_rate"
+    arms = [
+        {"name": "base", "title": "from scratch"},
+        {"name": "first", "title": "first", "changes": {"corpus": {"share": 0.5}}},
+        {"name": "aside", "title": "untuned", "compared": False, "changes": {"training": {"steps": 4}}},
+        {"name": "then", "title": "then", "init_from": "first", "tune": {rate: [0.1, 1.0]}},
+        {"name": "also", "title": "also", "init_from": "aside"},
+    ]
+    study = Study.parse(PLAIN | {"arms": arms, "tune": {rate: [0.5, 1.0]}})
+    found = run_study(study, base, tmp_path / "tuned", seeds=[1])
+    tuned = {one.arm: one for one in found.tuning}
+    assert set(tuned) == {"base", "first", "then", "also"}
+
+    def sealed(path):
+        return enter(path, lambda line: None)
+
+    def parent_of(path):
+        parent = sealed(path).identity.parent
+        return None if parent is None else parent.run
+
+    tuning = found.folder / "tuning"
+    best = sealed(tuning / f"first/x{tuned['first'].chosen:g}").identity.run
+    assert {parent_of(tuning / f"then/x{trial.factor:g}") for trial in tuned["then"].trials} == {best}
+    assert {parent_of(tuning / f"also/x{trial.factor:g}") for trial in tuned["also"].trials} == {
+        sealed(tuning / "aside/x1").identity.run
+    }
+    # The seeds' runs begin from their own parents, with the values chosen.
+    own = sealed(run_path(found.folder, "then", 1))
+    assert parent_of(own.folder.path) == sealed(run_path(found.folder, "first", 1)).identity.run
+    assert own.config.training.optimizer.learning_rate == pytest.approx(0.01 * tuned["then"].chosen)
+    assert run_study(study, base, found.folder, seeds=[1]) == found

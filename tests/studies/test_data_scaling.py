@@ -113,8 +113,8 @@ def test_where_a_run_stands_on_the_scaling_laws(run):
     # All but the token table, the table of positions (7 places) and the head.
     assert measured["size"] == sum(p.numel() for p in model.parameters()) - (256 + 7 + 256) * 8
     assert measured["amount"] == 5 * 3 * 2 * 7
-    costs = cost(model.config, 256)
-    assert measured["compute"] == 210 * 3 * costs.forward_flops
+    passes, parameters = 210 * 3 * cost(model.config, 256).forward_flops, sum(p.numel() for p in model.parameters())
+    assert measured["compute"] == passes + 5 * 14 * parameters  # AdamW's five steps
 
 
 def test_less_text_leaves_a_larger_gap_where_it_does(tmp_path):

@@ -17,7 +17,7 @@ from vitral.training import continue_run, resume, train
 from vitral.training.schedules import learning_rate
 
 
-@pytest.fixture(scope="module", params=["adamw", "muon"])
+@pytest.fixture(scope="module", params=["adamw", "muon", "sgd"])
 def parent(request: pytest.FixtureRequest, configured: Any, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     schedule = {"name": "linear", "warmup_steps": 2}
     training = {"steps": 7, "evaluate_every": 3, "optimizer": {"name": request.param}, "schedule": schedule}

@@ -103,7 +103,7 @@ def test_it_is_at_most_what_training_needs_and_not_much_less(model: dict[str, An
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("batch_size", [1, 32])
 def test_optimizer_and_gradients_are_counted(optimizer: str, accumulation: int, batch_size: int) -> None:

@@ -169,6 +169,7 @@ def test_trained_outside_the_main_thread(
         {"training": {"dtype": "float64"}},
         {"training": {"dtype": "bfloat16"}},
         {"training": {"optimizer": {"name": "muon", "weight_decay": 0.01}, "dtype": "bfloat16"}},
+        {"training": {"optimizer": {"name": "sgd", "nesterov": True, "weight_decay": 0.01}}},
         {"model": {"positions": "relative", "attention": {"scale": "learned-per-head"}, "norm": "post"}},
         {"model": {"positions": "rotary", "d_model": 12, "tie_head": True, "feed_forward": "swiglu"}},
         {"model": {"positions": "sinusoidal", "attention": {"mask": {"name": "prefix", "length": 3}}}},

@@ -83,6 +83,8 @@ class OwnPart(Config):
     """The kinds of parts that the key accepts."""
     built_in: ClassVar[tuple[str, ...]] = ()
     """The names of Vitral's parts there."""
+    taken_later: ClassVar[tuple[str, ...]] = ()
+    """Those that users could register before; an own part of such a name serves only runs that sealed it."""
 
     name: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     settings: dict[str, Any]
@@ -173,7 +175,11 @@ class OwnPart(Config):
             return cast("Any", value)
         table: dict[str, Any] = {"name": value} if isinstance(value, str) else dict(cast("Mapping[str, Any]", value))
         name = table.pop("name", None)
-        if not isinstance(name, str) or name in cls.built_in:
+        if not isinstance(name, str) or cls._is_vitrals(name, table):
+            if isinstance(name, str) and cls.names(name):
+                raise ValueError(
+                    _("{name!r} is now a part of Vitral; register yours under another name to use it", name=name)
+                )
             return cast("Any", value)
         fields = {key: table.pop(key) for key in cls.model_fields if key in table and key not in ("name", "settings")}
         if "sha256" not in fields:
@@ -202,6 +208,10 @@ class OwnPart(Config):
         if not isinstance(read, str | OwnPart):
             raise ValueError(_("expected a name or a table, not {value}", value=shown(read)))
         return read
+
+    @classmethod
+    def _is_vitrals(cls, name: str, table: Mapping[str, Any]) -> bool:
+        return name in cls.built_in and not (name in cls.taken_later and "sha256" in table)
 
     @classmethod
     def _unknown(cls, name: str) -> str:
@@ -259,7 +269,7 @@ def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: 
             name=shown(name),
         )
     places = _places(kind)
-    if any(name in place.built_in for place in places):
+    if any(name in place.built_in and name not in place.taken_later for place in places):
         raise UsageError("register: {name!r} is a {kind} of Vitral; choose another name", name=name, kind=kind)
     file, sha256 = _source(kind, name, factory)
     there = next((_parts[other, name] for other in _same_place(kind) if (other, name) in _parts), None)

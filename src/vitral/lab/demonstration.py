@@ -15,7 +15,6 @@ from vitral.evaluation import copied_spans, training_text
 from vitral.explanation import Choice, RunView
 from vitral.lab.configuration import configure
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
-from vitral.model import cost, parameter_table
 from vitral.reports.demonstration import FIGURES, PAGE, DemonstrationResult, WrittenText, write_demonstration
 from vitral.reports.folder import MANIFEST
 from vitral.reports.model import ModelCount
@@ -137,8 +136,7 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
     _require_page(config, dataset, subject.sentence)
     batch_size, vocab_size = config.training.batch_size, dataset.tokenizer.vocab_size
     surveyed = survey_dataset(dataset, corpus.text, context_length=config.model.context_length, batch_size=batch_size)
-    rows, costs = parameter_table(config.model, vocab_size), cost(config.model, vocab_size, batch_size)
-    count = ModelCount(PRESET, vocab_size, config.model, batch_size, rows, costs)
+    count = ModelCount.of(PRESET, config, vocab_size)
     whole = study_named("no-attention")
     study = whole.model_copy(update={"arms": whole.arms[:2]})
     return Demonstration(out, subject, config, dataset, surveyed, count, study)

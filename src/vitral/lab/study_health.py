@@ -14,8 +14,9 @@ from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import RunConfig, SealedRun, enter
 from vitral.studies.design import Study, resolve
 from vitral.studies.measures import check_measures
-from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, read_record
+from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
 from vitral.studies.results import require_config, run_name
+from vitral.studies.tuning import tuned_as_recorded
 
 
 def is_study(path: Path) -> bool:
@@ -60,9 +61,10 @@ def _record(folder: GuardedFolder) -> Iterator[HealthCheck]:
 
 def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:
     there = [
-        f"{ARMS}/{arm}/{run}"
-        for arm in folder.names(ARMS)
-        for run in folder.names(f"{ARMS}/{arm}")
+        f"{kind}/{arm}/{run}"
+        for kind in (ARMS, TUNING, LONGER)
+        for arm in folder.names(kind)
+        for run in folder.names(f"{kind}/{arm}")
         if not run.startswith(".")
     ]
     for number, name in enumerate(there):
@@ -111,10 +113,11 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
     if len(sizes) != 1:
         return  # no run, or texts with different tokenizers, which only the command prepares
     for arm in resolve(study, RunConfig.parse(found["base"], RECORD), sizes.pop()):
+        tuned = tuned_as_recorded(arm, study.tuned(arm.arm), folder)
         for seed in found["seeds"]:
             name = run_name(arm.arm.name, seed)
-            if name in runs:
-                config = RunConfig.parse(arm.config.plain() | {"seed": seed})
+            if name in runs and tuned is not None:
+                config = RunConfig.parse(tuned.config.plain() | {"seed": seed})
                 require_config(runs[name].folder.path, config, lambda line: None)
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 

@@ -20,6 +20,7 @@ from vitral.studies.design import BUDGETS, BudgetName, ResolvedArm, resolve
 from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
 from vitral.training import Callback, RunConfig, silent
+from vitral.training.optimizer_cost import step_flops
 from vitral.training.run import build_model
 from vitral.training.trials import ExecutionPlan, seconds_per_step
 
@@ -174,8 +175,7 @@ def _evaluation_flops(arm: ResolvedArm) -> int:
 
 
 def _flops_per_step(config: RunConfig) -> float:
-    costs = cost(config.model, CHARACTERS)
-    return config.tokens_per_step * (costs.forward_flops + costs.backward_flops)
+    return step_flops(config, CHARACTERS)
 
 
 def _model(config: RunConfig) -> Transformer:

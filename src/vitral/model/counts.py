@@ -41,7 +41,7 @@ class Cost:
         backward_flops: the same for a backward pass.
         weight_bytes: memory of the weights.
         gradient_bytes: memory of their gradients.
-        optimizer_bytes: memory of the optimizer's averages: two of AdamW, one of Muon.
+        optimizer_bytes: memory of the optimizer's averages: two of AdamW, one of Muon and of SGD with momentum.
         activation_bytes: memory of the activations kept for the backward pass of one batch (an estimate).
         cache_bytes: memory of keys and values of one sequence of full context length.
     """
@@ -93,7 +93,11 @@ def count_parameters(config: ModelConfig, vocab_size: Count) -> int:
 
 @checked(first=True)
 def cost(
-    config: ModelConfig, vocab_size: Count, batch_size: Count = 1, *, optimizer: Literal["adamw", "muon"] = "adamw"
+    config: ModelConfig,
+    vocab_size: Count,
+    batch_size: Count = 1,
+    *,
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw",
 ) -> Cost:
     """Operations per token and bytes, in float32.
 
@@ -117,7 +121,7 @@ def cost(
         backward_flops=2 * forward,
         weight_bytes=BYTES_FLOAT32 * parameters,
         gradient_bytes=BYTES_FLOAT32 * parameters,
-        optimizer_bytes=BYTES_FLOAT32 * (2 * parameters - (inside if optimizer == "muon" else 0)),
+        optimizer_bytes=BYTES_FLOAT32 * (2 * parameters - {"adamw": 0, "muon": inside, "sgd": parameters}[optimizer]),
         activation_bytes=BYTES_FLOAT32 * batch_size * config.context_length * kept,
         cache_bytes=BYTES_FLOAT32 * cached,
     )

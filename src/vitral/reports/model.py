@@ -1,6 +1,6 @@
 """What a model costs before it is trained: its parameters, operations and bytes."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vitral.core.checked import checked
@@ -12,7 +12,9 @@ from vitral.figures.plain import plain_text
 from vitral.figures.sections import Listing, Section, Table
 from vitral.figures.tables import Column, DataTable, whole
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
+from vitral.model.counts import BYTES_FLOAT32
 from vitral.runs import RunConfig
+from vitral.training.optimizer_cost import kept_numbers, optimizer_flops
 
 
 @checked(first=True)
@@ -27,8 +29,9 @@ class ModelCount(Shown, Tabular):
         batch_size: windows in a batch, for the activations.
         rows: every learned tensor.
         cost: totals.
-        optimizer: "adamw", "muon" or the name of an own one, which is taken to have the averages of AdamW.
+        optimizer: "adamw", "muon", "sgd" or the name of an own one, which is taken to have the averages of AdamW.
         advice: how its text is trained on, one line for each choice.
+        optimizer_flops: floating-point operations of one step of the optimizer.
     """
 
     name: str
@@ -39,15 +42,16 @@ class ModelCount(Shown, Tabular):
     cost: Cost
     optimizer: str = "adamw"
     advice: tuple[str, ...] = ()
+    optimizer_flops: int = 0
 
     @staticmethod
     def of(name: str, config: RunConfig, vocab_size: int, advice: tuple[str, ...] = ()) -> "ModelCount":
         """The count of a configuration with this many tokens."""
         model, training = config.model, config.training
-        optimizer = training.optimizer.name
-        costs = cost(model, vocab_size, training.batch_size, optimizer="muon" if optimizer == "muon" else "adamw")
-        rows = parameter_table(model, vocab_size)
-        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice)
+        rows, costs = parameter_table(model, vocab_size), cost(model, vocab_size, training.batch_size)
+        costs = replace(costs, optimizer_bytes=BYTES_FLOAT32 * kept_numbers(training.optimizer, rows))
+        optimizer, flops = training.optimizer.name, optimizer_flops(config, vocab_size)
+        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice, flops)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -59,6 +63,7 @@ class ModelCount(Shown, Tabular):
             "rows": [asdict(row) for row in self.rows],
             "cost": asdict(self.cost),
             "optimizer": self.optimizer,
+            "optimizer_flops": self.optimizer_flops,
             "advice": list(self.advice),
         }
 
@@ -98,7 +103,14 @@ def _count_page(counted: ModelCount) -> str:
 _OPTIMIZERS = {
     "adamw": N_("AdamW: two averages of 4 bytes each"),
     "muon": N_("Muon: one average of 4 bytes for each matrix entry in a block; AdamW: two for every other parameter"),
+    "sgd": N_("SGD: one sum of 4 bytes with momentum, none without"),
 }
+_OPERATIONS = {
+    "adamw": N_("14 per parameter"),
+    "muon": N_("the products of matrices that orthogonalise, 12 per matrix entry in a block, 14 per other parameter"),
+    "sgd": N_("2 per parameter, and as many for each of momentum, Nesterov's form and weight decay"),
+}
+OWN_OPERATIONS = N_("14 per parameter, as of AdamW")
 OWN_OPTIMIZER = N_("two averages of 4 bytes each, as of AdamW")
 PARTS = (
     N_("embedding"),
@@ -124,8 +136,13 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         ),
         (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
         (
+            _("step of the optimizer"),
+            _("{flops:,} FLOPs per step", flops=counted.optimizer_flops),
+            _(_OPERATIONS.get(counted.optimizer, OWN_OPERATIONS)),
+        ),
+        (
             _("one training step"),
-            f"{number((costs.forward_flops + costs.backward_flops) * tokens, '.3g')} FLOPs",
+            f"{number((costs.forward_flops + costs.backward_flops) * tokens + counted.optimizer_flops, '.3g')} FLOPs",
             _("{tokens:,} tokens", tokens=tokens),
         ),
         (_("weights"), _bytes(costs.weight_bytes), _("4 bytes each")),

@@ -55,6 +55,30 @@ class MuonConfig(Config):
     rest: AdamWConfig = AdamWConfig(learning_rate=0.01, weight_decay=0.0)
 
 
+class SGDConfig(Config):
+    """Stochastic gradient descent with momentum (Polyak 1964; Sutskever et al. 2013), as PyTorch defines it.
+
+    Attributes:
+        name: "sgd".
+        learning_rate: the peak rate.
+        momentum: decay of the sum of gradients; 0: none, and nothing is kept from step to step.
+        nesterov: whether a step looks ahead (Nesterov 1983); it needs momentum.
+        weight_decay: for matrices and embeddings; added to the gradient, so that momentum keeps it too.
+    """
+
+    name: Literal["sgd"] = "sgd"
+    learning_rate: Annotated[float, Field(gt=0)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = False
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+
+    @model_validator(mode="after")
+    def _looks_ahead_with_momentum(self) -> "SGDConfig":
+        if self.nesterov and self.momentum == 0:
+            raise ValueError(_("nesterov needs momentum; give momentum > 0 or leave nesterov out"))
+        return self
+
+
 class OwnOptimizer(OwnPart):
     """A registered optimizer.
 
@@ -63,7 +87,8 @@ class OwnOptimizer(OwnPart):
     """
 
     kinds = ("optimizer",)
-    built_in = ("adamw", "muon")
+    built_in = ("adamw", "muon", "sgd")
+    taken_later = ("sgd",)
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
 
@@ -74,7 +99,7 @@ def _optimizer(data: Any) -> Any:
 
 
 OptimizerConfig = Annotated[
-    Annotated[AdamWConfig | MuonConfig, Field(discriminator="name")] | InstanceOf[OwnOptimizer],
+    Annotated[AdamWConfig | MuonConfig | SGDConfig, Field(discriminator="name")] | InstanceOf[OwnOptimizer],
     BeforeValidator(_optimizer),
 ]
 

@@ -1,38 +1,47 @@
-"""Claims: every comparison of a study, collected, tested, corrected and worded in one place, by one rule.
+"""Claims: every comparison of a study, collected, tested, corrected and worded in one place.
 
 A `Comparison` is two series of one number per seed, paired by seed: an arm against its baseline arm, or two numbers of
-the same runs, or a number against a fixed value. `judge` takes one family of comparisons and returns one `Claim` for
-each. The losses of a study are one family; each probe is a family of its own, marked exploratory.
+the same runs, or a number against a fixed value. A `Claim` is a comparison that was judged.
 
-The rule is the paired t test (Student 1908) with Bonferroni's correction: with m comparisons in the family, each
-interval has the confidence 1 - 0.05 / m and each p value is multiplied by m. An adjusted p value is below 0.05 exactly
-where the interval excludes zero, so the two cannot contradict each other.
+`judge_losses` judges the contrasts of a study's losses, one family, by the estimator of arms and seeds
+(`vitral.studies.estimator`). Its words are *better* and *worse* ("by less than the margin" where the whole interval
+lies within the margin), *equivalent* (the interval lies within the margin and contains zero), *undecided*, and *fails*:
+an arm that fails has no mean to compare, so its failures are counted and tested by Fisher's exact test.
+
+`judge` judges the comparisons of a probe, a family of its own, marked exploratory. The rule is the paired t test
+(Student 1908) with Bonferroni's correction: with m comparisons in the family, each interval has the confidence
+1 - 0.05 / m and each p value is multiplied by m. Under either rule p is below 0.05 exactly where the interval excludes
+zero, so the two cannot contradict each other.
 
 A `Check` compares a measured number with an expected range that theory states in advance; it needs no seeds.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
+from dataclasses import dataclass, field, replace
+from statistics import fmean, geometric_mean
 from typing import Any, Literal
+
+import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, number, retold
 from vitral.figures.text import capital, minus, p_clause, signed
+from vitral.studies import estimator
+from vitral.studies.estimator import LEVEL
 
-LEVEL = 0.05
-"""Chance of any false claim in one family."""
-ENOUGH_SEEDS = 3
+ENOUGH_SEEDS = estimator.LEAST_SEEDS
 """Seeds without which there is no verdict."""
 
 Plain = dict[str, Any]
 Read = Callable[[Mapping[str, Any]], float | None]
 Direction = Literal["lower", "higher", "neither"]
-Verdict = Literal["better", "worse", "higher", "lower", "undecided"]
+Verdict = Literal["better", "worse", "equivalent", "fails", "higher", "lower", "undecided"]
 VERDICTS = (
     N_("better"),
     N_("worse"),
+    N_("equivalent"),
+    N_("fails"),
     N_("higher"),
     N_("lower"),
     N_("undecided"),
@@ -164,6 +173,7 @@ class Comparison:
         arm: name of the arm, for programs; empty where it concerns the whole study.
         excluded: reason why it must not be tested; empty where it may.
         sample: the paired units.
+        rival: name of the baseline arm, for programs; empty where it is compared with no arm.
     """
 
     subject: str
@@ -174,6 +184,7 @@ class Comparison:
     arm: str = ""
     excluded: str = ""
     sample: Literal["seeds", "prompts"] = "seeds"
+    rival: str = ""
 
     @property
     def differences(self) -> list[float]:
@@ -191,18 +202,47 @@ def to_fixed(
 
 
 @dataclass(frozen=True)
+class Failures:
+    """In how many runs an arm and its baseline arm fail.
+
+    Attributes:
+        failed: seeds from which the arm fails.
+        seeds: of the arm.
+        others_failed: seeds from which the baseline arm fails.
+        others: seeds of the baseline arm.
+    """
+
+    failed: int
+    seeds: int
+    others_failed: int
+    others: int
+
+    @property
+    def p(self) -> float:
+        """Fisher's exact test, two-sided (Fisher 1935)."""
+        from scipy import stats
+
+        table = [[self.failed, self.seeds - self.failed], [self.others_failed, self.others - self.others_failed]]
+        return float(stats.fisher_exact(table).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@dataclass(frozen=True)
 class Claim:
     """A comparison with its estimate, its interval and p value (both corrected for the family) and its verdict.
 
     Attributes:
         comparison: that was judged.
         seeds: shared by both series.
-        difference: mean of the paired differences; NaN without shared seeds.
+        difference: mean of the paired differences, of losses the difference of geometric means; NaN without shared
+            seeds.
         low: lower end of the simultaneous interval; None without a test.
         high: upper end, or None.
         p: the p value after correction; None without a test.
         family: comparisons that were corrected for together.
         why: reason why there was no test; empty where there was one.
+        margin: differences of up to this share of the baseline arm's loss count as equivalent; None: no margin.
+        detectable: the share of the baseline arm's loss that this design finds with a probability of about 0.8.
+        failures: of an arm that fails; None otherwise.
     """
 
     comparison: Comparison
@@ -213,19 +253,46 @@ class Claim:
     p: float | None = None
     family: int = 1
     why: str = ""
+    margin: float | None = None
+    detectable: float | None = None
+    failures: Failures | None = None
 
     @property
     def shown(self) -> bool | None:
-        """Whether the interval excludes zero; None without a test."""
+        """Whether a difference was shown: the interval excludes zero, or p < 0.05 for failures; None without a test."""
+        if self.failures is not None:
+            return None if self.p is None else self.p < LEVEL
         if self.low is None or self.high is None:
             return None
         return self.low > 0 or self.high < 0
 
     @property
+    def within_margin(self) -> bool:
+        """Whether the whole interval lies within the margin."""
+        if self.margin is None or self.low is None or self.high is None:
+            return False
+        most = self.margin * self.reference
+        return -most <= self.low and self.high <= most
+
+    @property
+    def reference(self) -> float:
+        """The baseline series' mean over the shared seeds, of losses the geometric mean; NaN without shared seeds."""
+        others = [self.comparison.others[seed] for seed in self.comparison.values if seed in self.comparison.others]
+        if not others:
+            return math.nan
+        return geometric_mean(others) if self.margin is not None else fmean(others)
+
+    @property
     def verdict(self) -> Verdict:
-        """One word: "better" or "worse" where a direction is declared, else "higher" or "lower", or "undecided"."""
+        """One word.
+
+        "fails"; "better" or "worse" where a direction is declared, else "higher" or "lower"; "equivalent" within the
+        margin; or "undecided".
+        """
+        if self.failures is not None:
+            return "fails"
         if not self.shown:
-            return "undecided"
+            return "equivalent" if self.within_margin else "undecided"
         higher, better = self.difference > 0, self.comparison.quantity.better
         if better == "neither":
             return "higher" if higher else "lower"
@@ -234,9 +301,19 @@ class Claim:
     @property
     def percent(self) -> float | None:
         """The difference in percent of the mean of the other series; None where that mean is zero."""
-        others = [self.comparison.others[seed] for seed in self.comparison.values if seed in self.comparison.others]
-        mean = fmean(others) if others else 0.0
-        return 100 * self.difference / mean if mean else None
+        mean = self.reference
+        return 100 * self.difference / mean if mean and math.isfinite(mean) else None
+
+    @property
+    def words(self) -> str:
+        """The verdict as a sentence ends with it."""
+        word = _(self.verdict)
+        if self.margin is None or not self.within_margin:
+            return word
+        margin = f"{number(100 * self.margin, '.3g')}%"
+        if self.verdict == "equivalent":
+            return _("equivalent within the margin of {margin}", margin=margin)
+        return _("{word}, by less than the margin of {margin}", word=word, margin=margin)
 
     @property
     def span(self) -> str:
@@ -251,6 +328,8 @@ class Claim:
         """The claim as one sentence with the numbers it rests on."""
         one = self.comparison
         about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
+        if self.failures is not None:
+            return self._failing(about)
         if not self.seeds:
             return _(SAMPLES[one.sample]["apart"], **about)
         digits = digits_for((self.difference,), one.quantity.digits)
@@ -258,7 +337,7 @@ class Claim:
         about["difference"] = f"{signed(self.difference, digits)}{unit}"
         if self.p is None:
             return _("{subject} against {against}, {quantity}: {difference}; no verdict: {why}.", **about, why=self.why)
-        about |= {"interval": self.span, "p": p_clause(self.p), "verdict": _(self.verdict)}
+        about |= {"interval": self.span, "p": p_clause(self.p), "verdict": self.words}
         if self.family == 1:
             return _(
                 "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}): {verdict}.", **about
@@ -268,6 +347,29 @@ class Claim:
             "comparisons): {verdict}.",
             **about,
             n=self.family,
+        )
+
+    def _failing(self, about: Mapping[str, str]) -> str:
+        """The sentence about an arm that fails."""
+        found = self.failures
+        assert found is not None
+        finite = [value for value in self.comparison.values.values() if math.isfinite(value)]
+        digits = self.comparison.quantity.digits
+        loss = number(fmean(finite), f".{digits}f") if finite else _("not finite")
+        given = {**about, "failed": found.failed, "n": found.seeds, "loss": loss}
+        given |= {"others_failed": found.others_failed, "others": found.others}
+        if self.p is None:
+            return _(
+                "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
+                "{others}; no test: {why}.",
+                **given,
+                why=self.why,
+            )
+        return _(
+            "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
+            "{others} ({p}, Fisher's exact test).",
+            **given,
+            p=p_clause(self.p),
         )
 
 
@@ -323,6 +425,88 @@ def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
     whys = [_why_untested(one) for one in comparisons]
     family = max(1, whys.count(""))
     return tuple(_judged(one, family, why) for one, why in zip(comparisons, whys, strict=True))
+
+
+def judge_losses(
+    comparisons: Sequence[Comparison], *, margin: float, failures: Mapping[str, Failures] | None = None
+) -> tuple[Claim, ...]:
+    """One claim for each contrast of losses, in order: one family, judged on the log scale by arms and seeds.
+
+    Args:
+        comparisons: arms and their rivals; every value is positive and finite, or its arm fails.
+        margin: share of the rival's loss within which arms count as equivalent.
+        failures: by arm, of the arms that fail: these are tested by Fisher's exact test with Bonferroni's correction,
+            and their losses stay out of the estimator.
+    """
+    failing = dict(failures or {})
+    tested = [one for one in comparisons if one.arm not in failing and not one.excluded]
+    series: dict[str, Mapping[int, float]] = {}
+    for one in tested:
+        series |= {one.arm: one.values, one.rival: one.others}
+    seeds = sorted(set.intersection(*(set(values) for values in series.values()))) if series else []
+    whys = {one.arm: _too_few(len(seeds), len(tested)) for one in tested}
+    found: dict[str, estimator.Difference] = {}
+    if tested and not any(whys.values()):
+        rows = list(series)
+        logs = np.log([[series[row][seed] for seed in seeds] for row in rows])
+        try:
+            estimates = estimator.differences(logs, [(rows.index(one.arm), rows.index(one.rival)) for one in tested])
+            found = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
+        except ZeroDivisionError:
+            whys = dict.fromkeys(whys, _(SAMPLES["seeds"]["same"]))
+    claims = []
+    for one in comparisons:
+        if one.arm in failing:
+            claims.append(_failed(one, failing[one.arm], len(comparisons), margin))
+            continue
+        shared = [seed for seed in one.values if seed in one.others]
+        plain = Claim(one, len(shared), _ratio_difference(one, shared), family=len(tested), margin=margin)
+        if one.arm in found:
+            plain = _estimated(plain, found[one.arm])
+        else:
+            plain = replace(plain, why=one.excluded or whys.get(one.arm, ""))
+        claims.append(plain)
+    return tuple(claims)
+
+
+def _too_few(seeds: int, contrasts: int) -> str:
+    """The reason why a family of contrasts is not tested; empty where it is."""
+    if estimator.enough(seeds, contrasts):
+        return ""
+    if seeds >= ENOUGH_SEEDS:
+        return _(
+            "a test of {contrasts} contrasts needs {least} seeds and there are {n}",
+            contrasts=contrasts,
+            least=estimator.FEW_SEEDS + 1,
+            n=seeds,
+        )
+    if not seeds:
+        return _(SAMPLES["seeds"]["none"])
+    return _(SAMPLES["seeds"]["one" if seeds == 1 else "few"], least=ENOUGH_SEEDS, n=seeds)
+
+
+def _ratio_difference(one: Comparison, shared: Sequence[int]) -> float:
+    """The difference of the two geometric means over the shared seeds."""
+    if not shared:
+        return math.nan
+    return geometric_mean([one.values[seed] for seed in shared]) - geometric_mean([one.others[seed] for seed in shared])
+
+
+def _estimated(plain: Claim, found: estimator.Difference) -> Claim:
+    """The claim in the unit of the losses: the rival's geometric mean times the ratio, less that mean."""
+    loss = plain.reference
+    difference, low, high = (
+        loss * math.expm1(end) for end in (found.log_ratio, found.log_ratio - found.half, found.log_ratio + found.half)
+    )
+    return replace(plain, difference=difference, low=low, high=high, p=found.p, detectable=math.expm1(found.detectable))
+
+
+def _failed(one: Comparison, found: Failures, family: int, margin: float) -> Claim:
+    shared = [seed for seed in one.values if seed in one.others]
+    claim = Claim(one, len(shared), _ratio_difference(one, shared), family=family, margin=margin, failures=found)
+    if one.excluded:
+        return replace(claim, why=one.excluded)
+    return replace(claim, p=min(1.0, family * found.p))
 
 
 def _why_untested(one: Comparison) -> str:

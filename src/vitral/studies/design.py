@@ -5,7 +5,7 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,6 +17,7 @@ from vitral.core.language import _
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
+from vitral.training.optimizer_cost import optimizer_flops, step_flops
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
@@ -27,7 +28,15 @@ BudgetName = Literal["quick", "standard", "full"]
 BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
 Unit = Literal["nats per token", "bits per character"]
 
+TUNING_SEED = 0
+"""Seed of the runs in which values are tried; no seed of a study that tunes."""
+
+LONGER_STEPS, LONGER_SEEDS = 2, 2
+"""The second budget of an arm that fails: times the steps, and from how many seeds."""
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
+Tune = dict[str, Factors]
 
 
 class Arm(Config):
@@ -44,6 +53,10 @@ class Arm(Config):
         against: name of its baseline arm, an earlier one; the base if None.
         init_from: name of an earlier arm; a run begins from the last weights of that arm's run from the same seed
             (fine-tuning), and its operations are counted on top of those.
+        contrast: whether its difference to its baseline arm is one of the study's claims.
+        tune: factors of configuration values that are tried on validation before the arm is run, for example
+            {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
+            if empty.
     """
 
     name: Name
@@ -54,6 +67,14 @@ class Arm(Config):
     compared: bool = True
     against: Name | None = None
     init_from: Name | None = None
+    contrast: bool = True
+    tune: Tune | None = None
+
+    @field_validator("tune")
+    @classmethod
+    def _can_be_tried(cls, tune: Tune | None) -> Tune | None:
+        check_tune(tune or {})
+        return tune
 
 
 class Budget(Config):
@@ -62,9 +83,11 @@ class Budget(Config):
     Attributes:
         seeds: of the runs; the study's if None.
         changes: nested configuration values laid over the study's base, such as its steps.
+        tuned: whether arms are tuned.
     """
 
     seeds: Annotated[tuple[int, ...], Field(strict=False)] | None = None
+    tuned: bool = True
     changes: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("seeds")
@@ -93,8 +116,10 @@ class Study(Config):
         probes: names of further measurements.
         unit: of the compared losses; bits per character where arms differ in their tokens.
         varies_text: whether arms may change the text or its tokens.
-        draws_text: whether `corpus.draw` of a run is its seed, so that what `share` and `num_works` leave of a text is
-            drawn anew from each seed and differences between seeds contain it.
+        draws_text: whether `corpus.draw` of a run is its seed: what `share`, `num_works` and `one-work` leave of a text
+            is then drawn anew from each seed, and differences between seeds contain it.
+        margin: differences of up to this share of the loss count as equivalent.
+        tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`.
     """
 
     name: Name
@@ -105,12 +130,14 @@ class Study(Config):
     design: str = ""
     base: str = "study"
     arms: Annotated[tuple[Arm, ...], Field(strict=False)]
-    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3)
+    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3, 4, 5, 6)
     budgets: dict[BudgetName, Budget] = Field(default_factory=dict)
     probes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     unit: Unit = "nats per token"
     varies_text: bool = False
     draws_text: bool = False
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    tune: Tune = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> "Study":
@@ -119,23 +146,9 @@ class Study(Config):
             raise ValueError(_("arms: a study compares at least two arms, the first being the base"))
         if len(set(names)) < len(names):
             raise ValueError(_("arms: two arms are called {names!r}", names=_repeated(names)))
-        base, *others = self.arms
-        if base.changes or base.match or base.against or base.init_from or base.budget != BUDGETS[0]:
-            raise ValueError(
-                _(
-                    "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
-                    "budget, and is compared with nothing",
-                    name=base.name,
-                )
-            )
-        for arm in others:
-            if not arm.changes and arm.init_from is None:
-                raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
-            for key in FIXED if not self.varies_text else ("seed",):
-                if key in arm.changes:
-                    raise ValueError(
-                        _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
-                    )
+        self._check_base()
+        for arm in self.arms[1:]:
+            self._check_changes(arm)
             self._check_baseline(arm)
             self._check_parent(arm)
         for budget in self.budgets:
@@ -144,7 +157,46 @@ class Study(Config):
                     _("budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget)
                 )
         check_seeds(self.seeds)
+        check_tune(self.tune)
+        if self.tunes and any(TUNING_SEED in seeds for seeds in (self.seeds, *self._budget_seeds())):
+            raise ValueError(_("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED))
         return self
+
+    def _check_base(self) -> None:
+        base = self.arms[0]
+        if base.changes or base.match or base.against or base.init_from or base.budget != BUDGETS[0]:
+            raise ValueError(
+                _(
+                    "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
+                    "budget, and is compared with nothing",
+                    name=base.name,
+                )
+            )
+
+    def _check_changes(self, arm: Arm) -> None:
+        if not arm.changes and arm.init_from is None:
+            raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
+        for key in FIXED if not self.varies_text else ("seed",):
+            if key in arm.changes:
+                raise ValueError(
+                    _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
+                )
+
+    def _budget_seeds(self) -> list[tuple[int, ...]]:
+        return [budget.seeds for budget in self.budgets.values() if budget.seeds is not None]
+
+    @property
+    def tunes(self) -> bool:
+        """Whether some arm is tuned."""
+        return any(self.tuned(arm) for arm in self.arms)
+
+    def tuned(self, arm: Arm) -> Tune:
+        """The factors that are tried for this arm; empty for none."""
+        if arm.tune is not None:
+            return arm.tune
+        named = {other.against or self.arms[0].name for other in self.arms[1:] if other.compared and other.contrast}
+        is_contrasted = arm.compared and (arm.name in named or (arm.contrast and arm is not self.arms[0]))
+        return self.tune if is_contrasted else {}
 
     def _check_baseline(self, arm: Arm) -> None:
         if arm.against is None:
@@ -214,7 +266,24 @@ class Study(Config):
             )
         reached = BUDGETS.index(budget)
         arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
-        return self.model_copy(update={"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds})
+        update: dict[str, Any] = {"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds}
+        if not self.budgets[budget].tuned:
+            update |= {"tune": {}, "arms": tuple(arm.model_copy(update={"tune": None}) for arm in arms)}
+        return self.model_copy(update=update)
+
+
+def check_tune(tune: Tune) -> None:
+    """Refuse factors that cannot be tried in order: lists of unequal length, or not increasing.
+
+    Raises:
+        ValueError: says which.
+    """
+    lengths = {len(factors) for factors in tune.values()}
+    if len(lengths) > 1:
+        raise ValueError(_("tune: values that move together need as many factors each"))
+    for key, factors in tune.items():
+        if list(factors) != sorted(set(factors)):
+            raise ValueError(_("tune: the factors of {key} must increase", key=key))
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -242,6 +311,7 @@ class ResolvedArm:
         config: its whole configuration; each run replaces the seed (`seeded`).
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
+        optimizer_flops: floating-point operations of the optimizer in one training step.
         draws_text: whether the seed draws the text too.
         inherited_flops: floating-point operations of the trainings whose weights a run begins from.
     """
@@ -250,6 +320,7 @@ class ResolvedArm:
     config: RunConfig
     num_parameters: int
     flops_per_token: int
+    optimizer_flops: int
     draws_text: bool = False
     inherited_flops: int = 0
 
@@ -265,8 +336,8 @@ class ResolvedArm:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's own training."""
-        return self.num_tokens * self.flops_per_token
+        """Floating-point operations of a run's own training, the optimizer's included."""
+        return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
 
     @property
     def all_flops(self) -> int:
@@ -325,8 +396,8 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     one=other.arm.name,
                     other=arm.name,
                 )
-        sizes = count_parameters(config.model, vocab), _flops(config, vocab)
-        resolved.append(ResolvedArm(arm, config, *sizes, study.draws_text, inherited))
+        size = count_parameters(config.model, vocab), _flops(config, vocab), optimizer_flops(config, vocab)
+        resolved.append(ResolvedArm(arm, config, *size, study.draws_text, inherited))
     return tuple(resolved)
 
 
@@ -394,13 +465,21 @@ def _flops(config: RunConfig, vocab_size: int) -> int:
     return costs.forward_flops + costs.backward_flops
 
 
+def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:
+    """The arm trained for so many times its steps, evaluated as often."""
+    training = arm.config.training
+    changes = {"steps": times * training.steps, "evaluate_every": times * training.evaluate_every}
+    where = _("arm {arm}, longer", arm=arm.arm.name)
+    return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), {"training": changes}), where))
+
+
 def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
     """The configuration with the number of steps, at least one, whose operations are nearest to `flops`.
 
     The interval between evaluations stays the same share of the steps.
     """
     before = config.training.steps
-    steps = max(1, round(flops / (_flops(config, vocab_size) * config.tokens_per_step)))
+    steps = max(1, round(flops / step_flops(config, vocab_size)))
     every = max(1, round(config.training.evaluate_every * steps / before))
     return RunConfig.parse(
         merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), _("matched steps")

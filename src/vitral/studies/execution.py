@@ -1,14 +1,16 @@
 """Execution of a study: every arm from every seed, on the same batches, each run once however often it is called.
 
-Seeds are the outer loop, so a study that is interrupted has whole sets of arms to compare. A finished run is found
-again, an unfinished one is resumed, and a run that met a number that is not finite is a result like any other.
+Arms are tuned first (`vitral.studies.tuning`). Then seeds are the outer loop, so a study that is interrupted has whole
+sets of arms to compare. A finished run is found again, an unfinished one is resumed, and a run that met a number that
+is not finite is a result like any other.
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vitral.core.checked import checked
@@ -23,10 +25,21 @@ from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter, load_run
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
-from vitral.studies.design import BudgetName, ResolvedArm, Study, check_seeds, resolve
+from vitral.studies.design import (
+    LONGER_SEEDS,
+    LONGER_STEPS,
+    TUNING_SEED,
+    BudgetName,
+    ResolvedArm,
+    Study,
+    check_seeds,
+    resolve,
+    with_more_steps,
+)
+from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
-from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, write_record
+from vitral.studies.record import ARMS, FORMAT, LONGER, MEASURES, RECORD, REPORT, read_record, write_record
 from vitral.studies.results import (
     ArmResult,
     RunResult,
@@ -36,6 +49,7 @@ from vitral.studies.results import (
     require_parent,
     run_name,
 )
+from vitral.studies.tuning import AS_IT_IS, Row, Trial, Tuned, rows, scaled, trial_name, trial_of, tuned
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
@@ -90,13 +104,13 @@ class Job:
         arm: the arm.
         seed: the seed.
         folder: its run folder.
-        parent: folder of the run whose last weights it begins from; None for random weights.
+        parent: the job whose last weights it begins from; None for random weights.
     """
 
     arm: ResolvedArm
     seed: int
     folder: GuardedFolder
-    parent: Path | None = None
+    parent: "Job | None" = None
 
     @property
     def path(self) -> Path:
@@ -151,6 +165,10 @@ def run_study(
     """
     seeds = tuple(study.seeds if seeds is None else seeds)
     check_seeds(seeds)
+    if study.tunes and TUNING_SEED in seeds:
+        raise UsageError(
+            "seeds: {seed} is the seed with which the arms of {study} are tuned", seed=TUNING_SEED, study=study.name
+        )
     for probe in study.probes:
         probe_named(probe)
     folder = GuardedFolder(out)
@@ -165,19 +183,29 @@ def run_study(
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
     _require_memory(study, arms, texts)
-    _require_text(study, arms, seeds, texts)
+    _require_text(study, arms, (*seeds, TUNING_SEED) if study.tunes else seeds, texts)
     shared = _without_seed(base.plain())
-    jobs = [_job(folder, arm, seed) for seed in seeds for arm in arms]
-    _require_room(out, jobs)
+    jobs = _jobs(folder, arms, seeds)
+    trials = _trials(study, arms, folder)
+    _require_room(out, [*trials, *jobs])
     fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
     folder.make()
     with only_writer(out):
         record = {"format": FORMAT, "study": study.plain(), "base": shared, "texts": fingerprints}
         record |= {} if budget is None else {"budget": budget}
-        first_seeds = _begin(folder, jobs, {**record, "seeds": list(seeds)}, found, note)
+        first_seeds = _begin(folder, trials, jobs, {**record, "seeds": list(seeds)}, found)
+        progress = _Progress([*trials, *jobs], callback)
+
+        def run(job: Job) -> RunResult:
+            _require_own([job], note)
+            return _run(job, texts, progress.of(job))
+
+        arms, tuning = _tune(study, arms, folder, run)
+        jobs = _jobs(folder, arms, seeds)
+        _require_own(jobs, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
-        for job, told in _with_progress(jobs, callback):
-            runs[job.arm.arm.name].append(_run(job, texts, told, _parent_of(job, runs)))
+        for job in jobs:
+            runs[job.arm.arm.name].append(_run(job, texts, progress.of(job)))
         any_run = enter(jobs[0].path, note)
         result = StudyResult(
             study=study,
@@ -185,44 +213,138 @@ def run_study(
             seeds=seeds,
             first_seeds=first_seeds,
             arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
-            baselines=texts.baselines(dataset, final_split(dataset)),
+            baselines=_baselines(arms[0], seeds, texts),
             curve_baselines=NgramBaselines.from_plain(any_run.ngrams() or {}),
             corpus=any_run.document("corpus"),
             environment=any_run.document("environment"),
             folder=out,
             budget=budget,
+            tuning=tuning,
         )
         datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
-        return measure(final_losses(result, datasets, callback), base, datasets, callback)
+        result = final_losses(result, datasets, callback)
+        result = _with_second_budget(result, arms, folder, run)
+        return measure(result, base, datasets, callback)
 
 
-def _job(folder: GuardedFolder, arm: ResolvedArm, seed: int) -> Job:
-    parent = arm.arm.init_from
-    begins = None if parent is None else folder.within(run_name(parent, seed)).path
-    return Job(arm, seed, folder.within(run_name(arm.arm.name, seed)), begins)
+def _jobs(folder: GuardedFolder, arms: Sequence[ResolvedArm], seeds: Sequence[int]) -> list[Job]:
+    """Every arm from every seed; an arm comes after the one that it begins from."""
+    found: dict[tuple[str, int], Job] = {}
+    for seed in seeds:
+        for arm in arms:
+            parent = None if arm.arm.init_from is None else found[arm.arm.init_from, seed]
+            found[arm.arm.name, seed] = Job(arm, seed, folder.within(run_name(arm.arm.name, seed)), parent)
+    return list(found.values())
 
 
-def _parent_of(job: Job, runs: Mapping[str, Sequence[RunResult]]) -> RunResult | None:
-    """The run that the job's begins from; arms come after those they begin from, so it has ended."""
-    if job.arm.arm.init_from is None:
-        return None
-    return next(run for run in runs[job.arm.arm.init_from] if run.seed == job.seed)
+def _baselines(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> NgramBaselines:
+    """N-gram baselines of the base arm's text; where seeds draw it, their mean over the seeds."""
+    datasets = [texts.of(base.seeded(seed).corpus) for seed in (seeds if base.draws_text else seeds[:1])]
+    found = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
+    if len({id(one) for one in found}) == 1:
+        return found[0]
+    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
+    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
 
 
-def _with_progress(jobs: Sequence[Job], callback: Callback) -> Iterator[tuple[Job, Callback]]:
-    """Each job with a callback that adds to each event the run it belongs to and the amount of work before it."""
-    work = [_left(job) for job in jobs]
-    for number, job in enumerate(jobs, start=1):
+def _trials(study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder) -> list[Job]:
+    """The runs in which values are tried, as far as they are known before the first."""
+    found, parents = list[Job](), _tuned_from(study, arms)
+    for arm in arms:
+        tune = study.tuned(arm.arm)
+        usual: tuple[Row, ...] = (AS_IT_IS,) if arm.arm.name in parents else ()
+        tried = [(scaled(arm, row), row) for row in rows(tune, arm.config)] if tune else [(arm, row) for row in usual]
+        found += [Job(own, TUNING_SEED, folder.within(trial_name(arm.arm.name, row))) for own, row in tried]
+    return found
+
+
+def _tuned_from(study: Study, arms: Sequence[ResolvedArm]) -> set[str]:
+    """The names of all arms that a tuned arm begins from, directly or not: they have a run from the tuning seed."""
+    found = set[str]()
+    for arm in reversed(arms):
+        if arm.arm.init_from is not None and (study.tuned(arm.arm) or arm.arm.name in found):
+            found.add(arm.arm.init_from)
+    return found
+
+
+def _require_own(jobs: Sequence[Job], note: Callable[[str], None]) -> None:
+    """Refuse, before anything more is trained, a run in the folder that is not its arm's."""
+    for job in jobs:
+        if job.begun:
+            require_config(job.path, job.config, note)
+
+
+Run = Callable[[Job], RunResult]
+
+
+def _tune(
+    study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
+) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
+    """The arms with the values that their trials chose, and the trials; a trial begins from the chosen one."""
+    found, told, parents = list[ResolvedArm](), list[Tuned](), _tuned_from(study, arms)
+    chosen: dict[str | None, Job] = {}
+    for arm in arms:
+        name, parent = arm.arm.name, chosen.get(arm.arm.init_from)
+
+        def trial(row: Row, arm: ResolvedArm = arm, parent: Job | None = parent) -> Trial:
+            job = Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)), parent)
+            return trial_of(arm, row, run(job))
+
+        tried = tuned(arm, study.tuned(arm.arm), trial) if study.tuned(arm.arm) else None
+        own, factor = (arm, 1.0) if tried is None else (tried[0], tried[1].chosen)
+        found.append(own)
+        told += [] if tried is None else [tried[1]]
+        if name in parents:
+            chosen[name] = Job(own, TUNING_SEED, folder.within(trial_name(name, {"": factor})), parent)
+            run(chosen[name])
+    return tuple(found), tuple(told)
+
+
+def _with_second_budget(
+    result: StudyResult, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
+) -> StudyResult:
+    """The result with longer runs of arms that fail and of their baseline arms, in a study that tunes.
+
+    They tell whether the gap closes: `LONGER_STEPS` times the steps, from the first `LONGER_SEEDS` seeds.
+    """
+    base_fails = bool(failed_seeds(result, result.arms[0]))
+    if not result.study.tunes or base_fails:
+        return result
+    failing = [arm for arm in result.arms[1:] if arm.arm.compared and failed_seeds(result, arm)]
+    wanted = {name for arm in failing for name in (arm.arm.name, baseline_arm(result, arm).arm.name)}
+    longer: dict[str, tuple[RunResult, ...]] = {}
+    for arm in arms:
+        if arm.arm.name in wanted:
+            own = with_more_steps(arm, LONGER_STEPS)
+            name = arm.arm.name
+            usual = [job for job in _jobs(folder, arms, result.seeds) if job.arm.arm.name == name][:LONGER_SEEDS]
+            jobs = [replace(job, arm=own, folder=folder.within(f"{LONGER}/{name}/seed-{job.seed}")) for job in usual]
+            longer[name] = tuple(map(run, jobs))
+    return replace(result, longer=longer)
+
+
+class _Progress:
+    """Adds to each event the run it belongs to, and the amount of work before it."""
+
+    def __init__(self, jobs: Sequence[Job], callback: Callback) -> None:
+        self._work = {job.path: _left(job) for job in jobs}
+        self._callback = callback
+
+    def of(self, job: Job) -> Callback:
+        """The callback of a job; one that was not foreseen is added to the work."""
+        self._work.setdefault(job.path, job.arm.flops)
+        number = list(self._work).index(job.path) + 1
+        work = list(self._work.values())
         label = {
             "arm": job.arm.arm.name,
             "seed": job.seed,
             "run": number,
-            "runs": len(jobs),
+            "runs": len(work),
             "before": sum(work[: number - 1]),
             "during": work[number - 1],
             "in_all": sum(work),
         }
-        yield job, lambda event, label=label: callback({**event, **label})
+        return lambda event: self._callback({**event, **label})
 
 
 def _left(job: Job) -> int:
@@ -319,14 +441,16 @@ def _require_room(out: Path, jobs: Sequence[Job]) -> None:
         )
 
 
-def _run(job: Job, texts: Texts, callback: Callback, parent: RunResult | None = None) -> RunResult:
+def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
     """One arm from one seed: found finished, resumed, or trained from random weights or its parent's."""
-    path, config, begun = job.path, job.config, job.begun
-    if parent is not None and parent.test_loss is None:
-        why = N_("it begins from a run without a result ({reason})").format(reason=parent.stopped)
-        return RunResult(job.seed, path, (), None, None, None, 0.0, stopped=why)
+    path, config, begun, parent = job.path, job.config, job.begun, job.parent
+    if parent is not None:
+        before = read_run(parent.path, parent.seed, parent.arm) if parent.begun else None
+        if before is None or before.test_loss is None:
+            why = N_("it begins from arm {arm}, which has no result").format(arm=parent.arm.arm.name)
+            return RunResult(job.seed, path, (), None, None, None, 0.0, stopped=why)
     if begun:
-        require_parent(path, job.parent, lambda line: callback({"event": "note", "text": line}))
+        require_parent(path, None if parent is None else parent.path, lambda line: None)
         found = read_run(path, job.seed, job.arm)
         if found.ended:
             callback({"event": "run", "state": "found"})
@@ -338,7 +462,7 @@ def _run(job: Job, texts: Texts, callback: Callback, parent: RunResult | None = 
             resume(path, callback=callback)
         else:
             dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
-            source = None if job.parent is None else load_run(job.parent, "last")
+            source = None if parent is None else load_run(parent.path, "last")
             train(config, path, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
     result = read_run(path, job.seed, job.arm)
     if not result.ended:
@@ -371,6 +495,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
         config=_without_seed(config.plain()),
         num_parameters=resolved.num_parameters,
         flops_per_token=resolved.flops_per_token,
+        optimizer_flops=resolved.optimizer_flops,
         runs=tuple(runs),
         factor=factor,
         inherited_flops=resolved.inherited_flops,
@@ -389,23 +514,21 @@ def _lost_record(folder: GuardedFolder, study: Study) -> Mapping[str, Any] | Non
 
 def _begin(
     folder: GuardedFolder,
+    trials: Sequence[Job],
     jobs: Sequence[Job],
     record: Mapping[str, Any],
     found: Mapping[str, Any] | None,
-    note: Callable[[str], None],
 ) -> tuple[int, ...]:
-    """Sweep the folder, write the record, compare every run with its arm; returns the seeds the study began with.
+    """Sweep the folder and write the record; returns the seeds the study began with.
 
     Raises:
-        UsageError: the folder is another study's, or a run is not its arm's.
+        UsageError: the folder is another study's.
     """
     begun = [job for job in jobs if job.begun]
-    _sweep(folder, begun)
+    _sweep(folder, [*(job for job in trials if job.begun), *begun])
     there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
     first_seeds = found["first_seeds"] if found is not None else there or record["seeds"]
     write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
-    for job in begun:
-        require_config(job.path, job.config, note)
     return tuple(first_seeds)
 
 

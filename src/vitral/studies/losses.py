@@ -1,14 +1,17 @@
 """Claims about the losses of a study: the rank of its base among the n-gram baselines, floors, and every contrast.
 
-The contrasts of losses are one family (`vitral.studies.claims.judge`).
+The contrasts of losses are one family (`vitral.studies.claims.judge_losses`). A run fails when its loss is not finite,
+or not below the bigram baseline although the model sees more than one token. Competence is asked of the base only:
+where it fails, nothing is compared. A failure of any other arm is a result.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.checked import Count, checked
-from vitral.core.language import N_, _, ngettext, retold
+from vitral.core.language import N_, _, ngettext, number, retold
 from vitral.evaluation import rank_among_baselines
 from vitral.figures.text import capital, nats, signed, unbroken
 from vitral.studies.claims import (
@@ -16,19 +19,21 @@ from vitral.studies.claims import (
     Check,
     Claim,
     Comparison,
+    Failures,
     Interval,
     Judged,
     Note,
     Quantity,
-    judge,
+    judge_losses,
     mean_interval,
 )
+from vitral.studies.design import LONGER_STEPS
 from vitral.studies.probe import is_causal_lm
-from vitral.studies.results import ArmResult, StudyResult
+from vitral.studies.results import ArmResult, RunResult, StudyResult
 
 BELOW_THE_FLOOR = 0.005
 """Nats below the floor that rounding and a last short window can explain."""
-BIGRAM, TRIGRAM = 2, 3
+BIGRAM = 2
 _NGRAMS = {1: N_("unigrams"), 2: N_("bigrams"), 3: N_("trigrams")}
 
 
@@ -155,7 +160,8 @@ def against_counts(result: StudyResult, order: Count) -> AgainstCounts:
 def loss_claims(result: StudyResult) -> LossClaims:
     """Judge the losses of a study; its arms have the titles of the current language."""
     result = result.told
-    return LossClaims(_rank(result), _floors(result), judge(loss_comparisons(result)), tuple(_notes(result)))
+    contrasts = judge_losses(loss_comparisons(result), margin=result.study.margin, failures=_failures(result))
+    return LossClaims(_rank(result), _floors(result), contrasts, tuple(_notes(result, contrasts)))
 
 
 def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
@@ -180,27 +186,61 @@ def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
 
 
 def loss_comparisons(result: StudyResult) -> list[Comparison]:
-    """Each compared arm against its baseline arm; excluded where the baseline arm has not passed the trigram baseline.
-
-    A baseline arm above the trigram baseline has learned too little for a difference to it to mean anything. An arm
-    that sees one token cannot pass that baseline, so its loss is no sign of too few steps.
-    """
-    quantity = loss_quantity(result)
-    pairs = [(arm.arm, arm.losses, baseline_arm(result, arm)) for arm in result.arms[1:] if arm.arm.compared]
+    """Each compared arm against its baseline arm; excluded where the base or the baseline arm fails."""
+    quantity, base_fails = loss_quantity(result), too_early(result, result.arms[0])
     return [
-        Comparison(arm.title, base.arm.title, quantity, losses, base.losses, arm.name, too_early(result, base))
-        for arm, losses, base in pairs
+        Comparison(
+            arm.arm.title,
+            rival.arm.title,
+            quantity,
+            arm.losses,
+            rival.losses,
+            arm.arm.name,
+            base_fails or too_early(result, rival),
+            rival=rival.arm.name,
+        )
+        for arm in result.arms[1:]
+        if arm.arm.compared and arm.arm.contrast
+        for rival in (baseline_arm(result, arm),)
     ]
 
 
+def failed_seeds(result: StudyResult, arm: ArmResult) -> tuple[int, ...]:
+    """Seeds from which the arm fails: the loss is not finite, or not below the bigram baseline.
+
+    An arm that sees one token cannot be below the bigram baseline, and a loss of another task is not compared with it.
+    """
+    comparable = arm.arm.compared and not arm.sees_one_token and is_causal_lm(arm.config)
+    line = result.baseline(BIGRAM) if comparable else math.inf
+    return tuple(
+        run.seed
+        for run in arm.runs
+        if run.stopped is not None or (run.seed in arm.losses and arm.losses[run.seed] >= line)
+    )
+
+
+def _failures(result: StudyResult) -> dict[str, Failures]:
+    """By arm, of the arms that fail from some seed."""
+    found = {}
+    for arm in result.arms[1:]:
+        rival = baseline_arm(result, arm)
+        failed, others = failed_seeds(result, arm), failed_seeds(result, rival)
+        if failed:
+            found[arm.arm.name] = Failures(len(failed), len(arm.runs), len(others), len(rival.runs))
+    return found
+
+
 def too_early(result: StudyResult, base: ArmResult) -> str:
-    """The reason why nothing is compared with this arm: it has not passed the trigram baseline; empty otherwise."""
-    if not base.losses or base.sees_one_token or fmean(base.losses.values()) <= result.baseline(TRIGRAM):
+    """The reason why nothing is compared with this arm: it fails; empty where it does not."""
+    failed = failed_seeds(result, base)
+    if not failed:
         return ""
     return _(
-        "the loss of {arm} is not below the trigram baseline ({loss}); train for longer",
+        "{arm} fails in {failed} of {n} seeds: its loss is not below the bigram baseline ({loss}); train for longer",
         arm=base.arm.title,
-        loss=nats(result.baseline(TRIGRAM)),
+        failed=len(failed),
+        n=len(base.runs),
+        loss=nats(result.baseline(BIGRAM)),
     )
 
 
@@ -254,8 +294,12 @@ def _has_the_floor(result: StudyResult, arm: ArmResult) -> bool:
     return arm.sees_one_token and same_text and is_causal_lm(arm.config)
 
 
-def _notes(result: StudyResult) -> list[Note]:
+def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
     notes = []
+    seen = [claim.detectable for claim in contrasts if claim.detectable is not None]
+    if seen:
+        notes.append(Note(_seen(seen)))
+    notes += [Note(_closing(result, claim), claim.comparison.arm) for claim in contrasts if _has_longer(result, claim)]
     for arm in result.arms:
         stopped = [run for run in arm.runs if run.stopped]
         if stopped:
@@ -274,6 +318,56 @@ def _notes(result: StudyResult) -> list[Note]:
         )
         notes.append(Note(text))
     return notes
+
+
+def _has_longer(result: StudyResult, claim: Claim) -> bool:
+    return bool(_last(result.longer.get(claim.comparison.arm, ()))) and bool(
+        _last(result.longer.get(claim.comparison.rival, ()))
+    )
+
+
+def _last(runs: Sequence[RunResult]) -> dict[int, float]:
+    """By seed, the last test loss measured while training, in nats per token."""
+    return {run.seed: run.curve[-1][1] for run in runs if run.curve and run.stopped is None}
+
+
+def _closing(result: StudyResult, claim: Claim) -> str:
+    """Whether the gap between an arm that fails and its baseline arm closes with a second budget."""
+    arm, rival = result.arm(claim.comparison.arm), result.arm(claim.comparison.rival)
+    longer = [_last(result.longer[name]) for name in (claim.comparison.arm, claim.comparison.rival)]
+    usual = [_last(one.runs) for one in (arm, rival)]
+    seeds = sorted(set.intersection(*map(set, (*longer, *usual))))
+    if not seeds:
+        return _("{arm} does not finish with a second budget either.", arm=capital(arm.arm.title))
+    gaps = [fmean(one[seed] - other[seed] for seed in seeds) for one, other in (usual, longer)]
+    steps = [arm.config["training"]["steps"] * times for times in (1, LONGER_STEPS)]
+    return ngettext(
+        "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
+        "steps ({n} seed).",
+        "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
+        "steps ({n} seeds).",
+        len(seeds),
+        arm=capital(arm.arm.title),
+        rival=rival.arm.title,
+        before=signed(gaps[0], 3),
+        after=signed(gaps[1], 3),
+        steps=steps[0],
+        more=steps[1],
+        n=len(seeds),
+    )
+
+
+def _seen(detectable: Sequence[float]) -> str:
+    """The smallest difference that the design could have seen."""
+    least, most = (number(100 * end, ".2g") for end in (min(detectable), max(detectable)))
+    if least == most:
+        return _("A true difference of {least}% would have been found with a probability of about 0.8.", least=least)
+    return _(
+        "A true difference of {least}% to {most}%, depending on the contrast, would have been found with a probability "
+        "of about 0.8.",
+        least=least,
+        most=most,
+    )
 
 
 def difference_text(claim: Claim | None, *, percent: bool = True) -> str:

@@ -15,6 +15,8 @@ FORMAT = 2
 MOST_RECORD = 1 << 26
 """Maximum bytes of study.json; a study of a thousand arms is smaller."""
 ARMS, MEASURES, REPORT = "arms", "measures", "report"
+TUNING, LONGER = "tuning", "longer"
+"""Folders of the runs in which values are tried, and of failing arms' runs with a second budget."""
 KEYS = {"format", "study", "base", "texts", "budget", "seeds", "first_seeds"}
 
 Note = Callable[[str], None]
@@ -37,7 +39,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     except NotADirectoryError:
         raise UsageError("{where}: is a file; choose another --out", where=where) from None
     if RECORD not in names:
-        known = {LOCK, ARMS, MEASURES, REPORT} if ARMS in names else {LOCK}
+        known = {LOCK, ARMS, MEASURES, REPORT, TUNING, LONGER} if {ARMS, TUNING} & names else {LOCK}
         others = sorted(name for name in names if name not in known and not _beside(name))
         if others:
             raise UsageError(
@@ -47,7 +49,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
                 record=RECORD,
                 others=others[0],
             )
-        if ARMS in names:
+        if {ARMS, TUNING} & names:
             note(
                 _("{path} is missing; it is written again, and every run there is compared with this study", path=path)
             )
@@ -123,10 +125,15 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
 
 
 def _essence(record: Mapping[str, Any]) -> Found:
-    """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes."""
-    keys = ("changes", "match", "against", "compared", "init_from")
-    arms = {arm["name"]: {key: arm.get(key) for key in keys} for arm in record["study"]["arms"]}
-    design = {"name": record["study"]["name"], "base": next(iter(arms)), "arms": arms}
-    design["unit"] = record["study"].get("unit")
-    design["draws_text"] = record["study"].get("draws_text", False)
+    """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes.
+
+    Margin and contrasts are among them: they are declared before anything runs.
+    """
+    keys: Found = {"changes": None, "match": None, "against": None, "compared": None, "contrast": True, "tune": None}
+    keys["init_from"] = None
+    study = record["study"]
+    arms = {arm["name"]: {key: arm.get(key, usual) for key, usual in keys.items()} for arm in study["arms"]}
+    design = {"name": study["name"], "base": next(iter(arms)), "arms": arms}
+    design |= {"unit": study.get("unit"), "margin": study.get("margin", 0.01), "tune": study.get("tune", {})}
+    design["draws_text"] = study.get("draws_text", False)
     return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}

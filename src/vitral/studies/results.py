@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
@@ -16,6 +16,9 @@ from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
 from vitral.studies.record import ARMS
+
+if TYPE_CHECKING:
+    from vitral.studies.tuning import Tuned
 
 CURVE_POINTS = 20
 
@@ -67,6 +70,7 @@ class ArmResult:
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         runs: one for each seed.
         factor: of the study's unit: a loss in nats per token times it is in that unit.
+        optimizer_flops: floating-point operations of the optimizer in one training step.
         inherited_flops: floating-point operations of the trainings whose weights a run begins from.
     """
 
@@ -76,12 +80,14 @@ class ArmResult:
     flops_per_token: int
     runs: tuple[RunResult, ...]
     factor: float = 1.0
+    optimizer_flops: int = 0
     inherited_flops: int = 0
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's training and of those whose weights it begins from."""
-        return self.inherited_flops + self.num_tokens * self.flops_per_token
+        """Floating-point operations of a run's training, the optimizer's and those of trainings before it included."""
+        own = self.num_tokens * self.flops_per_token + self.config["training"]["steps"] * self.optimizer_flops
+        return self.inherited_flops + own
 
     @property
     def losses(self) -> dict[int, float]:
@@ -119,6 +125,8 @@ class StudyResult:
         measured: by probe: of a run probe arm -> seed -> data, of a study probe the data or None.
         unmeasured: by probe, the reasons, in English, why measurements are missing, each with its arm ("" for the
             study itself).
+        tuning: the trials of each arm that was tuned.
+        longer: by arm, runs with a second budget, of arms that fail and of their baseline arms.
     """
 
     study: Study
@@ -134,6 +142,8 @@ class StudyResult:
     budget: BudgetName | None = None
     measured: Mapping[str, Any] = field(default_factory=dict)
     unmeasured: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    tuning: "tuple[Tuned, ...]" = ()
+    longer: Mapping[str, tuple[RunResult, ...]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:
         """The arm of this name."""

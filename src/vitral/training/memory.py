@@ -19,6 +19,7 @@ from vitral.model.counts import (
 )
 from vitral.model.transformer import first_target
 from vitral.runs.config import RunConfig
+from vitral.training.optimizer_cost import kept_numbers, matrices
 
 COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
@@ -44,7 +45,7 @@ def training_bytes(config: RunConfig, vocab_size: int) -> int:
     weights = size * sum(row.count for row in rows)
     moved = [row for row in rows if is_block_matrix(row)] if training.optimizer.name == "muon" else []
     by_muon = size * sum(row.count for row in moved)
-    optimizer = 2 * (weights - by_muon) + by_muon
+    optimizer = size * kept_numbers(training.optimizer, rows)
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
     backward += weights if training.accumulation > 1 else 0
     step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
@@ -74,11 +75,9 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
 
 def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
     """Numbers of the matrices that Muon orthogonalises together: those of one shape, whichever way they lie."""
-    d, d_kv, stacks = config.model.d_model, config.model.kv_heads * config.model.d_head, Counter[tuple[int, int]]()
-    for row in rows:
-        height, width = row.shape
-        for part in (d, d_kv, d_kv) if row.name.endswith("in_proj.weight") else (height,):
-            stacks[min(part, width), max(part, width)] += part * width
+    stacks = Counter[tuple[int, int]]()
+    for height, width in matrices(config.model, rows):
+        stacks[min(height, width), max(height, width)] += height * width
     return max(stacks.values(), default=0)
 
 

@@ -1,7 +1,7 @@
-"""Optimizers: AdamW and Muon, and their state as named tensors.
+"""Optimizers: AdamW, SGD and Muon, and their state as named tensors.
 
 PyTorch's optimizer classes import its compiler when created, which takes as long as a hundred steps of a small model.
-The fused AdamW kernel is therefore called as a function, and the state is kept in dictionaries.
+The fused kernels of AdamW and SGD are therefore called as functions, and the state is kept in dictionaries.
 """
 
 from abc import ABC, abstractmethod
@@ -13,11 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 
 from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.model import Transformer
-from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig
+from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
 Group = Mapping[str, Any]
@@ -94,6 +95,37 @@ class AdamW(Optimizer):
             lr=group["lr"],
             weight_decay=group["weight_decay"],
             eps=group["eps"],
+            maximize=False,
+        )
+
+
+class SGD(Optimizer):
+    """SGD with momentum by PyTorch's fused kernel; groups need "lr", "momentum", "nesterov" and "weight_decay".
+
+    For a parameter W with gradient G, at every step, with B = 0 at first:
+
+        G ← G + λ W,   B ← μ B + G                          weight decay λ, momentum μ
+        W ← W - η B,   or  W ← W - η (G + μ B)               Nesterov's form
+    """
+
+    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+        """Update these parameters of a group."""
+        buffers: list[Tensor | None] = [None] * len(parameters)
+        if group["momentum"]:
+            for parameter in parameters:
+                if not self.state[parameter]:
+                    self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+            buffers = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
+        sgd(
+            list(parameters),
+            [parameter.grad for parameter in parameters if parameter.grad is not None],
+            buffers,
+            fused=True,
+            weight_decay=group["weight_decay"],
+            momentum=group["momentum"],
+            lr=group["lr"],
+            dampening=0.0,
+            nesterov=group["nesterov"],
             maximize=False,
         )
 
@@ -225,6 +257,9 @@ def build_optimizer(model: Transformer, config: OptimizerConfig) -> Optimizers:
     """The optimizer of all of the model's parameters."""
     if isinstance(config, AdamWConfig):
         return Optimizers(_adamw(model, config, frozenset()))
+    if isinstance(config, SGDConfig):
+        numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
+        return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers)))
     if not isinstance(config, MuonConfig):
         return Optimizers(adopt(config, list(model.parameters())))
     matrices = stacked_matrices(model)
@@ -253,12 +288,17 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
 
 
 def _adamw(model: nn.Module, config: AdamWConfig, without: Set[str]) -> AdamW:
-    """AdamW for all parameters except some, in the two groups of `decay_groups`."""
+    """AdamW for all parameters except some."""
+    numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    return AdamW(_decayed(model, config.weight_decay, without, numbers))
+
+
+def _decayed(model: nn.Module, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
+    """The two groups of `decay_groups` without some parameters, with these hyperparameters."""
     parameters = dict(model.named_parameters())
     decayed, rest = ([parameters[name] for name in names if name not in without] for names in decay_groups(model))
-    numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
-    groups = ({"params": decayed, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0})
-    return AdamW({**numbers, **group} for group in groups if group["params"])
+    groups = ({"params": decayed, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0})
+    return [{**numbers, **group} for group in groups if group["params"]]
 
 
 def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:

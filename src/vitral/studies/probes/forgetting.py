@@ -42,8 +42,8 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     how = _(
         "A run that begins from another's weights goes on with another text. The loss on the first text is measured "
-        "with the weights that the second training begins from and with those it ends with, on the same part of the text "
-        "that the first training read."
+        "with the weights that the second training begins from and with those it ends with, on the same part of the "
+        "text that the first training read."
     )
     loss = replace(loss_quantity(result), read=at("loss"))
     columns = (_("arm"), _("begins from"), _("loss on the first text before"), _("after"), _("increase"), loss.label)

@@ -11,8 +11,8 @@ from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
-from vitral.model import ModelConfig, cost
 from vitral.model.counts import parameter_table
+from vitral.runs.config import RunConfig
 from vitral.studies.claims import LEVEL, Check, Note, Plain
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
@@ -32,6 +32,7 @@ from vitral.studies.scaling_grid import (
     single_laws,
     token_name,
 )
+from vitral.training.optimizer_cost import step_flops
 
 PREDICTED = "ten-times"
 """Arms whose name begins with this are left out of the fits and predicted by them."""
@@ -59,13 +60,13 @@ TOKENS = N_(
 
 def measure(trained: Trained) -> Plain:
     """The run as a point: "size" N, "amount" D, "compute" C in operations, "characters_per_token" of the test split."""
-    dataset, model = trained.dataset, ModelConfig.parse(trained.run.config["model"])
+    dataset, config = trained.dataset, RunConfig.parse(trained.run.config, trained.arm)
     vocab_size = dataset.tokenizer.vocab_size
-    costs, rows = cost(model, vocab_size), parameter_table(model, vocab_size)
+    rows = parameter_table(config.model, vocab_size)
     return {
         "size": sum(row.count for row in rows if row.part not in ("embedding", "head")),
         "amount": trained.num_tokens,
-        "compute": trained.num_tokens * (costs.forward_flops + costs.backward_flops),
+        "compute": config.training.steps * step_flops(config, vocab_size),
         "characters_per_token": characters_per_token(dataset.splits["test"], dataset.tokenizer),
     }
 

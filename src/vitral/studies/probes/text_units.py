@@ -70,7 +70,7 @@ def _kind(arm: ArmMeasures) -> str:
 
 
 def _compute(result: StudyResult, arm: ArmMeasures) -> Check:
-    own, base = (each.num_tokens * each.flops_per_token for each in (result.arm(arm.name), result.arms[0]))
+    own, base = (each.flops for each in (result.arm(arm.name), result.arms[0]))
     what = _("training operations above the base's")
     expected = _("equal compute within {percent:.0f}%", percent=EQUAL_COMPUTE)
     value = 100 * (own / base - 1)

@@ -1,0 +1,209 @@
+"""The estimator of a study's losses: differences of arms with simultaneous intervals, from few seeds.
+
+The model is additive on the log scale: the log loss of arm a from seed s is an arm's effect, plus an effect that the
+seed has on all arms alike, plus noise whose variance may differ from arm to arm. Pure numbers in, pure numbers out.
+
+1. The seed's effect is a mean of the residuals over the arms, weighted by 1 / max(variance, median variance), so that a
+   noisy arm does not blur it. An arm's own variance is estimated from its residuals, freed of the share that the seed's
+   estimated effect has in them.
+2. The pool is the mean of the variances that are at most four times their median. An arm below the pool gets the pool's
+   variance. An arm above it keeps its own; with six seeds or more, one within the four medians is first moved half-way
+   to the pool (Smyth 2004). An arm is never treated as quieter than the pool.
+3. Each contrast has the degrees of freedom of Welch and Satterthwaite.
+4. All contrasts of the family share one level: the 5 % quantile of the smallest p value of all contrasts, simulated
+   under the null hypothesis with these variances, degrees of freedom and correlations (Dunnett 1955, Westfall and Young
+   1993). Each interval and each p value come from that one level, so they cannot contradict each other.
+
+`tests/studies/test_estimator_by_simulation.py` counts the errors over simulated studies; `docs/experiments.md` has the
+table. With two arms the rule is the paired t test.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+LEVEL = 0.05
+"""Chance of any false claim in one family."""
+LEAST_SEEDS = 3
+"""Seeds without which there is no test."""
+FEW_SEEDS, FEW_CONTRASTS = 3, 2
+"""With so few seeds the error stays at 5 % only in families of so few contrasts (by simulation)."""
+WILD = 4.0
+"""Times the median variance above which an arm is not in the pool."""
+SHRINKING_SEEDS, SHRINKING = 6, 5.0
+"""From so many seeds on, a variance above the pool is averaged with it, which counts as so many degrees of freedom."""
+DRAWS = 99_999
+"""Of the null hypothesis, for a family's common level."""
+SAME = 1e-10
+"""Standard error of log losses that rounding alone explains."""
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The estimated difference of two arms' log losses.
+
+    Attributes:
+        log_ratio: mean log loss of the one arm minus that of the other.
+        half: half the width of the simultaneous 95 % interval.
+        p: the p value, corrected for the family.
+        freedom: degrees of freedom of its variance.
+        detectable: the true difference that this design finds with a probability of about 0.8.
+    """
+
+    log_ratio: float
+    half: float
+    p: float
+    freedom: float
+    detectable: float
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The variances of the arms' log losses over seeds, the seed's common effect left out.
+
+    Attributes:
+        own: of each arm, from its residuals.
+        pool: the mean over the arms that are not wild.
+        used: of each arm, for the contrasts.
+        alone: arms that do not use the pool.
+        freedom: degrees of freedom of one arm's variance; the pool's is `pooled` times as many.
+        pooled: arms in the pool.
+    """
+
+    own: Float[np.ndarray, " arms"]
+    pool: float
+    used: Float[np.ndarray, " arms"]
+    alone: Bool[np.ndarray, " arms"]
+    freedom: float
+    pooled: int
+
+
+def enough(seeds: int, contrasts: int) -> bool:
+    """Whether a family of so many contrasts from so many seeds is tested: only where the error stays at 5 %."""
+    return seeds >= LEAST_SEEDS and (seeds > FEW_SEEDS or contrasts <= FEW_CONTRASTS)
+
+
+def variances(values: Float[np.ndarray, "arms seeds"]) -> Variances:
+    """Estimate the variances of two arms or more, from two seeds or more; see the module, steps 1 and 2."""
+    arms, seeds = values.shape
+    residuals = values - values.mean(axis=1, keepdims=True)
+    weights = np.full(arms, 1 / arms)
+    own = np.zeros(arms)
+    for _ in range(3):
+        left = residuals - weights @ residuals
+        squares = (left**2).sum(axis=1) / (seeds - 1)
+        # E[squares_a] = (1 - w_a)² σ²_a + Σ_b≠a w_b² σ²_b
+        shares = np.tile(weights**2, (arms, 1))
+        np.fill_diagonal(shares, (1 - weights) ** 2)
+        if arms == 2:  # both residuals are half the difference: the arms cannot be told apart
+            own = np.full(2, 2 * squares.mean())
+        else:
+            own = np.maximum(np.linalg.solve(shares, squares), squares / 1000)
+        median = float(np.median(own))
+        if median <= 0:
+            break
+        weights = 1 / np.maximum(own, median)
+        weights /= weights.sum()
+    median = float(np.median(own))
+    tame = own <= WILD * median
+    pool = float(own[tame].mean())
+    alone = own > pool * (1 + 1e-9)
+    freedom = (seeds - 1) * (1 - 1 / arms)
+    weight = freedom / (freedom + SHRINKING) if seeds >= SHRINKING_SEEDS else 1.0
+    shrunk = np.where(tame, weight * own + (1 - weight) * pool, own)
+    return Variances(own, pool, np.where(alone, shrunk, pool), alone, freedom, int(tame.sum()))
+
+
+def differences(
+    values: Float[np.ndarray, "arms seeds"], contrasts: Sequence[tuple[int, int]], draws: int = DRAWS
+) -> tuple[Difference, ...]:
+    """Estimate and test one family of contrasts.
+
+    Args:
+        values: log losses, all finite.
+        contrasts: pairs of rows; the difference is the first minus the second.
+        draws: of the null hypothesis. Results are reproducible: the draws are the same every time.
+
+    Raises:
+        ZeroDivisionError: the values have no spread beyond rounding, so nothing is known of their errors.
+    """
+    seeds = values.shape[1]
+    one, other = (np.array(rows) for rows in zip(*contrasts, strict=True))
+    spread, means = variances(values), values.mean(axis=1)
+    found = means[one] - means[other]
+    errors = np.sqrt((spread.used[one] + spread.used[other]) / seeds)
+    if errors.min() <= SAME:
+        raise ZeroDivisionError
+    freedom = _freedom(spread, one, other)
+    extremes = _extremes(spread, one, other, freedom, draws)
+    scores = _score(found / errors, freedom)
+    # p < 0.05 exactly where a score exceeds the limit: the same order statistic decides both.
+    limit = np.sort(extremes)[-math.ceil(LEVEL * (draws + 1)) + 1]
+    critical = _statistic(limit, freedom)
+    p = (1 + (extremes[:, None] >= scores[None, :]).sum(axis=0)) / (draws + 1)
+    detectable = (critical + _statistic(np.full(len(one), _normal(POWER)), freedom)) * errors
+    columns = (found, critical * errors, p, freedom, detectable)
+    return tuple(Difference(*map(float, row)) for row in zip(*columns, strict=True))
+
+
+def _freedom(
+    spread: Variances, one: Int[np.ndarray, " contrasts"], other: Int[np.ndarray, " contrasts"]
+) -> Float[np.ndarray, " contrasts"]:
+    """Welch and Satterthwaite: (Σ parts)² / Σ part² / freedom; two arms that use the pool share one part."""
+    pooled, alone = np.where(spread.alone, 0.0, spread.used), np.where(spread.alone, spread.used, 0.0)
+    of_pool = (pooled[one] + pooled[other]) ** 2 / _pool_freedom(spread)
+    of_arms = (alone[one] ** 2 + alone[other] ** 2) / spread.freedom
+    return (spread.used[one] + spread.used[other]) ** 2 / (of_pool + of_arms)
+
+
+def _pool_freedom(spread: Variances) -> float:
+    return spread.freedom * spread.pooled
+
+
+def _extremes(
+    spread: Variances,
+    one: Int[np.ndarray, " contrasts"],
+    other: Int[np.ndarray, " contrasts"],
+    freedom: Float[np.ndarray, " contrasts"],
+    draws: int,
+) -> Float[np.ndarray, " draws"]:
+    """The largest score of the family in each draw of the null hypothesis."""
+    arms = len(spread.used)
+    noise = _normals(arms, draws) * np.sqrt(spread.used)
+    pooled = spread.used * _chi_squares(1, _pool_freedom(spread), draws)
+    drawn = np.where(spread.alone, spread.used * _chi_squares(arms, spread.freedom, draws), pooled)
+    statistics = (noise[:, one] - noise[:, other]) / np.sqrt(drawn[:, one] + drawn[:, other])
+    return _score(statistics, freedom).max(axis=1)
+
+
+@lru_cache(maxsize=8)
+def _normals(arms: int, draws: int) -> Float[np.ndarray, "draws arms"]:
+    return np.random.default_rng([draws, arms]).standard_normal((draws, arms))
+
+
+@lru_cache(maxsize=8)
+def _chi_squares(arms: int, freedom: float, draws: int) -> Float[np.ndarray, "draws arms"]:
+    """Independent estimates of a variance of one, with these degrees of freedom."""
+    return np.random.default_rng([draws, arms, 1]).chisquare(freedom, (draws, arms)) / freedom
+
+
+def _score(statistic: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """Student's statistic as a normal score of the same p value, which makes contrasts comparable (Wallace 1959)."""
+    return np.sqrt(freedom * np.log1p(statistic**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
+
+
+def _statistic(score: np.ndarray | float, freedom: np.ndarray) -> np.ndarray:
+    """The inverse of `_score`, for positive statistics."""
+    normal = np.asarray(score) * (8 * freedom + 3) / (8 * freedom + 1)
+    return np.sqrt(freedom * np.expm1(normal**2 / freedom))
+
+
+def _normal(share: float) -> float:
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(share)

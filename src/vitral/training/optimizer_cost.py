@@ -1,0 +1,89 @@
+"""The optimizer's own cost, computed from the configuration: the numbers it keeps and the operations of its step.
+
+The products of matrices in Muon are counted exactly, as those of the model are. Everything else acts on each number
+alone and is counted by its formula: it is small beside the model's work, which needs each weight once for every token.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from vitral.core.checked import Count, checked
+from vitral.model.config import ModelConfig
+from vitral.model.counts import ParameterRow, cost, is_block_matrix, parameter_table
+from vitral.runs.config import MuonConfig, OptimizerConfig, RunConfig, SGDConfig
+from vitral.training.optimizers import POLYNOMIALS
+
+ADAMW_OPERATIONS = 14
+"""For each parameter: decay 1; mean of gradients 3, of squares 4; root, bias and epsilon 3; division and step 3."""
+SGD_OPERATIONS = 2
+"""For each parameter: the step, and as much again for each of momentum, Nesterov's form and weight decay."""
+MUON_OPERATIONS = 12
+"""For each parameter besides the products of matrices: two averages 3 each; decay 1; norm and division 3; step 2."""
+
+
+def kept_numbers(optimizer: OptimizerConfig, rows: Sequence[ParameterRow]) -> int:
+    """Numbers in the optimizer's averages: two for each parameter of AdamW, one of Muon and of SGD with momentum.
+
+    An own optimizer is taken to keep as much as AdamW. Numbers of steps are not counted.
+
+    Args:
+        optimizer: its configuration.
+        rows: every learned tensor.
+    """
+    parameters = sum(row.count for row in rows)
+    if isinstance(optimizer, SGDConfig):
+        return parameters if optimizer.momentum else 0
+    if isinstance(optimizer, MuonConfig):
+        return 2 * parameters - sum(row.count for row in rows if is_block_matrix(row))
+    return 2 * parameters
+
+
+def step_flops(config: RunConfig, vocab_size: int) -> int:
+    """Floating-point operations of one step of training: forward and backward passes, and the optimizer's own.
+
+    Args:
+        config: configuration of the run.
+        vocab_size: number of tokens in the vocabulary.
+    """
+    counted = cost(config.model, vocab_size)
+    passes = config.tokens_per_step * (counted.forward_flops + counted.backward_flops)
+    return passes + optimizer_flops(config, vocab_size)
+
+
+def optimizer_flops(config: RunConfig, vocab_size: int) -> int:
+    """Floating-point operations of one step of the optimizer; an own one is taken to need as many as AdamW.
+
+    Args:
+        config: configuration of the run.
+        vocab_size: number of tokens in the vocabulary.
+    """
+    rows, optimizer = parameter_table(config.model, vocab_size), config.training.optimizer
+    parameters = sum(row.count for row in rows)
+    if isinstance(optimizer, SGDConfig):
+        decayed = sum(row.count for row in rows if len(row.shape) == 2) if optimizer.weight_decay else 0
+        terms = 1 + bool(optimizer.momentum) + optimizer.nesterov
+        return SGD_OPERATIONS * (terms * parameters + decayed)
+    if not isinstance(optimizer, MuonConfig):
+        return ADAMW_OPERATIONS * parameters
+    moved = [row for row in rows if is_block_matrix(row)]
+    inside = sum(row.count for row in moved)
+    products = sum(orthogonalisation_flops(*shape) for shape in matrices(config.model, moved))
+    return products + MUON_OPERATIONS * inside + ADAMW_OPERATIONS * (parameters - inside)
+
+
+@checked
+def orthogonalisation_flops(rows: Count, columns: Count) -> int:
+    """Floating-point operations of the products in `vitral.training.optimizers.orthogonalise` of one matrix.
+
+    With n the smaller side, m the larger one and K iterations: 6 K n³ if n = m; else 4 n² m + (8 K - 6) n³.
+    """
+    n, m, iterations = min(rows, columns), max(rows, columns), len(POLYNOMIALS)
+    return 6 * iterations * n**3 if n == m else 4 * n**2 * m + (8 * iterations - 6) * n**3
+
+
+def matrices(model: ModelConfig, moved: Sequence[ParameterRow]) -> Iterator[tuple[int, int]]:
+    """Rows and columns of the single matrices in these tensors; queries, keys and values are stacked in one."""
+    d_kv = model.kv_heads * model.d_head
+    for row in moved:
+        height, width = row.shape
+        for part in (model.d_model, d_kv, d_kv) if row.name.endswith("in_proj.weight") else (height,):
+            yield part, width

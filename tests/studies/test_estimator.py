@@ -1,0 +1,93 @@
+"""The estimator of losses: worked by hand, against scipy, and by its properties."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from vitral.studies.estimator import DRAWS, LEVEL, differences, variances
+
+SEEDS = 5
+
+
+def table(arms: int, seeds: int, key: int = 1) -> np.ndarray:
+    """Log losses of arms that share the seeds' effects."""
+    generator = np.random.default_rng(key)
+    return 0.5 + 0.1 * generator.standard_normal(seeds) + 0.01 * generator.standard_normal((arms, seeds))
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 7])
+def test_two_arms_are_the_paired_t_test(seeds: int) -> None:
+    values = table(2, seeds)
+    (found,) = differences(values, [(1, 0)])
+    expected = stats.ttest_rel(values[1], values[0])
+    low, high = expected.confidence_interval(0.95)
+    assert found.log_ratio == pytest.approx(np.mean(values[1] - values[0]))
+    assert found.freedom == pytest.approx(seeds - 1)
+    assert found.p == pytest.approx(expected.pvalue, abs=4 * math.sqrt(0.25 / DRAWS))
+    assert found.half == pytest.approx((high - low) / 2, rel=0.02)
+
+
+def test_variances_worked_by_hand() -> None:
+    # Residuals of the arms: (1, -1), (1, -1), (-2, 2). Equal weights: the seed's effect is 0; squares 2, 2, 8. The
+    # shares are 4/9 on the diagonal and 1/9 beside it: own = 3 (squares - sum / 6) = 0, 0, 18, kept at a thousandth.
+    values = np.array([[1.0, -1.0], [1.0, -1.0], [-2.0, 2.0]])
+    found = variances(values)
+    assert found.alone.tolist() == [False, False, True]
+    assert found.freedom == pytest.approx(2 / 3)
+
+
+def test_a_wild_arm_does_not_widen_the_others() -> None:
+    values = table(7, SEEDS)
+    usual = differences(values, [(arm, 0) for arm in range(1, 6)])
+    wild = values.copy()
+    wild[6] += np.array([3.0, -2.0, 1.0, -4.0, 2.0])
+    beside = differences(wild, [(arm, 0) for arm in range(1, 7)])
+    for one, other in zip(usual, beside, strict=False):
+        assert other.half < 1.5 * one.half
+    assert beside[5].half > 50 * beside[0].half
+
+
+def test_the_seed_has_no_part_in_a_difference() -> None:
+    values = table(5, SEEDS)
+    shifted = values + np.array([10.0, -7.0, 3.0, 0.0, 5.0])
+    pairs = [(arm, 0) for arm in range(1, 5)]
+    for one, other in zip(differences(values, pairs), differences(shifted, pairs), strict=True):
+        assert one.log_ratio == pytest.approx(other.log_ratio)
+        assert one.half == pytest.approx(other.half, rel=1e-6)
+        assert one.p == pytest.approx(other.p, abs=1e-4)
+
+
+def test_arms_without_any_spread_have_no_estimate() -> None:
+    with pytest.raises(ZeroDivisionError):
+        differences(np.repeat([[0.5], [0.7]], 3, axis=1), [(1, 0)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 7),
+    st.integers(3, 7),
+    st.integers(0, 10_000),
+    st.lists(st.floats(-0.2, 0.2), min_size=7, max_size=7),
+    st.integers(0, 6),
+)
+def test_an_interval_excludes_zero_exactly_where_p_is_small(
+    arms: int, seeds: int, key: int, shifts: list[float], rival: int
+) -> None:
+    """Also for contrasts with another rival than the first arm, and in any order of the family."""
+    values = table(arms, seeds, key) + np.array(shifts[:arms])[:, None]
+    rival %= arms
+    pairs = [(arm, rival) for arm in range(arms) if arm != rival]
+    judged = differences(values, pairs, 1999)
+    for one in judged:
+        assert (abs(one.log_ratio) > one.half) == (one.p < LEVEL)
+        assert 0 < one.p <= 1
+        assert one.detectable > one.half > 0
+        assert seeds - 2 < 2 * one.freedom <= 2 * (seeds - 1) * arms
+    mirrored = differences(values, [(other, one) for one, other in pairs], 1999)
+    for one, other in zip(judged, mirrored, strict=True):
+        assert one.log_ratio == -other.log_ratio
+        assert one.half == pytest.approx(other.half)

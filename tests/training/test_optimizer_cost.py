@@ -1,0 +1,90 @@
+"""The optimizer's operations: Muon's products as PyTorch counts them, the rest by hand; a run's FLOPs include them."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitral.model import Transformer, cost, count_parameters
+from vitral.runs.config import RunConfig
+from vitral.studies import Study
+from vitral.studies.design import resolve
+from vitral.training.optimizer_cost import optimizer_flops, orthogonalisation_flops, step_flops
+from vitral.training.optimizers import build_optimizer, orthogonalise
+
+VOCAB = 13
+
+
+def configured(optimizer: dict[str, Any], **model: Any) -> RunConfig:
+    sizes = {"context_length": 5, "d_model": 12, "num_layers": 2, "num_heads": 6, "d_ff": 20}
+    return RunConfig.parse({"model": sizes | model, "training": {"optimizer": optimizer, "steps": 100}}, "test")
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 8), (3, 11), (11, 3), (1, 1), (1, 6)])
+def test_the_products_are_those_that_pytorch_counts(rows: int, columns: int) -> None:
+    with FlopCounterMode(display=False) as counter:
+        orthogonalise(torch.randn(4, min(rows, columns), max(rows, columns)))
+    assert counter.get_total_flops() == 4 * orthogonalisation_flops(rows, columns)
+
+
+@pytest.mark.parametrize(
+    "model", [{}, {"num_kv_heads": 2}, {"feed_forward": "swiglu"}, {"attention": "none"}, {"num_layers": 0}], ids=str
+)
+def test_a_step_of_muon_is_what_pytorch_counts_and_the_operations_on_each_number(model: dict[str, Any]) -> None:
+    config = configured({"name": "muon"}, **model)
+    made = Transformer(config.model, VOCAB)
+    optimizer = build_optimizer(made, config.training.optimizer)
+    made(torch.tensor([[1, 2, 3]])).square().sum().backward()
+    with FlopCounterMode(display=False) as counter:
+        optimizer.step()
+    parameters = dict(made.named_parameters())
+    inside = sum(p.numel() for name, p in parameters.items() if name.startswith("blocks.") and p.dim() == 2)
+    others = sum(p.numel() for p in parameters.values()) - inside
+    assert optimizer_flops(config, VOCAB) == counter.get_total_flops() + 12 * inside + 14 * others
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "for_each", "for_each_decayed"),
+    [
+        ({"name": "adamw"}, 14, 0),
+        ({"name": "sgd", "momentum": 0}, 2, 0),
+        ({"name": "sgd"}, 4, 0),
+        ({"name": "sgd", "nesterov": True, "weight_decay": 0.1}, 6, 2),
+    ],
+    ids=str,
+)
+def test_operations_on_each_number_by_hand(optimizer: dict[str, Any], for_each: int, for_each_decayed: int) -> None:
+    config = configured(optimizer)
+    parameters = list(Transformer(config.model, VOCAB).parameters())
+    decayed = sum(p.numel() for p in parameters if p.dim() == 2)
+    expected = for_each * count_parameters(config.model, VOCAB) + for_each_decayed * decayed
+    assert optimizer_flops(config, VOCAB) == expected
+    assert step_flops(config, VOCAB) == expected + config.tokens_per_step * 3 * cost(config.model, VOCAB).forward_flops
+
+
+def test_arms_of_equal_operations_pay_for_their_optimizers() -> None:
+    """The arm with the cheaper optimizer is trained for longer, to half of one of its steps."""
+    study = Study.parse(
+        {
+            "name": "optimizers",
+            "title": "Optimizers",
+            "question": "Which?",
+            "arms": [
+                {"name": "muon", "title": "Muon"},
+                {
+                    "name": "sgd",
+                    "title": "SGD",
+                    "match": "flops",
+                    "changes": {"training": {"optimizer": {"name": "sgd"}}},
+                },
+            ],
+        },
+        "test",
+    )
+    base = configured({"name": "muon"})
+    muon, sgd = resolve(study, base, VOCAB)
+    assert muon.flops == 100 * step_flops(base, VOCAB)
+    steps = sgd.config.training.steps
+    assert steps > 100
+    assert abs(sgd.flops - muon.flops) <= sgd.flops / steps / 2
