@@ -22,6 +22,7 @@ PROBES: dict[str, str] = {
     "strategies": "strategies",
     "text-units": "text_units",
     "uses": "uses",
+    "written-words": "written_words",
 }
 """Name -> module, in which the probe has its own name in capitals; imported when asked for."""
 
