@@ -7,7 +7,7 @@ from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import SPLITS, CorpusConfig, prepare, split_text
 from vitral.data import texts as texts_module
-from vitral.data.split import passage_spans, shared
+from vitral.data.training_text import passage_spans, shared
 
 NUM_BLOCKS = 40
 BLOCK = 5_000

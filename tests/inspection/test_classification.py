@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.data.works import works_of
 from vitral.inspection import classify_passages
 from vitral.inspection.classification import PENALTIES, Examples, fit, linear_probe, mean_activations, token_frequencies
-from vitral.inspection.passages import equal_segments, passages_by_work, works_of
+from vitral.inspection.passages import equal_segments, passages_by_work
 from vitral.model import ModelConfig, Transformer
 
 TITLES = ["THE KING", "A STORM", "TWO FOOLS", "THE END", "LOST"]

@@ -13,20 +13,32 @@ from vitral.studies.probe import Plot, View
 from vitral.studies.probes.text_units import TEXT_UNITS
 
 TOKENS = study_named("tokens")
-LONGER_IS_BETTER = {"char": 1.70, "byte": 1.71, "bpe-512": 1.65, "bpe-1024": 1.60, "bpe-2048": 1.56, "bpe-4096": 1.53}
+LONGER_IS_BETTER = {
+    "char": 1.70,
+    "bpe-512": 1.65,
+    "bpe-1024": 1.60,
+    "bpe-4096": 1.53,
+    "same-window": 1.61,
+    "same-text": 1.66,
+    "same-parameters": 1.68,
+}
 
 
 def units(result: StudyResult) -> dict:
-    lengths = {"char": 1.0, "byte": 0.98, "bpe-512": 1.7, "bpe-1024": 2.1, "bpe-2048": 2.5, "bpe-4096": 2.9}
+    lengths = {102: 1.0, 109: 1.0, 512: 1.7, 1024: 2.1, 4096: 2.9}
+
+    def length(arm) -> float:
+        return lengths[vocabulary(CorpusConfig.parse(arm.config["corpus"]))]
+
     return {
         arm.arm.name: {
             seed: {
                 "vocab_size": vocabulary(CorpusConfig.parse(arm.config["corpus"])),
-                "characters_per_token": lengths[arm.arm.name],
-                "context_characters": 64 * lengths[arm.arm.name],
+                "characters_per_token": length(arm),
+                "context_characters": 64 * length(arm),
                 "token_share": 0.1,
                 "tokens": arm.num_tokens,
-                "characters": arm.num_tokens * lengths[arm.arm.name],
+                "characters": arm.num_tokens * length(arm),
                 "passes": 0.4,
                 "median_seen": 70.0,
             }
@@ -36,12 +48,21 @@ def units(result: StudyResult) -> dict:
     }
 
 
-def test_all_tokens_get_the_same_compute():
-    arms = resolved(TOKENS, "standard")
-    assert [arm.arm.name for arm in arms] == ["char", "byte", "bpe-512", "bpe-1024", "bpe-2048", "bpe-4096"]
-    for arm in arms:
-        assert arm.flops == pytest.approx(arms[0].flops, rel=0.02)
-    assert arms[-1].config.training.steps < arms[0].config.training.steps
+def test_what_is_equal_in_each_arm():
+    """The characters of a token are those of 1,024 byte pairs on the complete Shakespeare."""
+    arms = {arm.arm.name: arm for arm in resolved(TOKENS, "standard", training={"batch_size": 32})}
+    assert list(arms) == list(LONGER_IS_BETTER)
+    base, pairs = arms["char"], arms["bpe-1024"]
+    for arm in arms.values():
+        equal = arm.arm.name != "same-text"
+        assert (arm.flops == pytest.approx(base.flops, rel=0.02)) == equal
+    assert arms["bpe-4096"].config.training.steps < base.config.training.steps
+    length = 2.448
+    window = arms["same-window"].config
+    assert window.model.context_length * length == pytest.approx(base.config.model.context_length, rel=0.02)
+    assert arms["same-text"].num_tokens * length == pytest.approx(base.num_tokens, rel=0.02)
+    assert arms["same-parameters"].num_parameters == pytest.approx(pairs.num_parameters, rel=0.01)
+    assert arms["same-parameters"].arm.against == "bpe-1024"
 
 
 def table(view: View) -> Table:
@@ -53,19 +74,19 @@ def test_longer_tokens_are_better_where_they_are(tmp_path):
     result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     view = shown(TEXT_UNITS, result, units(result))
     assert [section.name for section in view.sections if isinstance(section, Plot)] == ["tokens-vocabulary"]
-    assert [row[1] for row in table(view).rows] == ["109", "256", "512", "1,024", "2,048", "4,096"]
+    assert [row[1] for row in table(view).rows] == ["109", "512", "1,024", "4,096", "1,024", "1,024", "109"]
     *contrasts, slope = judge(view.comparisons)
     assert {claim.comparison.arm for claim in contrasts} == {"bpe-4096"}
     assert {claim.verdict for claim in contrasts} == {"better"}
-    assert len(contrasts) == 5
+    assert len(contrasts) == 3
     assert slope.verdict == "better"
-    assert slope.difference == pytest.approx(-0.04, abs=0.005)
+    assert slope.difference == pytest.approx(-0.04, abs=0.006)
     assert [check.shown for check in view.checks] == [True] * 5
 
 
 def test_and_are_not_where_they_are_not(tmp_path):
     turned = {name: 3.4 - loss for name, loss in LONGER_IS_BETTER.items()}
-    result = made(tmp_path, TOKENS, "quick", turned)
+    result = made(tmp_path, TOKENS, "standard", turned)
     claims = judge(shown(TEXT_UNITS, result, units(result)).comparisons)
     assert {claim.verdict for claim in claims} == {"worse"}
     assert {claim.family for claim in claims} == {4}
@@ -75,26 +96,26 @@ def test_and_are_not_where_they_are_not(tmp_path):
 
 
 def test_two_seeds_give_no_verdict(tmp_path):
-    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER, seeds=(1, 2))
+    result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER, seeds=(1, 2))
     assert not any(claim.shown for claim in judge(shown(TEXT_UNITS, result, units(result)).comparisons))
 
 
 def test_unequal_compute_is_noticed(tmp_path):
-    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER)
+    result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     arms = tuple(
-        replace(arm, flops_per_token=arm.flops_per_token * (1 + (arm.arm.name == "byte"))) for arm in result.arms
+        replace(arm, flops_per_token=arm.flops_per_token * (1 + (arm.arm.name == "bpe-1024"))) for arm in result.arms
     )
     checks = {check.arm: check for check in shown(TEXT_UNITS, replace(result, arms=arms), units(result)).checks}
-    assert checks["byte"].shown is False
-    assert checks["byte"].value == pytest.approx(100, abs=4)
+    assert checks["bpe-1024"].shown is False
+    assert checks["bpe-1024"].value == pytest.approx(100, abs=4)
     assert checks["bpe-512"].shown is True
 
 
 def test_losses_per_token_of_different_tokens_are_not_compared(tmp_path):
-    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER)
+    result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     nats = replace(result, study=result.study.model_copy(update={"unit": "nats per token"}))
     view = shown(TEXT_UNITS, nats, units(nats))
     assert "nats" in table(view).columns[-1]
     assert not any(isinstance(section, Plot) for section in view.sections)
     assert view.comparisons == ()
-    assert len(view.checks) == 3
+    assert len(view.checks) == 5

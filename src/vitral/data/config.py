@@ -79,7 +79,8 @@ class CorpusConfig(Config):
         tokenizer: `"char"`, `"byte"`, `"bpe"`, `"bpe:1024"` (tokens in the vocabulary), or a table such as
             `{name = "bpe", vocab_size = 1024}`.
         split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
-            validation and test split, for comparison with nanoGPT.
+            validation and test split, for comparison with nanoGPT; `"works"` holds out whole works (see `works`);
+            `"one-work"` takes all three splits from one work, which `draw` chooses among the long ones.
         encoding: the encoding of the files, any that Python knows, such as `"shift_jis"`. Default: UTF-8.
         field: of JSON lines, the key whose string is a text, such as `"text"`; `"message.content"` is the key of an
             object inside. The texts are joined by `separator`. Default: files are read as they are.
@@ -91,6 +92,13 @@ class CorpusConfig(Config):
         share: fraction of the training blocks to train on; a smaller share is a subset of a larger one. Default: all.
         passages: pairs `[from, to]` of lines: train only on the text from the first line up to the second. Default:
             everything.
+        works: lines that begin the works of a text, where `*` stands for any characters: `["CHAPTER *"]`. Default: the
+            files of a folder, or the titles in the text's own table of contents.
+        num_works: train on so many works, drawn from those that are long enough; with `share`, on that share of the
+            whole training split in equal parts from each. Default: on all.
+        train_on: with `"one-work"`, `"others"` trains on all other works instead of the rest of that one.
+        draw: number of the random draw of `share` and `num_works`, such as the seed; with it a share is exact to the
+            character. Default: one fixed draw of whole blocks.
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
         specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
             that equals `separator` separates the files of a folder by this token. Default: none.
@@ -99,7 +107,8 @@ class CorpusConfig(Config):
         replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
             tokens (characters) or their bytes. Default: none.
 
-    `share`, `passages` and `also` do not change the validation and test splits.
+    `share`, `passages`, `num_works`, `train_on` and `also` do not change the validation and test splits; `draw` does
+    for `"one-work"` only.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
     BPEConfig(name='bpe', vocab_size=512)
@@ -107,7 +116,7 @@ class CorpusConfig(Config):
 
     source: str = Field(default="sample", min_length=1)
     tokenizer: TokenizerConfig = Field(default_factory=CharConfig)
-    split: Literal["blocks", "tail", "nanogpt"] = "blocks"
+    split: Literal["blocks", "tail", "nanogpt", "works", "one-work"] = "blocks"
     encoding: str | None = Field(default=None, max_length=100)
     field: str | None = Field(default=None, min_length=1, max_length=1000)
     glob: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=100)] | None = None
@@ -115,6 +124,10 @@ class CorpusConfig(Config):
     separator: str = "\n\n"
     share: float | None = Field(default=None, gt=0, le=1)
     passages: Annotated[tuple[Passage, ...], Field(strict=False)] | None = None
+    works: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=1000)] | None = None
+    num_works: int | None = Field(default=None, ge=1)
+    train_on: Literal["others"] | None = None
+    draw: int | None = Field(default=None, ge=0, lt=2**63)
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
     specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
@@ -143,7 +156,7 @@ class CorpusConfig(Config):
             )
         return self
 
-    @field_validator("share", "passages", "also", "specials", mode="before")
+    @field_validator("share", "passages", "works", "also", "specials", mode="before")
     @classmethod
     def _unset_default_values(cls, value: Any) -> Any:
         """Values that mean the default become None, so that equal meanings have equal configurations."""
@@ -190,12 +203,30 @@ class CorpusConfig(Config):
                 )
         return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
 
+    @field_validator("works", mode="before")
+    @classmethod
+    def _accept_one_line(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("works", mode="after")
+    @classmethod
+    def _works_begin_at_a_line(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if any(not line.strip("* ") or "\n" in line for line in value or ()):
+            raise ValueError(_("expected one line, such as 'CHAPTER *', not every line and no empty one"))
+        return value
+
     @field_validator("passages", mode="after")
     @classmethod
     def _passages_have_a_first_line(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
         if any(not first for first, _ in value or ()):
             raise ValueError(_("the first line of a passage must not be empty"))
         return value
+
+    @model_validator(mode="after")
+    def _others_than_one_work(self) -> "CorpusConfig":
+        if self.train_on is not None and self.split != "one-work":
+            raise ValueError(_('train_on is for split = "one-work", not for {split!r}', split=self.split))
+        return self
 
     @field_validator("specials", mode="after")
     @classmethod

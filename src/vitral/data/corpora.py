@@ -195,6 +195,7 @@ class Corpus:
         notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
         folder: of a folder, the number of its files, those skipped included, and their size in bytes.
+        files: of several texts, the name of each and where it begins.
     """
 
     name: str
@@ -204,6 +205,7 @@ class Corpus:
     notes: tuple[str, ...] = ()
     path: str | None = None
     folder: tuple[int, int] | None = None
+    files: tuple[tuple[str, int], ...] = ()
 
     def origin(self) -> dict[str, Any]:
         """Path and folder as plain data: hints for finding the text again, which are no part of its identity."""
@@ -406,7 +408,17 @@ def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
         num_bytes=sum(corpus.num_bytes for corpus in texts),
         sha256=hashlib.sha256(listing.encode()).hexdigest(),
         notes=tuple(note for corpus in texts for note in corpus.notes),
+        files=_begins([(corpus.name, len(corpus.text)) for corpus in texts], config),
     )
+
+
+def _begins(lengths: Iterable[tuple[str, int]], config: CorpusConfig) -> tuple[tuple[str, int], ...]:
+    """Where each of several texts begins in all of them together."""
+    begins, place = list[tuple[str, int]](), 0
+    for name, length in lengths:
+        begins.append((name, place))
+        place += length + len(config.separator)
+    return tuple(begins)
 
 
 def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, reading: Reading | None = None) -> Corpus:
@@ -455,6 +467,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
         sha256=hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=(*notes, *reading_notes(read)),
         folder=(len(listing.files), total),
+        files=_begins([(shown(relative), len(document.text)) for relative, document in documents], config),
     )
 
 

@@ -22,18 +22,7 @@ from vitral.data.corpora import Corpus, cache_folder, downloads, load_corpus
 from vitral.data.growth import grown, growth_notes
 from vitral.data.recorded import RecordedText, Search
 from vitral.data.special_tokens import alphabet_counts, outside_special_tokens
-from vitral.data.split import (
-    BLOCK,
-    SPLIT_SEED,
-    SPLITS,
-    Addition,
-    Blocks,
-    additions,
-    load_additions,
-    restricted,
-    split_blocks,
-    train_key,
-)
+from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
 from vitral.data.texts import Text, hash_text, read_bytes, shown
 from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
 from vitral.data.tokenizers import (
@@ -45,6 +34,8 @@ from vitral.data.tokenizers import (
     undeclared,
     with_special_tokens,
 )
+from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
+from vitral.data.works import Work, corpus_works, split_corpus, titles_by_split
 
 _Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
@@ -71,6 +62,8 @@ class Dataset:
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
         origin: see `Corpus.origin`.
+        blocks: split -> its blocks in the text, before the configuration takes a part of the training split.
+        works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
     """
 
@@ -86,6 +79,8 @@ class Dataset:
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
+    blocks: Mapping[str, Blocks] = field(default_factory=dict)
+    works: Mapping[str, Sequence[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     @property
@@ -106,6 +101,7 @@ class Dataset:
                 **_split_of(self.config),
                 "seed": SPLIT_SEED,
                 "tokens": {split: int(self.splits[split].tokens.size) for split in SPLITS},
+                **({"works": {split: list(self.works[split]) for split in SPLITS}} if self.works else {}),
             },
             "tokenizer": self.tokenizer.name,
             "vocab_size": self.tokenizer.vocab_size,
@@ -148,8 +144,8 @@ def prepare(
         corpus: the text, if it is already loaded.
 
     Raises:
-        UsageError: the text cannot be used: see `load_corpus`, `split_blocks`, `restricted` and `load_additions`; or
-            the tokenizer given has no token for one of its characters, or none for the replacement.
+        UsageError: the text cannot be used: see `load_corpus`, `corpus_works`, `split_corpus`, `restricted` and
+            `load_additions`; or the tokenizer given has no token for one of its characters or for the replacement.
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
@@ -224,11 +220,14 @@ def _tokenized(
     remarks: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
-    blocks = split_blocks(config, len(corpus.text))
-    blocks = {**blocks, "train": restricted(corpus.text, blocks["train"], config)}
+    works = corpus_works(corpus, config)
+    whole = split_corpus(len(corpus.text), config, works)
+    training = restricted(corpus.text, whole["train"], config, works)
+    blocks = {**whole, "train": training.blocks}
+    added = in_parts(added, config, training.blocks)
     others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)
-    key = [text_hash, _split_key(config, added)]
+    key = [text_hash, _split_key(config, added, works)]
     notes = [*corpus.notes, *chain.from_iterable(addition.corpus.notes for addition in added)]
     if tokenizer is None:
         tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
@@ -265,8 +264,10 @@ def _tokenized(
         splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
-        trained_on=_trained_on(config, blocks["train"], added),
+        trained_on=_trained_on(config, training, added),
         origin=corpus.origin(),
+        blocks=whole,
+        works=titles_by_split(config, works),
         remarks=tuple(remarks),
     )
 
@@ -286,7 +287,7 @@ def encode_splits(
 
     Args:
         text: the whole text.
-        blocks: split -> its blocks, from `split_text`.
+        blocks: split -> its blocks, from `split_corpus`.
         tokenizer: the tokenizer.
         scratch: a folder for tokens too large for memory; None keeps them in memory.
         others: further texts and their blocks, which follow in the training split.
@@ -431,16 +432,19 @@ def _split_of(config: CorpusConfig) -> dict[str, Any]:
     return {"method": "sequences", "block": config.task.span}
 
 
-def _split_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
+def _split_key(config: CorpusConfig, added: Sequence[Addition], works: Sequence[Work]) -> list[Any]:
     replaced = [{"replacement": config.replacement}] if config.replacement is not None else []
-    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced]
+    borders = [[[work.begin, work.end] for work in works]] if works else []
+    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced, *borders]
 
 
-def _trained_on(config: CorpusConfig, training: Blocks, added: Sequence[Addition]) -> dict[str, Any]:
+def _trained_on(config: CorpusConfig, training: TrainingText, added: Sequence[Addition]) -> dict[str, Any]:
     """How the training split differs from the default, JSON-ready; empty if it does not."""
     if not train_key(config, added):
         return {}
-    return {"training_characters": training.num_characters, "also": [addition.describe() for addition in added]}
+    works = {"works": list(training.works)} if training.works else {}
+    also = [addition.describe() for addition in added]
+    return {"training_characters": training.blocks.num_characters, **works, "also": also}
 
 
 def _hash(*plain: Any) -> str:

@@ -13,7 +13,7 @@ from vitral.core.language import N_, in_language
 from vitral.data.alphabet import character_counts, code_point, code_points, label_text
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
-from vitral.data.split import SPLITS, Blocks, split_blocks
+from vitral.data.split import SPLITS, Blocks
 from vitral.data.texts import Text, in_lines, pieces
 
 RARE = 10
@@ -132,7 +132,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         context_length: inputs per training window.
         batch_size: windows per training batch.
     """
-    blocks = split_blocks(dataset.config, len(text))
+    blocks = dataset.blocks
     counts = character_counts(pieces(text))
     held_out = character_counts(
         text[run[0][0] : run[-1][1]] for split in ("validation", "test") for run in _in_memory(blocks[split])
@@ -416,7 +416,7 @@ def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60
 
     Args:
         text: the whole text.
-        blocks: split -> its blocks, from `split_text`.
+        blocks: split -> its blocks, from `split_corpus`.
         length: characters of a window.
     """
     runs = {split: [(run[0][0], run[-1][1]) for run in blocks[split].runs()] for split in ("train", "test")}

@@ -1,9 +1,5 @@
 """Passages of a collection, labelled with the work they are from by the collection's own table of contents.
 
-A table of contents is a line `Contents` and the lines after it, up to where the first of them occurs again. A work goes
-from the first later line that is its title to the first later line that is the next title. Where the next title does
-not occur again word for word, the end of the work is unknown, and it is omitted.
-
 A text without such a table, or with fewer than `FEWEST` works in it, is cut into `MOST_CLASSES` equal segments instead.
 """
 
@@ -18,24 +14,12 @@ from torch import Tensor
 
 from vitral.core.language import N_
 from vitral.data import Dataset, Tokenizer
-from vitral.data.split import split_blocks
 from vitral.data.texts import pieces
+from vitral.data.works import Work, works_of
 
-CONTENTS = "contents"
 MOST_CLASSES = 8
 FEWEST = 4
 """Works below which a text is cut into equal segments."""
-HEAD = 200_000
-"""Characters in which a table of contents is looked for."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A piece of a text: characters `begin` to `end`."""
-
-    title: str
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,37 +33,6 @@ class Passages:
 
     tokens: Int[Tensor, "passages time"]
     works: Int[np.ndarray, " passages"]
-
-
-def works_of(text: str) -> list[Work]:
-    r"""The works of a table of contents, in the order of the text; none where there is no table.
-
-    >>> [work.title for work in works_of("Contents\nHAMLET\nLEAR\n\nHAMLET\nto be\nLEAR\nnothing\n")]
-    ['HAMLET', 'LEAR']
-    """
-    lines, offsets = text.split("\n"), [0]
-    for line in lines:
-        offsets.append(offsets[-1] + len(line) + 1)
-    named = [line.strip() for line in lines]
-    head = [line.lower() for line, begin in zip(named, offsets, strict=False) if begin < HEAD]
-    if CONTENTS not in head:
-        return []
-    titles: list[str] = []
-    place = head.index(CONTENTS) + 1
-    while place < len(named) and named[place] not in titles:
-        titles += [named[place]] * bool(named[place])
-        place += 1
-    begins: dict[str, int] = {}
-    for index in range(place, len(named)):
-        if named[index] in titles:
-            begins.setdefault(named[index], offsets[index])
-    ends = [*(begins.get(title) for title in titles[1:]), len(text)]
-    found = [
-        Work(title, begins[title], end)
-        for title, end in zip(titles, ends, strict=True)
-        if title in begins and end is not None and end > begins[title]
-    ]
-    return found if all(one.end <= other.begin for one, other in pairwise(found)) else []
 
 
 def equal_segments(text: str) -> list[Work]:
@@ -102,8 +55,7 @@ def passages_by_work(
     Returns:
         Titles of the works; whether they are works rather than equal segments; split -> its passages.
     """
-    text = "".join(pieces(dataset.load_text().text))
-    blocks = split_blocks(dataset.config, len(text))
+    text, blocks = "".join(pieces(dataset.load_text().text)), dataset.blocks
     for works, are_works in ((works_of(text), True), (equal_segments(text), False)):
         cut = {
             split: [_passages(text, work, blocks[split], dataset.tokenizer, time) for work in works] for split in counts

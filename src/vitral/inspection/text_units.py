@@ -11,7 +11,7 @@ from vitral.evaluation.losses import token_sizes
 from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
 
-COMMON = 1 / 32
+COMMON = 1 / 64
 """The share of a text that every larger share contains."""
 _WORD = re.compile(r"\w[\w’']*")
 
@@ -70,7 +70,7 @@ def text_contents(dataset: Dataset) -> dict[str, int | float]:
 
 def has_common(corpus: Mapping[str, Any]) -> bool:
     """Whether a text, described by its configuration as plain data, contains the share COMMON of its source."""
-    return not corpus.get("passages") and (corpus.get("share") or 1.0) >= COMMON
+    return not corpus.get("passages") and not corpus.get("num_works") and (corpus.get("share") or 1.0) >= COMMON
 
 
 def known_text(dataset: Dataset) -> Split:

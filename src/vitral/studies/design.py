@@ -14,14 +14,14 @@ from vitral.core.checked import checked
 from vitral.core.config import Config, differences, merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.data.config import CorpusConfig
+from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import optimizer_flops, step_flops
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
-SAME_TEST_TEXT = ("source", "task", "split", "newlines", "separator", "encoding", "field", "glob")
+SAME_TEST_TEXT = ("source", "task", "split", "works", "newlines", "separator", "encoding", "field", "glob")
 """Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
 WIDEST = 2**24
 BudgetName = Literal["quick", "standard", "full"]
@@ -52,6 +52,8 @@ class Arm(Config):
         budget: the smallest budget with this arm.
         compared: whether its loss is of the same task as the base's, so that their difference has a meaning.
         against: name of its baseline arm, an earlier one; the base if None.
+        init_from: name of an earlier arm; a run begins from the last weights of that arm's run from the same seed
+            (fine-tuning), and its operations are counted on top of those.
         contrast: whether its difference to its baseline arm is one of the study's claims.
         tune: factors of configuration values that are tried on validation before the arm is run, for example
             {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
@@ -65,6 +67,7 @@ class Arm(Config):
     budget: BudgetName = "quick"
     compared: bool = True
     against: Name | None = None
+    init_from: Name | None = None
     contrast: bool = True
     tune: Tune | None = None
 
@@ -114,6 +117,8 @@ class Study(Config):
         probes: names of further measurements.
         unit: of the compared losses; bits per character where arms differ in their tokens.
         varies_text: whether arms may change the text or its tokens.
+        draws_text: whether `corpus.draw` of a run is its seed: what `share`, `num_works` and `one-work` leave of a text
+            is then drawn anew from each seed, and differences between seeds contain it.
         margin: differences of up to this share of the loss count as equivalent.
         tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`.
     """
@@ -131,6 +136,7 @@ class Study(Config):
     probes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     unit: Unit = "nats per token"
     varies_text: bool = False
+    draws_text: bool = False
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.01
     tune: Tune = Field(default_factory=dict)
 
@@ -145,6 +151,7 @@ class Study(Config):
         for arm in self.arms[1:]:
             self._check_changes(arm)
             self._check_baseline(arm)
+            self._check_parent(arm)
         for budget in self.budgets:
             if len(self.at(budget).arms) < (1 if self.probes else 2):
                 raise ValueError(
@@ -158,7 +165,7 @@ class Study(Config):
 
     def _check_base(self) -> None:
         base = self.arms[0]
-        if base.changes or base.match or base.against or base.budget != BUDGETS[0]:
+        if base.changes or base.match or base.against or base.init_from or base.budget != BUDGETS[0]:
             raise ValueError(
                 _(
                     "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
@@ -168,7 +175,7 @@ class Study(Config):
             )
 
     def _check_changes(self, arm: Arm) -> None:
-        if not arm.changes:
+        if not arm.changes and arm.init_from is None:
             raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
         for key in FIXED if not self.varies_text else ("seed",):
             if key in arm.changes:
@@ -219,6 +226,28 @@ class Study(Config):
                     "arms: {name!r} is compared with {against!r}, whose loss is not compared",
                     name=arm.name,
                     against=arm.against,
+                )
+            )
+
+    def _check_parent(self, arm: Arm) -> None:
+        if arm.init_from is None:
+            return
+        before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
+        parent = before.get(arm.init_from)
+        if parent is None:
+            raise ValueError(
+                _(
+                    "arms: {name!r} begins from {parent!r}, which is no arm before it",
+                    name=arm.name,
+                    parent=arm.init_from,
+                )
+            )
+        if BUDGETS.index(parent.budget) > BUDGETS.index(arm.budget):
+            raise ValueError(
+                _(
+                    "arms: {name!r} begins from {parent!r}, which needs a larger budget",
+                    name=arm.name,
+                    parent=arm.init_from,
                 )
             )
 
@@ -280,10 +309,12 @@ class ResolvedArm:
 
     Attributes:
         arm: as designed.
-        config: its whole configuration; each run replaces the seed.
+        config: its whole configuration; each run replaces the seed (`seeded`).
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         optimizer_flops: floating-point operations of the optimizer in one training step.
+        draws_text: whether the seed draws the text too.
+        inherited_flops: floating-point operations of the trainings whose weights a run begins from.
     """
 
     arm: Arm
@@ -291,6 +322,13 @@ class ResolvedArm:
     num_parameters: int
     flops_per_token: int
     optimizer_flops: int
+    draws_text: bool = False
+    inherited_flops: int = 0
+
+    def seeded(self, seed: int) -> RunConfig:
+        """The whole configuration of its run from a seed."""
+        drawn = {"corpus": {"draw": seed}} if self.draws_text else {}
+        return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
 
     @property
     def num_tokens(self) -> int:
@@ -299,8 +337,13 @@ class ResolvedArm:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's training, the optimizer's included."""
+        """Floating-point operations of a run's own training, the optimizer's included."""
         return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
+
+    @property
+    def all_flops(self) -> int:
+        """Floating-point operations of a run's training and of those whose weights it begins from."""
+        return self.inherited_flops + self.flops
 
 
 def tokens_trained(config: Mapping[str, Any]) -> int:
@@ -331,6 +374,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
         config = RunConfig.parse(merge(base.plain(), arm.changes), where)
         _require_same_test(study, arm, base, config)
+        _require_same_tokens(study, arm, config)
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
@@ -344,10 +388,12 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
             key = "d_model" if model.feed_forward == "none" and mixes else "d_ff"
             width = matched_width(model, target, vocab, key)
             config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
-        elif arm.match == "flops":
-            config = matched_steps(config, resolved[0].flops, vocab)
+        parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
+        inherited = _inherited_flops(study, arm, config, parent)
+        if arm.match == "flops":
+            config = matched_steps(config, resolved[0].flops - inherited, vocab)
         for other in resolved:
-            if config == other.config:
+            if config == other.config and arm.init_from == other.arm.init_from:
                 raise UsageError(
                     "study {study}: arms {one!r} and {other!r} have the same configuration",
                     study=study.name,
@@ -355,7 +401,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     other=arm.name,
                 )
         size = count_parameters(config.model, vocab), _flops(config, vocab), optimizer_flops(config, vocab)
-        resolved.append(ResolvedArm(arm, config, *size))
+        resolved.append(ResolvedArm(arm, config, *size, study.draws_text, inherited))
     return tuple(resolved)
 
 
@@ -380,6 +426,42 @@ def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfi
                 unit=_(study.unit),
                 advice=advice,
             )
+
+
+def _require_same_tokens(study: Study, arm: Arm, config: RunConfig) -> None:
+    """Refuse tokens that would depend on the draw of the text.
+
+    Raises:
+        UsageError: the tokens are byte pairs, learned from the training text.
+    """
+    if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
+        raise UsageError(
+            "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs would "
+            'learn other tokens; set corpus.tokenizer = "byte"',
+            study=study.name,
+            arm=arm.name,
+        )
+
+
+def _inherited_flops(study: Study, arm: Arm, config: RunConfig, parent: ResolvedArm | None) -> int:
+    """Operations of the trainings whose weights an arm begins from.
+
+    Raises:
+        UsageError: its model is not that of the arm it begins from.
+    """
+    if parent is None:
+        return 0
+    free = ("dropout", "initialisation")
+    own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, parent.config))
+    if difference := first_difference(other, own, "model."):
+        raise UsageError(
+            "study {study}, arm {arm}: begins from the weights of {parent}, which is another model: {difference}",
+            study=study.name,
+            arm=arm.name,
+            parent=parent.arm.name,
+            difference=difference,
+        )
+    return parent.all_flops
 
 
 def _flops(config: RunConfig, vocab_size: int) -> int:

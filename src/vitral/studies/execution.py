@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.runs import RunFolder, enter
+from vitral.runs import RunFolder, enter, load_run
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import (
@@ -39,8 +40,16 @@ from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.record import ARMS, FORMAT, LONGER, MEASURES, RECORD, REPORT, read_record, write_record
-from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run, require_config, run_name
-from vitral.studies.tuning import Row, Trial, Tuned, rows, scaled, trial_name, trial_of, tuned
+from vitral.studies.results import (
+    ArmResult,
+    RunResult,
+    StudyResult,
+    read_run,
+    require_config,
+    require_parent,
+    run_name,
+)
+from vitral.studies.tuning import AS_IT_IS, Row, Trial, Tuned, rows, scaled, trial_name, trial_of, tuned
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
@@ -95,11 +104,13 @@ class Job:
         arm: the arm.
         seed: the seed.
         folder: its run folder.
+        parent: the job whose last weights it begins from; None for random weights.
     """
 
     arm: ResolvedArm
     seed: int
     folder: GuardedFolder
+    parent: "Job | None" = None
 
     @property
     def path(self) -> Path:
@@ -109,7 +120,7 @@ class Job:
     @property
     def config(self) -> RunConfig:
         """Its whole configuration."""
-        return RunConfig.parse(self.arm.config.plain() | {"seed": self.seed})
+        return self.arm.seeded(self.seed)
 
     @property
     def begun(self) -> bool:
@@ -172,9 +183,9 @@ def run_study(
     base = _with_plan(base, found or _lost_record(folder, study), out, dataset)
     arms = resolve(study, base, texts.vocab_size)
     _require_memory(study, arms, texts)
-    _require_text(study, arms, texts)
+    _require_text(study, arms, (*seeds, TUNING_SEED) if study.tunes else seeds, texts)
     shared = _without_seed(base.plain())
-    jobs = [Job(arm, seed, folder.within(run_name(arm.arm.name, seed))) for seed in seeds for arm in arms]
+    jobs = _jobs(folder, arms, seeds)
     trials = _trials(study, arms, folder)
     _require_room(out, [*trials, *jobs])
     fingerprints = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
@@ -190,8 +201,7 @@ def run_study(
             return _run(job, texts, progress.of(job))
 
         arms, tuning = _tune(study, arms, folder, run)
-        by_name = {arm.arm.name: arm for arm in arms}
-        jobs = [replace(job, arm=by_name[job.arm.arm.name]) for job in jobs]
+        jobs = _jobs(folder, arms, seeds)
         _require_own(jobs, note)
         runs: dict[str, list[RunResult]] = {arm.arm.name: [] for arm in arms}
         for job in jobs:
@@ -203,7 +213,7 @@ def run_study(
             seeds=seeds,
             first_seeds=first_seeds,
             arms=tuple(_arm_result(arm, runs[arm.arm.name], study, texts) for arm in arms),
-            baselines=texts.baselines(dataset, final_split(dataset)),
+            baselines=_baselines(arms[0], seeds, texts),
             curve_baselines=NgramBaselines.from_plain(any_run.ngrams() or {}),
             corpus=any_run.document("corpus"),
             environment=any_run.document("environment"),
@@ -211,20 +221,50 @@ def run_study(
             budget=budget,
             tuning=tuning,
         )
-        datasets = {arm.arm.name: texts.of(arm.config.corpus) for arm in arms}
+        datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
         result = final_losses(result, datasets, callback)
         result = _with_second_budget(result, arms, folder, run)
         return measure(result, base, datasets, callback)
 
 
+def _jobs(folder: GuardedFolder, arms: Sequence[ResolvedArm], seeds: Sequence[int]) -> list[Job]:
+    """Every arm from every seed; an arm comes after the one that it begins from."""
+    found: dict[tuple[str, int], Job] = {}
+    for seed in seeds:
+        for arm in arms:
+            parent = None if arm.arm.init_from is None else found[arm.arm.init_from, seed]
+            found[arm.arm.name, seed] = Job(arm, seed, folder.within(run_name(arm.arm.name, seed)), parent)
+    return list(found.values())
+
+
+def _baselines(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> NgramBaselines:
+    """N-gram baselines of the base arm's text; where seeds draw it, their mean over the seeds."""
+    datasets = [texts.of(base.seeded(seed).corpus) for seed in (seeds if base.draws_text else seeds[:1])]
+    found = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
+    if len({id(one) for one in found}) == 1:
+        return found[0]
+    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
+    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
+
+
 def _trials(study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder) -> list[Job]:
     """The runs in which values are tried, as far as they are known before the first."""
-    return [
-        Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)))
-        for arm in arms
-        if study.tuned(arm.arm)
-        for row in rows(study.tuned(arm.arm), arm.config)
-    ]
+    found, parents = list[Job](), _tuned_from(study, arms)
+    for arm in arms:
+        tune = study.tuned(arm.arm)
+        usual: tuple[Row, ...] = (AS_IT_IS,) if arm.arm.name in parents else ()
+        tried = [(scaled(arm, row), row) for row in rows(tune, arm.config)] if tune else [(arm, row) for row in usual]
+        found += [Job(own, TUNING_SEED, folder.within(trial_name(arm.arm.name, row))) for own, row in tried]
+    return found
+
+
+def _tuned_from(study: Study, arms: Sequence[ResolvedArm]) -> set[str]:
+    """The names of all arms that a tuned arm begins from, directly or not: they have a run from the tuning seed."""
+    found = set[str]()
+    for arm in reversed(arms):
+        if arm.arm.init_from is not None and (study.tuned(arm.arm) or arm.arm.name in found):
+            found.add(arm.arm.init_from)
+    return found
 
 
 def _require_own(jobs: Sequence[Job], note: Callable[[str], None]) -> None:
@@ -240,17 +280,23 @@ Run = Callable[[Job], RunResult]
 def _tune(
     study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
 ) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
-    """The arms with the values that their trials chose, and the trials."""
-    found, told = [], []
+    """The arms with the values that their trials chose, and the trials; a trial begins from the chosen one."""
+    found, told, parents = list[ResolvedArm](), list[Tuned](), _tuned_from(study, arms)
+    chosen: dict[str | None, Job] = {}
     for arm in arms:
+        name, parent = arm.arm.name, chosen.get(arm.arm.init_from)
 
-        def trial(row: Row, arm: ResolvedArm = arm) -> Trial:
-            job = Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)))
+        def trial(row: Row, arm: ResolvedArm = arm, parent: Job | None = parent) -> Trial:
+            job = Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)), parent)
             return trial_of(arm, row, run(job))
 
         tried = tuned(arm, study.tuned(arm.arm), trial) if study.tuned(arm.arm) else None
-        found.append(arm if tried is None else tried[0])
+        own, factor = (arm, 1.0) if tried is None else (tried[0], tried[1].chosen)
+        found.append(own)
         told += [] if tried is None else [tried[1]]
+        if name in parents:
+            chosen[name] = Job(own, TUNING_SEED, folder.within(trial_name(name, {"": factor})), parent)
+            run(chosen[name])
     return tuple(found), tuple(told)
 
 
@@ -271,8 +317,9 @@ def _with_second_budget(
         if arm.arm.name in wanted:
             own = with_more_steps(arm, LONGER_STEPS)
             name = arm.arm.name
-            jobs = [Job(own, seed, folder.within(f"{LONGER}/{name}/seed-{seed}")) for seed in result.seeds]
-            longer[name] = tuple(run(job) for job in jobs[:LONGER_SEEDS])
+            usual = [job for job in _jobs(folder, arms, result.seeds) if job.arm.arm.name == name][:LONGER_SEEDS]
+            jobs = [replace(job, arm=own, folder=folder.within(f"{LONGER}/{name}/seed-{job.seed}")) for job in usual]
+            longer[name] = tuple(map(run, jobs))
     return replace(result, longer=longer)
 
 
@@ -320,14 +367,14 @@ def _require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> 
         require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
 
 
-def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
+def _require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> None:
     """Refuse, before anything is trained, a text that is too short for an arm.
 
     Raises:
         UsageError: names the arm and the reason.
     """
-    for arm in arms:
-        data, config = texts.of(arm.config.corpus), arm.config
+    for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
+        data = texts.of(config.corpus)
         length = config.model.context_length
         try:
             Batches(data.splits["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
@@ -341,6 +388,7 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
                 arm=arm.arm.name,
                 error=error,
             ) from None
+        _require_parents_tokens(study, arm, data, arms, texts)
         same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
@@ -349,6 +397,25 @@ def _require_text(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> No
                 study=study.name,
                 arm=arm.arm.name,
             )
+
+
+def _require_parents_tokens(
+    study: Study, arm: ResolvedArm, data: Dataset, arms: Sequence[ResolvedArm], texts: Texts
+) -> None:
+    """Refuse other tokens than those of the arm that an arm begins from.
+
+    Raises:
+        UsageError: a token has another number, or the numbers of tokens differ.
+    """
+    parent = next((other for other in arms if other.arm.name == arm.arm.init_from), None)
+    if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
+        raise UsageError(
+            "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
+            'corpus.tokenizer = "byte"',
+            study=study.name,
+            arm=arm.arm.name,
+            parent=parent.arm.name,
+        )
 
 
 def _require_room(out: Path, jobs: Sequence[Job]) -> None:
@@ -375,9 +442,15 @@ def _require_room(out: Path, jobs: Sequence[Job]) -> None:
 
 
 def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
-    """One arm from one seed: found finished, resumed, or trained."""
-    path, config, begun = job.path, job.config, job.begun
+    """One arm from one seed: found finished, resumed, or trained from random weights or its parent's."""
+    path, config, begun, parent = job.path, job.config, job.begun, job.parent
+    if parent is not None:
+        before = read_run(parent.path, parent.seed, parent.arm) if parent.begun else None
+        if before is None or before.test_loss is None:
+            why = N_("it begins from arm {arm}, which has no result").format(arm=parent.arm.arm.name)
+            return RunResult(job.seed, path, (), None, None, None, 0.0, stopped=why)
     if begun:
+        require_parent(path, None if parent is None else parent.path, lambda line: None)
         found = read_run(path, job.seed, job.arm)
         if found.ended:
             callback({"event": "run", "state": "found"})
@@ -389,7 +462,8 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             resume(path, callback=callback)
         else:
             dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
-            train(config, path, callback=callback, dataset=dataset, baselines=baselines)
+            source = None if parent is None else load_run(parent.path, "last")
+            train(config, path, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
     result = read_run(path, job.seed, job.arm)
     if not result.ended:
         raise KeyboardInterrupt(
@@ -424,6 +498,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[RunResult], study: Study, 
         optimizer_flops=resolved.optimizer_flops,
         runs=tuple(runs),
         factor=factor,
+        inherited_flops=resolved.inherited_flops,
     )
 
 

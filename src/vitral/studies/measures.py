@@ -43,15 +43,17 @@ FINAL_TOKENS = 5_000_000
 
 
 Loaded = TypeVar("Loaded")
+Datasets = Mapping[tuple[str, int], Dataset]
+"""The text of every run, by arm and seed."""
 
 
-def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
+def measure(result: StudyResult, base: RunConfig, datasets: Datasets, callback: Callback) -> StudyResult:
     """The result with the measurements of all its probes; one that is kept in `measures/` is not made again.
 
     Args:
         result: the runs.
         base: configuration of the base arm.
-        datasets: by arm.
+        datasets: by arm and seed.
         callback: receives {"event": "probe", "name", "subject"} before each measurement.
 
     Raises:
@@ -64,31 +66,35 @@ def measure(result: StudyResult, base: RunConfig, datasets: Mapping[str, Dataset
         if isinstance(probe, RunProbe):
             measured[name], unmeasured[name] = _of_runs(probe, result, datasets, callback)
             continue
-        setting = Setting(base, datasets[result.arms[0].arm.name], result.first_seeds[0], result.budget or USUAL)
+        setting = Setting(
+            base,
+            datasets[result.arms[0].arm.name, result.first_seeds[0]],
+            result.first_seeds[0],
+            result.budget or USUAL,
+        )
         kept = Kept(GuardedFolder(result.folder), f"{MEASURES}/{name}.json", None, callback)
         found = kept.once(name, _("the study"), lambda setting=setting: setting, probe.measure)
         measured[name], unmeasured[name] = (None, (("", found[WHY]),)) if WHY in found else (found, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
 
 
-def final_losses(result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback) -> StudyResult:
+def final_losses(result: StudyResult, datasets: Datasets, callback: Callback) -> StudyResult:
     """The result with every run's loss on the whole test split, where only some of it was measured while training.
 
     Of a test split of more than FINAL_TOKENS, FINAL_TOKENS evenly spread tokens are measured.
     """
     arms = []
     for arm in result.arms:
-        dataset = datasets[arm.arm.name]
-        most = arm.config["training"].get("evaluation_tokens")
-        whole = thinned(dataset.splits["test"], most) is dataset.splits["test"]
-        runs = arm.runs if whole else tuple(_final(arm, run, dataset, result.folder, callback) for run in arm.runs)
+        texts = {run.seed: datasets[arm.arm.name, run.seed] for run in arm.runs}
+        runs = tuple(_final(arm, run, texts[run.seed], result.folder, callback) for run in arm.runs)
         arms.append(replace(arm, runs=runs))
     return replace(result, arms=tuple(arms))
 
 
 def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callback: Callback) -> RunResult:
-    """The run with the loss of its last weights on the whole test split."""
-    if run.test_loss is None:
+    """The run with the loss of its last weights on the whole test split; itself where it has measured that."""
+    test = dataset.splits["test"]
+    if run.test_loss is None or thinned(test, arm.config["training"].get("evaluation_tokens")) is test:
         return run
 
     def look(loaded: LoadedRun) -> Plain:
@@ -110,7 +116,7 @@ def final_split(dataset: Dataset) -> Split:
 
 
 def _of_runs(
-    probe: RunProbe, result: StudyResult, datasets: Mapping[str, Dataset], callback: Callback
+    probe: RunProbe, result: StudyResult, datasets: Datasets, callback: Callback
 ) -> tuple[dict[str, dict[int, Plain]], tuple[tuple[str, str], ...]]:
     """The measurements of finished runs by arm and seed, and the reasons, with the arm, why others have none."""
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
@@ -123,7 +129,8 @@ def _of_runs(
 
             def trained(arm: ArmResult = arm, run: RunResult = run) -> Trained:
                 name, budget = arm.arm.name, result.budget or USUAL
-                return Trained(name, run.seed, load_last(run, arm), datasets[name], budget)
+                first = None if arm.arm.init_from is None else datasets[arm.arm.init_from, run.seed]
+                return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget, first)
 
             file = f"{MEASURES}/{probe.name}/{name}-seed-{run.seed}.json"
             kept = Kept(GuardedFolder(result.folder), file, _of(run, arm), callback)

@@ -48,6 +48,7 @@ class Trained:
         run: model in evaluation mode, tokenizer, configuration.
         dataset: the arm's text.
         budget: of the study; a smaller one asks for fewer samples.
+        first: the text of the arm whose weights it began from; None for random weights.
     """
 
     arm: str
@@ -55,6 +56,7 @@ class Trained:
     run: LoadedRun
     dataset: Dataset
     budget: BudgetName
+    first: Dataset | None = None
 
     @property
     def num_tokens(self) -> int:

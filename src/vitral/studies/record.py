@@ -130,8 +130,10 @@ def _essence(record: Mapping[str, Any]) -> Found:
     Margin and contrasts are among them: they are declared before anything runs.
     """
     keys: Found = {"changes": None, "match": None, "against": None, "compared": None, "contrast": True, "tune": None}
+    keys["init_from"] = None
     study = record["study"]
     arms = {arm["name"]: {key: arm.get(key, usual) for key, usual in keys.items()} for arm in study["arms"]}
     design = {"name": study["name"], "base": next(iter(arms)), "arms": arms}
     design |= {"unit": study.get("unit"), "margin": study.get("margin", 0.01), "tune": study.get("tune", {})}
+    design["draws_text"] = study.get("draws_text", False)
     return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
-from vitral.core.language import N_
+from vitral.core.language import N_, _
 from vitral.evaluation import NgramBaselines
-from vitral.runs import LoadedRun, enter, load_run
+from vitral.runs import LoadedRun, Parent, enter, load_run
 from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
@@ -71,6 +71,7 @@ class ArmResult:
         runs: one for each seed.
         factor: of the study's unit: a loss in nats per token times it is in that unit.
         optimizer_flops: floating-point operations of the optimizer in one training step.
+        inherited_flops: floating-point operations of the trainings whose weights a run begins from.
     """
 
     arm: Arm
@@ -80,11 +81,13 @@ class ArmResult:
     runs: tuple[RunResult, ...]
     factor: float = 1.0
     optimizer_flops: int = 0
+    inherited_flops: int = 0
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a run's training, the optimizer's included."""
-        return self.num_tokens * self.flops_per_token + self.config["training"]["steps"] * self.optimizer_flops
+        """Floating-point operations of a run's training, the optimizer's and those of trainings before it included."""
+        own = self.num_tokens * self.flops_per_token + self.config["training"]["steps"] * self.optimizer_flops
+        return self.inherited_flops + own
 
     @property
     def losses(self) -> dict[int, float]:
@@ -197,6 +200,31 @@ def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object])
                 other=other,
                 one=one,
             )
+
+
+def require_parent(path: Path, parent: Path | None, warn: Callable[[str], object]) -> None:
+    """Refuse a run that began from other weights than the last ones of its arm's parent.
+
+    Args:
+        path: the run's folder.
+        parent: folder of the finished run whose weights it should begin from; None for random weights.
+        warn: receives a line for each damage that does not enter the results.
+
+    Raises:
+        UsageError: it began from other weights.
+    """
+    found, wanted = enter(path, warn).identity.parent, None
+    if parent is not None:
+        source = load_run(parent, "last", warn)
+        wanted = Parent(run=source.sealed.identity.run, step=source.step, manifest=source.checkpoint.manifest)
+    if found != wanted:
+        begins = _("random weights") if parent is None else str(parent)
+        raise UsageError(
+            "{path}: is not the run of this arm: it began from other weights than {begins}; put the right run there, "
+            "or move this one away",
+            path=path,
+            begins=begins,
+        )
 
 
 def load_last(run: RunResult, arm: ArmResult) -> LoadedRun:

@@ -23,6 +23,8 @@ from vitral.training import RunConfig
 
 Row = Mapping[str, float]
 """A factor by configuration key."""
+AS_IT_IS: Row = {"": 1.0}
+"""The row of an arm that is not tuned and runs from the tuning seed for the arms that begin from it."""
 
 
 @dataclass(frozen=True)

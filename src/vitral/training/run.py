@@ -52,7 +52,7 @@ def train(
     callback: Callback = silent,
     dataset: Dataset | None = None,
     baselines: NgramBaselines | None = None,
-    init_from: Path | None = None,
+    init_from: Path | LoadedRun | None = None,
     planner: Planner | None = None,
     frame: TimeFrame | None = None,
 ) -> RunFolder:
@@ -67,8 +67,8 @@ def train(
         callback: receives every event (`vitral.training.events`).
         dataset: the prepared corpus; None prepares it from `config.corpus`.
         baselines: its n-gram baselines; None counts them before the first evaluation.
-        init_from: a run to fine-tune: training starts from its best weights and uses its tokenizer, to which tokens for
-            new characters are appended.
+        init_from: a run to fine-tune: training starts from its best weights, or from the checkpoint that is loaded, and
+            uses its tokenizer, to which tokens for new characters are appended.
         planner: may change steps, schedule and threads while training (`vitral.training.trainer.Planner`).
         frame: the time that counts as `training.minutes` besides this call; None: no other.
 
@@ -82,7 +82,7 @@ def train(
     minutes, frame = config.training.minutes, frame or TimeFrame()
     deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
-        source = None if init_from is None else load_run(init_from)
+        source = load_run(init_from) if isinstance(init_from, Path) else init_from
         if dataset is None:
             dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer, grow=True)
         if source is not None:

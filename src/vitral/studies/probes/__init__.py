@@ -15,6 +15,7 @@ PROBES: dict[str, str] = {
     "copying": "copying",
     "cost-by-length": "cost",
     "few-shot": "few_shot",
+    "forgetting": "forgetting",
     "gradients": "gradients",
     "head-patterns": "head_patterns",
     "in-context": "in_context",
@@ -30,6 +31,7 @@ PROBES: dict[str, str] = {
     "strategies": "strategies",
     "text-units": "text_units",
     "uses": "uses",
+    "written-words": "written_words",
 }
 """Name -> module, in which the probe has its own name in capitals; imported when asked for."""
 

@@ -69,14 +69,14 @@ def view(result: StudyResult, arms: Arms) -> View:
     caption = (
         _(
             "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
-            "same thirty-second of the text; its own for {arms}.",
+            "same sixty-fourth of the text; its own for {arms}.",
             unit=unit,
             arms=own,
         )
         if own
         else _(
             "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
-            "same thirty-second of the text.",
+            "same sixty-fourth of the text.",
             unit=unit,
         )
     )

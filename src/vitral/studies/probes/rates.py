@@ -95,8 +95,8 @@ def view(result: StudyResult, arms: Arms) -> View:
     base = {width.kind: width for width in reversed(widths)}
     how = _(
         "Loss after training, by learning rate. At the smallest width, the base width of muP, both parametrisations "
-        "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two neighbours, "
-        "over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
+        "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two "
+        "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
     )
     sections: list[Section | Plot] = [Heading(_("Learning rate and width")), Paragraph(how)]
     for kind in NAMES:

@@ -24,6 +24,8 @@ FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
 UNITS = (
     Quantity(N_("vocabulary"), at("vocab_size"), digits=0),
+    Quantity(N_("parameters"), at("parameters"), digits=0),
+    Quantity(N_("operations of the base"), at("operations"), "%", digits=0),
     Quantity(N_("characters per token"), at("characters_per_token"), digits=2),
     Quantity(N_("window"), at("context_characters"), "characters", digits=0),
     Quantity(N_("parameters in embedding and head"), lambda run: 100 * run["token_share"], "%", digits=0),
@@ -41,7 +43,7 @@ def measure(trained: Trained) -> Plain:
 
 def view(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
-    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), read=at("loss"))
     if not arms:
         return View()
     fair = result.study.unit == FAIR_UNIT
@@ -56,7 +58,8 @@ def view(result: StudyResult, arms: Arms) -> View:
     )
     sections: list[Section | Plot] = [Heading(_("Tokens and text"))]
     sections.append(probe.mean_table(caption, arms, *UNITS, loss))
-    checks = tuple(_compute(result, arm) for arm in arms[1:])
+    checks = tuple(_compute(result, arm) for arm in arms[1:] if result.arm(arm.name).arm.match == "flops")
+    arms = [arm for arm in arms if _only_tokens(result, arm)]
     if not fair or len(arms) < 2:
         return View(tuple(sections), checks=checks)
     longest = max(arms, key=lambda arm: arm.first["characters_per_token"])
@@ -64,6 +67,22 @@ def view(result: StudyResult, arms: Arms) -> View:
     pairs = [pair for arm in others for pair in probe.against_base((arm, longest), loss)]
     sections.append(_plot(arms, loss))
     return View(tuple(sections), (*pairs, *_slope([arm for arm in arms if _kind(arm) == "bpe"], loss)), checks)
+
+
+def _with_sizes(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
+    """The arms with two more numbers for each run: parameters, and operations in percent of the base's."""
+    found = []
+    for arm in arms:
+        own = result.arm(arm.name)
+        sizes = {"parameters": own.num_parameters, "operations": 100 * own.flops / result.arms[0].flops}
+        found.append(replace(arm, runs={seed: {**run, **sizes} for seed, run in arm.runs.items()}))
+    return found
+
+
+def _only_tokens(result: StudyResult, arm: ArmMeasures) -> bool:
+    """Whether the arm differs from the base in its tokens alone, at equal compute."""
+    design = result.arm(arm.name).arm
+    return arm.name == result.arms[0].arm.name or (design.match == "flops" and design.changes.keys() == {"corpus"})
 
 
 def _kind(arm: ArmMeasures) -> str:

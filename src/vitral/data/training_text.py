@@ -1,0 +1,282 @@
+"""The training text: parts of a text's training split, drawn or chosen, and further texts.
+
+`passages`, `num_works`, `share` and `also` of the configuration change the training split only, so losses of runs with
+different training text can be compared.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.core.config import closest, shown
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.core.streams import numpy_stream
+from vitral.data.config import CorpusConfig
+from vitral.data.corpora import Corpus, load_corpus
+from vitral.data.split import SPLIT_SEED, Blocks, whole
+from vitral.data.texts import Text, hash_text
+from vitral.data.works import Work, lines_of
+
+_SHOWN_AT_MOST = 200
+
+
+@dataclass(frozen=True)
+class Addition:
+    """An additional training text (`corpus.also`).
+
+    Attributes:
+        corpus: the text.
+        blocks: its training blocks.
+        text_hash: see `hash_text`.
+    """
+
+    corpus: Corpus
+    blocks: Blocks
+    text_hash: str
+
+    def describe(self) -> dict[str, Any]:
+        """The description saved with a run, JSON-ready."""
+        return {
+            "name": self.corpus.name,
+            "bytes": self.corpus.num_bytes,
+            "characters": len(self.corpus.text),
+            "sha256": self.corpus.sha256,
+            "training_characters": self.blocks.num_characters,
+            **self.corpus.origin(),
+        }
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """The training blocks of a text.
+
+    Attributes:
+        blocks: of the training split, or what the configuration leaves of it.
+        works: titles of the works they were drawn from, where `num_works` chose some.
+    """
+
+    blocks: Blocks
+    works: tuple[str, ...] = ()
+
+
+def restricted(text: Text, blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ()) -> TrainingText:
+    """The training blocks selected by `passages`, `num_works` and `share`.
+
+    `passages` first cuts each block to the characters inside a passage; `num_works` and `share` choose from the rest.
+    Without `num_works`, a share takes the first blocks of a random order, so that a smaller share is always a subset of
+    a larger one of the same draw.
+
+    Raises:
+        UsageError: a passage is not in the text, none of it is in the training split, or too few works are long enough.
+    """
+    if config.passages:
+        blocks = _inside(blocks, passage_spans(text, config.passages))
+        if not len(blocks):
+            raise UsageError("corpus.passages: the training split contains nothing of them; give longer passages")
+    if config.num_works is not None:
+        return _of_works(works, blocks, config, config.num_works)
+    return TrainingText(blocks if config.share is None else shared(blocks, config.share, config.draw))
+
+
+def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_works: int) -> TrainingText:
+    """Equal parts of works drawn from those that are long enough; together the share of all of the training split."""
+    parts = [(work, _inside(blocks, [(work.begin, work.end)])) for work in works]
+    each = 1 if config.share is None else max(1, round(config.share * blocks.num_characters) // num_works)
+    parts = [(work, part) for work, part in parts if part.num_characters >= each]
+    if len(parts) < num_works:
+        raise UsageError(
+            "corpus.num_works: {found} works have {characters:,} characters in the training split, and {wanted} are "
+            "asked for; give fewer works or a smaller share",
+            found=len(parts),
+            characters=each,
+            wanted=num_works,
+        )
+    draw = SPLIT_SEED if config.draw is None else config.draw
+    order = numpy_stream(draw, "works trained on").permutation(len(parts))
+    chosen: list[tuple[Work, Blocks]] = [parts[place] for place in sorted(order[:num_works].tolist())]
+    taken = [part if config.share is None else drawn(part, each, draw, work.begin) for work, part in chosen]
+    spans = np.array([span for part in taken for span in part], dtype=np.int64)
+    return TrainingText(Blocks(spans), tuple(work.title for work, _ in chosen))
+
+
+def shared(blocks: Blocks, share: float, draw: int | None = None) -> Blocks:
+    """A share of the blocks; a subset of every larger share of the same draw.
+
+    Args:
+        blocks: a text.
+        share: of it, above 0 and at most 1.
+        draw: number of the random order; its share is exact, one block is cut. None: a fixed order, and whole blocks.
+
+    >>> all_of_them = whole(50_000)
+    >>> [len(shared(all_of_them, share)) for share in (0.01, 0.5, 1.0)]
+    [1, 5, 10]
+    >>> [shared(all_of_them, share, draw=1).num_characters for share in (0.01, 0.5, 1.0)]
+    [500, 25000, 50000]
+    """
+    if draw is not None:
+        return drawn(blocks, max(1, round(share * blocks.num_characters)), draw)
+    order = numpy_stream(SPLIT_SEED, "share").permutation(len(blocks))
+    kept = np.sort(order[: max(1, round(share * len(blocks)))])
+    return Blocks(np.array([blocks[place] for place in kept.tolist()], dtype=np.int64), apart=blocks.apart)
+
+
+def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
+    """So many characters of the blocks: the first of a random order, the last one cut.
+
+    Args:
+        blocks: with at least so many characters.
+        characters: wanted.
+        draw: number of the random order.
+        of: numbers that tell several random orders of one draw apart.
+    """
+    spans = np.array(list(blocks), dtype=np.int64).reshape(-1, 2)
+    spans = spans[numpy_stream(draw, "share", "drawn", *of).permutation(len(spans))]
+    ends = np.cumsum(spans[:, 1] - spans[:, 0])
+    kept = spans[: int(np.searchsorted(ends, characters)) + 1].copy()
+    kept[-1, 1] -= max(0, int(ends[len(kept) - 1]) - characters)
+    return Blocks(kept[np.argsort(kept[:, 0])])
+
+
+def load_additions(config: CorpusConfig, main: Corpus, cache: Path) -> tuple[Addition, ...]:
+    """The texts of `also`, whole.
+
+    Raises:
+        UsageError: a text cannot be read, or is the main text, whose test split would become training text.
+    """
+    others = (config.model_copy(update={"source": name}) for name in config.also or ())
+    return additions(config, main, [load_corpus(other, cache=cache) for other in others])
+
+
+def additions(config: CorpusConfig, main: Corpus, others: Sequence[Corpus]) -> tuple[Addition, ...]:
+    """The texts of `also`, already loaded, whole.
+
+    Raises:
+        UsageError: a text is the main text, whose test split would become training text, or is there twice.
+    """
+    added: list[Addition] = []
+    known = {hash_text(main.text)} if others else set()
+    for name, corpus in zip(config.also or (), others, strict=True):
+        text_hash = hash_text(corpus.text)
+        if text_hash in known:
+            raise UsageError(
+                "corpus.also: {name!r} is the main text itself, or is given twice; leave it out", name=name
+            )
+        known.add(text_hash)
+        added.append(Addition(corpus, whole(len(corpus.text)), text_hash))
+    return tuple(added)
+
+
+def in_parts(added: Sequence[Addition], config: CorpusConfig, training: Blocks) -> tuple[Addition, ...]:
+    """The further texts reduced to `share`: of each text, or with `draw` to as many characters as the main text has.
+
+    Args:
+        added: whole texts.
+        config: of the main text.
+        training: what is left of its training split.
+
+    Raises:
+        UsageError: a text is shorter than what is left of the main one.
+    """
+    if config.share is None:
+        return tuple(added)
+    if config.draw is None:
+        return tuple(replace(one, blocks=shared(one.blocks, config.share)) for one in added)
+    wanted = training.num_characters
+    for one in added:
+        if one.blocks.num_characters < wanted:
+            raise UsageError(
+                "corpus.also: {name} has {characters:,} characters; with corpus.draw each gives as many as the main "
+                "one, {wanted:,}; give a smaller share",
+                name=one.corpus.name,
+                characters=one.blocks.num_characters,
+                wanted=wanted,
+            )
+    return tuple(replace(one, blocks=drawn(one.blocks, wanted, config.draw)) for one in added)
+
+
+def train_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
+    """The part of a dataset's fingerprint that depends on the training text; empty for the default."""
+    chosen: Mapping[str, Any] = {
+        "passages": None if config.passages is None else [list(passage) for passage in config.passages],
+        "share": config.share,
+        "also": [addition.text_hash for addition in added] or None,
+        "num_works": config.num_works,
+        "train_on": config.train_on,
+        "draw": config.draw if config.share or config.num_works or config.split == "one-work" else None,
+    }
+    asked = {key: value for key, value in chosen.items() if value is not None}
+    return [asked] if asked else []
+
+
+def passage_spans(text: Text, passages: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+    r"""The (begin, end) offsets of passages in the text, in characters.
+
+    A passage starts at the line equal to its first string and ends before the line equal to its second; an empty second
+    string is the end of the text. Leading spaces of a line count, trailing spaces do not.
+
+    >>> passage_spans("a\nb\nc\n", [("b", "c"), ("c", "")])
+    [(2, 4), (4, 6)]
+
+    Raises:
+        UsageError: no line or several lines match, or the second line comes before the first.
+    """
+    wanted = {line for passage in passages for line in passage if line}
+    found: dict[str, list[int]] = {line: [] for line in wanted}
+    near: set[str] = set()
+    words = {word for line in wanted for word in line.split()}
+    for begin, line in lines_of(text):
+        if line in found:
+            found[line].append(begin)
+        elif words.intersection(line.split()):
+            near.add(line[:_SHOWN_AT_MOST])
+    spans = []
+    for first, last in passages:
+        begin = _only(first, found[first], near)
+        end = _only(last, found[last], near) if last else len(text)
+        if end <= begin:
+            raise UsageError(
+                "corpus.passages: the line {last} comes before {first}; swap them", last=shown(last), first=shown(first)
+            )
+        spans.append((begin, end))
+    return spans
+
+
+def _only(line: str, begins: Sequence[int], near: set[str]) -> int:
+    """The offset of the only occurrence of a line."""
+    if not begins:
+        raise UsageError(
+            "corpus.passages: no line of the text reads {line!r}; {hint}", line=line, hint=_closest(line, near)
+        )
+    if len(begins) > 1:
+        raise UsageError(
+            "corpus.passages: {number} lines of the text read {line!r}; choose a line that occurs once",
+            number=len(begins),
+            line=line,
+        )
+    return begins[0]
+
+
+def _closest(line: str, near: set[str]) -> str:
+    """A hint: the most similar line of the text, if any."""
+    return closest(line, near) or _("copy a line exactly, including leading spaces")
+
+
+def _inside(blocks: Blocks, spans: Sequence[tuple[int, int]]) -> Blocks:
+    """The intersections of blocks and spans."""
+    cut = [blocks.inside(begin, end) for begin, end in _merged(spans)]
+    return Blocks(np.concatenate([np.zeros((0, 2), dtype=np.int64), *cut]))
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of spans, as sorted spans that do not touch."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged

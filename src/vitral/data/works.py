@@ -1,0 +1,253 @@
+"""The works of a text: the files of a folder, the sections that chosen lines begin, or those of its table of contents.
+
+A table of contents is a line `Contents` and the lines after it, up to where the first of them occurs again. A work goes
+from the first later line that is its title to the first later line that is the next title. Where the next title does
+not occur again word for word, the end of the work is unknown, and it is omitted.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from vitral.core.config import closest
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.core.streams import numpy_stream
+from vitral.data.config import CorpusConfig
+from vitral.data.corpora import Corpus
+from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_blocks
+from vitral.data.texts import Text, pieces
+
+CONTENTS = "contents"
+HEAD = 200_000
+"""Characters in which a table of contents is looked for."""
+ANY = "*"
+"""Stands for any characters in a line of `corpus.works`."""
+BY_WORKS = ("works", "one-work")
+"""Splits for which the works of a text must be known."""
+_FEWEST = 3
+"""Works below which none can be held out."""
+_SHOWN_AT_MOST = 200
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of a text: characters `begin` to `end`."""
+
+    title: str
+    begin: int
+    end: int
+
+    @property
+    def num_characters(self) -> int:
+        """Its length."""
+        return self.end - self.begin
+
+
+def corpus_works(corpus: Corpus, config: CorpusConfig) -> list[Work]:
+    """The works of a text, in its order: by `corpus.works`, else its files, else its table of contents.
+
+    Empty where the configuration does not need them.
+
+    Raises:
+        UsageError: no line of the text is as `corpus.works` says, or the text has no works of its own.
+    """
+    if config.split not in BY_WORKS and config.num_works is None:
+        return []
+    if config.works is not None:
+        return works_from(corpus.text, config.works)
+    if len(corpus.files) > 1:
+        begins = [begin for _, begin in corpus.files]
+        ends = [*(begin - len(config.separator) for begin in begins[1:]), len(corpus.text)]
+        return [Work(title, begin, end) for (title, begin), end in zip(corpus.files, ends, strict=True)]
+    found = works_of(corpus.text)
+    if not found:
+        raise UsageError(
+            "{name}: not a folder of files, and without a table of contents, so its works are not known; name the "
+            'lines that begin them: corpus.works = ["CHAPTER *"]',
+            name=corpus.name,
+        )
+    return found
+
+
+def works_of(text: Text) -> list[Work]:
+    r"""The works of a table of contents, in the order of the text; none where there is no table.
+
+    >>> [work.title for work in works_of("Contents\nHAMLET\nLEAR\n\nHAMLET\nto be\nLEAR\nnothing\n")]
+    ['HAMLET', 'LEAR']
+    """
+    begins: dict[str, int | None] = {}
+    listing = over = False
+    for begin, line in lines_of(text):
+        title = line.strip()
+        if not listing:
+            if begin >= HEAD:
+                return []
+            listing = title.lower() == CONTENTS
+        elif not over and title not in begins:
+            begins |= {title: None} if title else {}
+        elif title in begins:
+            over = True
+            begins[title] = begin if begins[title] is None else begins[title]
+    if not over:
+        return []
+    found = [
+        Work(title, begin, end)
+        for (title, begin), end in zip(begins.items(), [*list(begins.values())[1:], len(text)], strict=True)
+        if begin is not None and end is not None and end > begin
+    ]
+    return found if all(one.end <= other.begin for one, other in pairwise(found)) else []
+
+
+def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
+    r"""The works that lines begin; `*` in a line stands for any characters. Text before the first is of no work.
+
+    >>> [(work.title, work.end) for work in works_from("by me\nCHAPTER I\nyes\nCHAPTER II\nno\n", ["CHAPTER *"])]
+    [('CHAPTER I', 20), ('CHAPTER II', 34)]
+
+    Raises:
+        UsageError: no line of the text is like one of them.
+    """
+    patterns = {line: re.compile(".*".join(map(re.escape, line.split(ANY)))) for line in lines}
+    unseen, near, begins = set(lines), set[str](), list[tuple[str, int]]()
+    words = {word for line in lines for word in line.replace(ANY, " ").split()}
+    for begin, line in lines_of(text):
+        like = [key for key, pattern in patterns.items() if pattern.fullmatch(line)]
+        unseen.difference_update(like)
+        if like:
+            begins.append((line.strip(), begin))
+        elif unseen and words.intersection(line.split()):
+            near.add(line[:_SHOWN_AT_MOST])
+    missing = next((line for line in lines if line in unseen), None)
+    if missing is not None:
+        hint = closest(missing, near) or _("copy a line exactly, including leading spaces")
+        raise UsageError("corpus.works: no line of the text reads {line!r}; {hint}", line=missing, hint=hint)
+    ends = [*(begin for _, begin in begins[1:]), len(text)]
+    return [Work(title, begin, end) for (title, begin), end in zip(begins, ends, strict=True)]
+
+
+def lines_of(text: Text) -> Iterator[tuple[int, str]]:
+    """Every line with its offset, without trailing spaces."""
+    begin, rest = 0, ""
+    for piece in pieces(text):
+        *lines, rest = (rest + piece).split("\n")
+        for line in lines:
+            yield begin, line.rstrip()
+            begin += len(line) + 1
+    yield begin, rest.rstrip()
+
+
+def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work]) -> dict[str, Blocks]:
+    """The splits of a text by its configuration: `split_blocks`, or whole works held out.
+
+    Args:
+        num_characters: length of the text.
+        config: of the text.
+        works: its works, see `corpus_works`.
+
+    Raises:
+        UsageError: the text is too short, or has too few works.
+    """
+    if config.split == "one-work":
+        return _split_one(num_characters, config, chosen_work(works, config.draw))
+    if config.split != "works":
+        return split_blocks(config, num_characters)
+    held_out = works_by_split(works)
+    others = [work for split in ("validation", "test") for work in held_out[split]]
+    borders = sorted({0, num_characters, *(place for work in others for place in (work.begin, work.end))})
+    begins = {work.begin for work in others}
+    rest = [(begin, end) for begin, end in pairwise(borders) if begin not in begins]
+    spans = {split: [(work.begin, work.end) for work in held_out[split]] for split in ("validation", "test")}
+    return {split: in_blocks(found) for split, found in {"train": rest, **spans}.items()}
+
+
+def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
+    """Whole works for each split, drawn with seed 0 until test has a tenth of their text, validation a twentieth.
+
+    Raises:
+        UsageError: the works are too few.
+    """
+    if len(works) < _FEWEST:
+        raise UsageError(
+            'the text has {works} works; corpus.split = "works" needs at least {needed}',
+            works=len(works),
+            needed=_FEWEST,
+        )
+    order = numpy_stream(SPLIT_SEED, "works").permutation(len(works)).tolist()
+    in_all, found = sum(work.num_characters for work in works), dict[str, list[Work]]()
+    for split, share, left in (("test", 0.1, 2), ("validation", 0.05, 1)):
+        taken = [order.pop(0)]
+        while sum(works[one].num_characters for one in taken) < share * in_all and len(order) > left:
+            taken.append(order.pop(0))
+        found[split] = [works[one] for one in sorted(taken)]
+    return {"train": [works[one] for one in sorted(order)], **found}
+
+
+def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
+    """One work of those at least half as long as the longest.
+
+    Args:
+        works: of a text.
+        draw: number of the draw; None: a fixed one.
+
+    Raises:
+        UsageError: there is no work besides it.
+    """
+    if len(works) < 2:
+        raise UsageError(
+            'the text has {works} works; corpus.split = "one-work" needs at least {needed}', works=len(works), needed=2
+        )
+    least = max(work.num_characters for work in works) / 2
+    long = [work for work in works if work.num_characters >= least]
+    return long[int(numpy_stream(SPLIT_SEED if draw is None else draw, "one work").integers(len(long)))]
+
+
+def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[str, Blocks]:
+    """Three tenths of a work's blocks for test, one for validation, the rest of it or all other text for training."""
+    blocks = list(in_blocks([(work.begin, work.end)]))
+    if len(blocks) < _FEWEST:
+        raise UsageError(
+            'the work {title!r} has {characters:,} characters; corpus.split = "one-work" needs at least {needed:,}',
+            title=work.title,
+            characters=work.num_characters,
+            needed=_FEWEST * BLOCK,
+        )
+    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks)).tolist()
+    num_test, num_validation = max(1, 3 * len(blocks) // 10), max(1, len(blocks) // 10)
+    chosen = {
+        "train": order[num_test + num_validation :],
+        "validation": order[num_test : num_test + num_validation],
+        "test": order[:num_test],
+    }
+    spans = {split: [blocks[place] for place in sorted(places)] for split, places in chosen.items()}
+    found = {split: Blocks(np.array(each, dtype=np.int64)) for split, each in spans.items()}
+    if config.train_on == "others":
+        rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
+        found["train"] = in_blocks(rest)
+    return found
+
+
+def titles_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, list[str]]:
+    """The titles of the works of each split; empty where splits are not by works."""
+    if config.split not in BY_WORKS:
+        return {}
+    if config.split == "works":
+        return {split: [work.title for work in found] for split, found in works_by_split(works).items()}
+    one = chosen_work(works, config.draw)
+    others = [work.title for work in works if work is not one]
+    train = others if config.train_on == "others" else [one.title]
+    return {"train": train, "validation": [one.title], "test": [one.title]}
+
+
+def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:
+    """Spans of text in blocks of BLOCK characters; the last of a span has what remains, and is shorter or longer."""
+    cut = []
+    for begin, end in spans:
+        borders = [*range(begin, end - BLOCK + 1, BLOCK), end] if end - begin >= BLOCK else [begin, end]
+        if len(borders) > 2 and borders[-1] - borders[-2] < BLOCK:
+            del borders[-2]
+        cut += pairwise(borders)
+    return Blocks(np.array(cut, dtype=np.int64).reshape(-1, 2))

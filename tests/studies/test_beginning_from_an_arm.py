@@ -1,0 +1,178 @@
+"""An arm that begins from another arm's last weights: order, weights, record, operations, resuming, refusals."""
+
+import shutil
+
+import pytest
+import torch
+
+from vitral.core.config import merge
+from vitral.core.errors import UsageError
+from vitral.runs import enter, load_run
+from vitral.studies import Study, run_study
+from vitral.studies.design import resolve
+from vitral.studies.results import run_path
+from vitral.training import RunConfig
+
+ARMS = [
+    {"name": "base", "title": "from scratch"},
+    {"name": "first", "title": "first", "changes": {"corpus": {"share": 0.5}}},
+    {"name": "then", "title": "then", "init_from": "first", "changes": {"training": {"steps": 9}}},
+    {"name": "only", "title": "the base's configuration, other weights", "init_from": "first"},
+    {"name": "last", "title": "a third training", "init_from": "then", "changes": {"training": {"log_every": 2}}},
+]
+PLAIN = {"name": "begin", "title": "t", "question": "q", "varies_text": True, "arms": ARMS}
+TUNED = Study.parse(PLAIN)
+
+
+@pytest.fixture(scope="module")
+def base(tiny: RunConfig) -> RunConfig:
+    return RunConfig.parse(merge(tiny.plain(), {"corpus": {"tokenizer": {"name": "byte"}}}))
+
+
+@pytest.fixture(scope="module")
+def result(base: RunConfig, tmp_path_factory):
+    return run_study(TUNED, base, tmp_path_factory.mktemp("begin"), seeds=[1, 2])
+
+
+def weights(path, step=None):
+    run = load_run(path, "last")
+    return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}, run
+
+
+def test_a_run_begins_from_the_last_weights_of_the_same_seed_and_records_them(result) -> None:
+    for seed in (1, 2):
+        _, parent = weights(run_path(result.folder, "first", seed))
+        for arm in ("then", "only"):
+            sealed = enter(run_path(result.folder, arm, seed), lambda line: None)
+            found = sealed.identity.parent
+            assert found is not None
+            assert (found.run, found.step) == (parent.sealed.identity.run, parent.step)
+            assert found.manifest == parent.checkpoint.manifest
+    assert enter(run_path(result.folder, "base", 1), lambda line: None).identity.parent is None
+    losses = {arm.arm.name: arm.losses for arm in result.arms}
+    assert losses["only"] != losses["base"]
+
+
+def test_training_no_step_further_keeps_the_parents_weights(base, result, tmp_path) -> None:
+    """With a learning rate of nothing, the run ends where its parent ended."""
+    still = {"training": {"optimizer": {"learning_rate": 1e-30, "weight_decay": 0.0}}}
+    arms = [*ARMS[:2], {"name": "still", "title": "still", "init_from": "first", "changes": still}]
+    out = run_study(Study.parse(PLAIN | {"arms": arms}), base, tmp_path / "still", seeds=[1])
+    one, _ = weights(run_path(out.folder, "first", 1))
+    other, _ = weights(run_path(out.folder, "still", 1))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert out.arm("still").losses == pytest.approx(out.arm("first").losses)
+
+
+def test_operations_contain_those_of_every_training_before(base, result) -> None:
+    arms = {arm.arm.name: arm for arm in resolve(TUNED, base, 256)}
+    own = {name: arm.flops for name, arm in arms.items()}
+    assert arms["then"].all_flops == own["then"] + own["first"]
+    assert arms["last"].all_flops == own["last"] + own["then"] + own["first"]
+    assert {arm.arm.name: arm.flops for arm in result.arms} == {name: arm.all_flops for name, arm in arms.items()}
+    longer = {"changes": {"training": {"steps": 20}}}
+    matched = {"name": "matched", "title": "m", "init_from": "first", "match": "flops"}
+    plain = [{"name": "base", "title": "b"}, {"name": "first", "title": "f", "changes": {"training": {"steps": 2}}}]
+    study = Study.parse(PLAIN | {"arms": [*plain, matched | {"changes": {"training": {"log_every": 3}}}]})
+    *_, found = resolve(study, RunConfig.parse(merge(base.plain(), longer["changes"])), 256)
+    assert found.config.training.steps == 18
+    assert found.all_flops == found.flops * 20 // 18
+
+
+def test_what_is_interrupted_goes_on_to_the_same_numbers(base, result, tmp_path) -> None:
+    def stop(event) -> None:
+        if event.get("arm") == "then" and event["event"] == "step" and event["step"] == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(TUNED, base, tmp_path / "again", seeds=[1, 2], callback=stop)
+    again = run_study(TUNED, base, tmp_path / "again", seeds=[1, 2])
+    for arm in result.arms:
+        assert again.arm(arm.arm.name).losses == arm.losses
+
+
+def test_a_run_that_began_from_other_weights_is_refused(base, result, tmp_path) -> None:
+    out = tmp_path / "wrong"
+    shutil.copytree(result.folder, out)
+    shutil.rmtree(run_path(out, "only", 1))
+    shutil.copytree(run_path(out, "base", 1), run_path(out, "only", 1))
+    with pytest.raises(UsageError, match="began from other weights"):
+        run_study(TUNED, base, out, seeds=[1, 2])
+    shutil.rmtree(run_path(out, "base", 1))
+    shutil.rmtree(run_path(out, "only", 1))
+    shutil.copytree(run_path(result.folder, "only", 1), run_path(out, "base", 1))
+    with pytest.raises(UsageError, match="began from other weights than random weights"):
+        run_study(TUNED, base, out, seeds=[1, 2])
+
+
+def test_a_parent_without_a_result_leaves_its_children_without_one(base, tmp_path) -> None:
+    wild = {"training": {"optimizer": {"name": "adamw", "learning_rate": 1e30}}}
+    arms = [ARMS[0], ARMS[1] | {"changes": wild}, ARMS[2]]
+    study = Study.parse(PLAIN | {"arms": arms})
+    found = run_study(study, base, tmp_path / "wild", seeds=[1])
+    assert found.arm("first").losses == found.arm("then").losses == {}
+    (run,) = found.arm("then").runs
+    assert run.stopped is not None
+    assert "which has no result" in run.stopped
+    assert not run.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arms", "complaint"),
+    [
+        ([ARMS[0] | {"init_from": "first"}, ARMS[1]], "is the base"),
+        ([ARMS[0], ARMS[2], ARMS[1]], "begins from 'first', which is no arm before it"),
+        ([ARMS[0], ARMS[1] | {"init_from": "first"}], "begins from 'first', which is no arm before it"),
+        ([ARMS[0], ARMS[1] | {"init_from": "then"}, ARMS[2]], "begins from 'then', which is no arm before it"),
+        ([ARMS[0], ARMS[1] | {"budget": "full"}, ARMS[2]], "needs a larger budget"),
+    ],
+)
+def test_circles_and_arms_that_are_not_there_are_refused(arms, complaint) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        Study.parse(PLAIN | {"arms": arms})
+
+
+def test_another_model_or_other_tokens_are_refused_before_anything_is_trained(base, tiny, tmp_path) -> None:
+    wider = ARMS[2] | {"changes": {"model": {"d_model": 8}}}
+    with pytest.raises(UsageError, match=r"another model: model\.d_model is 6 there and 8 here"):
+        resolve(Study.parse(PLAIN | {"arms": [*ARMS[:2], wider]}), base, 256)
+    (tmp_path / "other.txt").write_text("wxyz " * 900, encoding="utf-8")
+    other = {"name": "first", "title": "f", "compared": False}
+    other["changes"] = {"corpus": {"source": str(tmp_path / "other.txt")}}
+    with pytest.raises(UsageError, match="whose text makes other tokens"):
+        run_study(Study.parse(PLAIN | {"arms": [ARMS[0], other, ARMS[2]]}), tiny, tmp_path / "out", seeds=[1])
+    assert not (tmp_path / "out").exists()
+
+
+def test_trials_begin_from_the_trial_that_was_chosen(base, tmp_path) -> None:
+    rate = "training.optimizer.learning_rate"
+    arms = [
+        {"name": "base", "title": "from scratch"},
+        {"name": "first", "title": "first", "changes": {"corpus": {"share": 0.5}}},
+        {"name": "aside", "title": "untuned", "compared": False, "changes": {"training": {"steps": 4}}},
+        {"name": "then", "title": "then", "init_from": "first", "tune": {rate: [0.1, 1.0]}},
+        {"name": "also", "title": "also", "init_from": "aside"},
+    ]
+    study = Study.parse(PLAIN | {"arms": arms, "tune": {rate: [0.5, 1.0]}})
+    found = run_study(study, base, tmp_path / "tuned", seeds=[1])
+    tuned = {one.arm: one for one in found.tuning}
+    assert set(tuned) == {"base", "first", "then", "also"}
+
+    def sealed(path):
+        return enter(path, lambda line: None)
+
+    def parent_of(path):
+        parent = sealed(path).identity.parent
+        return None if parent is None else parent.run
+
+    tuning = found.folder / "tuning"
+    best = sealed(tuning / f"first/x{tuned['first'].chosen:g}").identity.run
+    assert {parent_of(tuning / f"then/x{trial.factor:g}") for trial in tuned["then"].trials} == {best}
+    assert {parent_of(tuning / f"also/x{trial.factor:g}") for trial in tuned["also"].trials} == {
+        sealed(tuning / "aside/x1").identity.run
+    }
+    # The seeds' runs begin from their own parents, with the values chosen.
+    own = sealed(run_path(found.folder, "then", 1))
+    assert parent_of(own.folder.path) == sealed(run_path(found.folder, "first", 1)).identity.run
+    assert own.config.training.optimizer.learning_rate == pytest.approx(0.01 * tuned["then"].chosen)
+    assert run_study(study, base, found.folder, seeds=[1]) == found
