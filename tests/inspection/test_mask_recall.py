@@ -11,7 +11,7 @@ from vitral.inspection.mask_recall import (
     LONGEST,
     answer_logits,
     distances,
-    mask_recall,
+    recall_under_masks,
     sequences,
     small_model,
     task_of,
@@ -70,7 +70,7 @@ def test_a_single_value_is_found_at_every_distance() -> None:
 
 
 def test_every_mask_and_seed_is_measured() -> None:
-    found = mask_recall(4, steps=1, seeds=(1, 2))
+    found = recall_under_masks(4, steps=1, seeds=(1, 2))
     assert json.loads(json.dumps(found)) == found
     assert {mask: list(runs) for mask, runs in found["masks"].items()} == {mask: ["1", "2"] for mask in MASKS}
     assert (sum(found["answers"]), found["chance"]) == (512 * 4, 1 / 8)

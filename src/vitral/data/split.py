@@ -15,6 +15,7 @@ from vitral.core.checked import Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import ngettext
 from vitral.core.streams import numpy_stream
+from vitral.data.config import CorpusConfig
 
 SPLITS = ("train", "validation", "test")
 BLOCK = 5_000
@@ -116,6 +117,8 @@ def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanog
 def split_blocks(config: CorpusConfig, num_characters: Natural) -> dict[str, Blocks]:
     """The split of a corpus: of a text by its method, of a generated task by sequences (`split_text`)."""
     if config.task is None:
+        if config.split in ("works", "one-work"):
+            raise UsageError("split: {method} needs the works of the text", method=config.split)
         return split_text(num_characters, config.split)
     splits = _split_blocks(num_characters, config.task.span)
     return {split: Blocks(np.array(blocks), apart=True) for split, blocks in splits.items()}

@@ -11,7 +11,7 @@ from vitral.inspection.gradients import first_over_last, gradients_by_block, log
 from vitral.inspection.in_context import chain_distances
 from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
 from vitral.inspection.lens import logit_lens, residual_norms
-from vitral.inspection.mask_recall import mask_recall
+from vitral.inspection.mask_recall import recall_under_masks
 from vitral.inspection.mask_uses import capabilities
 from vitral.inspection.positions import loss_by_position
 from vitral.inspection.predictors import chain_predictions, count_nats, repetition_nats
@@ -57,9 +57,9 @@ __all__ = [
     "loss_by_position",
     "loss_by_row",
     "loss_by_target",
-    "mask_recall",
     "periods_of",
     "recall_by_distance",
+    "recall_under_masks",
     "repetition_nats",
     "replace_activations",
     "residual_norms",

@@ -42,7 +42,7 @@ def task_of(pairs: int) -> KeyValueRecall:
 
 
 @checked(first=True)
-def mask_recall(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) -> dict[str, Any]:
+def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) -> dict[str, Any]:
     """Right answers of every mask by distance.
 
     Args:

@@ -13,7 +13,7 @@ from vitral.model.counts import parameter_table
 
 COMMON = 1 / 64
 """The share of a text that every larger share contains."""
-_WORD = re.compile(r"\w[\w’']*")
+WORD = re.compile(r"\w[\w’']*")
 
 
 def characters_per_token(part: Split, tokenizer: Tokenizer) -> float:
@@ -54,7 +54,7 @@ def text_units(model: ModelConfig, dataset: Dataset, num_tokens: int) -> dict[st
 
 def words_seen(train: str, test: str) -> float:
     """The share of the test text's words, each occurrence counted, that occur in the training text."""
-    known, asked = set(_WORD.findall(train)), _WORD.findall(test)
+    known, asked = set(WORD.findall(train)), WORD.findall(test)
     return sum(word in known for word in asked) / max(1, len(asked))
 
 

@@ -16,8 +16,9 @@ from vitral.core.errors import UsageError
 from vitral.data import Dataset, Tokenizer
 from vitral.data.alphabet import UnseenCharacter
 from vitral.decoding import Sampling
+from vitral.inspection.repetition import WORD
 from vitral.inspection.text_units import characters_per_token
-from vitral.inspection.texts import WORD, sampled
+from vitral.inspection.texts import sampled
 from vitral.model import Transformer
 
 SAMPLES = 8

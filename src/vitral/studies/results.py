@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
@@ -16,9 +16,6 @@ from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
 from vitral.studies.record import ARMS
-
-if TYPE_CHECKING:
-    from vitral.studies.tuning import Tuned
 
 CURVE_POINTS = 20
 
@@ -106,6 +103,45 @@ class ArmResult:
         return model["attention"] == "none" and model.get("recurrence") is None
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One run of an arm with other values.
+
+    Attributes:
+        factor: of the arm's first tuned value.
+        values: tried, by configuration key.
+        loss: on the validation part at the last step, in nats per token; None where it is not finite.
+    """
+
+    factor: float
+    values: Mapping[str, float]
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The trials of an arm and the one that was chosen.
+
+    Attributes:
+        arm: its name.
+        trials: in increasing order of their factors.
+        chosen: the factor of the chosen trial.
+        at_edge: whether the chosen trial is the first or the last, so that a better value may lie beyond it.
+    """
+
+    arm: str
+    trials: tuple[Trial, ...]
+    chosen: float
+    at_edge: bool
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        trials = [
+            {"factor": one.factor, "values": dict(one.values), "validation_loss": one.loss} for one in self.trials
+        ]
+        return {"arm": self.arm, "chosen": self.chosen, "at_edge": self.at_edge, "trials": trials}
+
+
 @checked(first=True)
 @dataclass(frozen=True)
 class StudyResult:
@@ -143,7 +179,7 @@ class StudyResult:
     budget: BudgetName | None = None
     measured: Mapping[str, Any] = field(default_factory=dict)
     unmeasured: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    tuning: "tuple[Tuned, ...]" = ()
+    tuning: tuple[Tuned, ...] = ()
     longer: Mapping[str, tuple[RunResult, ...]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:

@@ -9,7 +9,7 @@ test part plays no role.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from vitral.core.config import merge
@@ -18,52 +18,13 @@ from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.studies.design import TUNING_SEED, ResolvedArm, Tune
 from vitral.studies.record import TUNING
-from vitral.studies.results import RunResult, read_run
+from vitral.studies.results import RunResult, Trial, Tuned, read_run
 from vitral.training import RunConfig
 
 Row = Mapping[str, float]
 """A factor by configuration key."""
 AS_IT_IS: Row = {"": 1.0}
 """The row of an arm that is not tuned and runs from the tuning seed for the arms that begin from it."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of an arm with other values.
-
-    Attributes:
-        factor: of the arm's first tuned value.
-        values: tried, by configuration key.
-        loss: on the validation part at the last step, in nats per token; None where it is not finite.
-    """
-
-    factor: float
-    values: Mapping[str, float]
-    loss: float | None
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """The trials of an arm and the one that was chosen.
-
-    Attributes:
-        arm: its name.
-        trials: in increasing order of their factors.
-        chosen: the factor of the chosen trial.
-        at_edge: whether the chosen trial is the first or the last, so that a better value may lie beyond it.
-    """
-
-    arm: str
-    trials: tuple[Trial, ...]
-    chosen: float
-    at_edge: bool
-
-    def plain(self) -> dict[str, Any]:
-        """As plain data."""
-        trials = [
-            {"factor": one.factor, "values": dict(one.values), "validation_loss": one.loss} for one in self.trials
-        ]
-        return {"arm": self.arm, "chosen": self.chosen, "at_edge": self.at_edge, "trials": trials}
 
 
 def rows(tune: Tune, config: RunConfig) -> tuple[Row, ...]:

@@ -10,7 +10,7 @@ from vitral.core.language import N_, _, number, retold
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
-from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES, mask_recall
+from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES, recall_under_masks
 from vitral.inspection.retrieval import LAYERS, WINDOW
 from vitral.studies.claims import Comparison, Note, Plain, Quantity, at, to_fixed
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
@@ -31,7 +31,8 @@ def measure(setting: Setting) -> Plain:
     """Accuracy by distance of every mask, with one pair and with four, see `vitral.inspection.mask_recall`."""
     return {
         "tasks": [
-            mask_recall(pairs, steps=steps, seeds=seeds) for pairs, (steps, seeds) in BUDGETS[setting.budget].items()
+            recall_under_masks(pairs, steps=steps, seeds=seeds)
+            for pairs, (steps, seeds) in BUDGETS[setting.budget].items()
         ]
     }
 

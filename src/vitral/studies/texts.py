@@ -1,0 +1,120 @@
+"""The texts of a study's arms: each prepared once, its n-grams counted once, refused where an arm cannot use it."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.data import Dataset, prepare
+from vitral.data.batches import Batches, Split, thinned
+from vitral.data.config import CorpusConfig
+from vitral.evaluation import NgramBaselines, ngram_baselines
+from vitral.evaluation.losses import bits_per_nat
+from vitral.studies.design import (
+    ResolvedArm,
+    Study,
+)
+from vitral.studies.measures import final_split
+from vitral.training import RunConfig
+from vitral.training.memory import require_training_memory
+from vitral.training.objectives import masking_of
+
+
+class Texts:
+    """The texts of all arms, each prepared once, with its n-gram baselines counted once."""
+
+    def __init__(self, given: Dataset | None = None) -> None:
+        """Start with a prepared text, if there is one."""
+        self._prepared: dict[str, Dataset] = {} if given is None else {given.config.model_dump_json(): given}
+        self._baselines: dict[str, NgramBaselines] = {}
+
+    def of(self, config: CorpusConfig) -> Dataset:
+        """The text of a configuration."""
+        key = config.model_dump_json()
+        if key not in self._prepared:
+            self._prepared[key] = prepare(config)
+        return self._prepared[key]
+
+    def vocab_size(self, config: CorpusConfig) -> int:
+        """Tokens of its vocabulary."""
+        return self.of(config).tokenizer.vocab_size
+
+    def baselines(self, dataset: Dataset, test: Split) -> NgramBaselines:
+        """N-gram baselines counted on the training split and scored on `test`."""
+        key = f"{dataset.fingerprint} {len(test.segments)} {test.segments.tobytes().hex()[:64]}"
+        if key not in self._baselines:
+            self._baselines[key] = ngram_baselines(dataset.splits["train"], test, dataset.tokenizer.vocab_size)
+        return self._baselines[key]
+
+    def curve_baselines(self, config: RunConfig) -> NgramBaselines:
+        """N-gram baselines on the test tokens that a run measures while it is trained."""
+        dataset = self.of(config.corpus)
+        return self.baselines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
+
+
+def require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
+    """Refuse, before anything is trained, an arm that does not fit into memory."""
+    for arm in arms:
+        where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
+        require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
+
+
+def require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> None:
+    """Refuse, before anything is trained, a text that is too short for an arm.
+
+    Raises:
+        UsageError: names the arm and the reason.
+    """
+    for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
+        data = texts.of(config.corpus)
+        length = config.model.context_length
+        try:
+            Batches(data.splits["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
+            for part in ("validation", "test"):
+                bits_per_nat(thinned(data.splits[part], config.training.evaluation_tokens), length, data.tokenizer)
+            masking_of(config.training.objective, data.tokenizer)
+        except UsageError as error:
+            raise UsageError(
+                "study {study}, arm {arm}: the text is too short for this budget: {error}",
+                study=study.name,
+                arm=arm.arm.name,
+                error=error,
+            ) from None
+        _require_parents_tokens(study, arm, data, arms, texts)
+        same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
+        if not same and arm.arm.compared and study.unit == "nats per token":
+            raise UsageError(
+                "study {study}, arm {arm}: its text makes other tokens than the base's, so losses per "
+                'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"',
+                study=study.name,
+                arm=arm.arm.name,
+            )
+
+
+def _require_parents_tokens(
+    study: Study, arm: ResolvedArm, data: Dataset, arms: Sequence[ResolvedArm], texts: Texts
+) -> None:
+    """Refuse other tokens than those of the arm that an arm begins from.
+
+    Raises:
+        UsageError: a token has another number, or the numbers of tokens differ.
+    """
+    parent = next((other for other in arms if other.arm.name == arm.arm.init_from), None)
+    if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
+        raise UsageError(
+            "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
+            'corpus.tokenizer = "byte"',
+            study=study.name,
+            arm=arm.arm.name,
+            parent=parent.arm.name,
+        )
+
+
+def baselines_of(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> NgramBaselines:
+    """N-gram baselines of the base arm's text; where seeds draw it, their mean over the seeds."""
+    datasets = [texts.of(base.seeded(seed).corpus) for seed in (seeds if base.draws_text else seeds[:1])]
+    found = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
+    if len({id(one) for one in found}) == 1:
+        return found[0]
+    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
+    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
