@@ -309,7 +309,7 @@ class RunComparison(Shown, Tabular):
             )
             if len(shown) > MOST_ROWS:
                 caption += " " + _("Only the first {n} are drawn.", n=MOST_ROWS)
-            alt = " ".join(one.text for one, _found in shown[:4])
+            alt = max(shown, key=lambda pair: abs(pair[1].difference))[0].text
             told.append(report.figure(drawn, f"differences-{'nats' if unit == NATS else 'bits'}", caption, alt))
         return told
 
