@@ -16,6 +16,7 @@ PROBES: dict[str, str] = {
     "gradients": "gradients",
     "head-patterns": "head_patterns",
     "meaning": "meaning",
+    "passes": "passes",
     "saturation": "saturation",
     "scaling-fit": "scaling_fit",
     "score-statistics": "scores",
