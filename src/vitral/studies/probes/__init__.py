@@ -22,6 +22,7 @@ PROBES: dict[str, str] = {
     "induction": "induction",
     "meaning": "meaning",
     "one-token-floor": "one_token_floor",
+    "passes": "passes",
     "rates": "rates",
     "recall": "recall",
     "retrieval": "retrieval",

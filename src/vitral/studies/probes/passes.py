@@ -1,0 +1,85 @@
+"""The probe `passes`: test loss over the passes over a text, and the lowest on the way."""
+
+from vitral.core.language import N_, _
+from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
+from vitral.figures.sections import Heading, Paragraph, Section
+from vitral.studies import probe
+from vitral.studies.claims import Comparison, Plain, Quantity, at
+from vitral.studies.losses import baseline_arm
+from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.results import StudyResult
+
+SEEN = Quantity(N_("passes"), at("passes"), digits=1)
+TOKENS = Quantity(N_("training text"), at("tokens"), "tokens", digits=0)
+LOWEST = Quantity(N_("lowest test loss"), at("lowest"), "nats per token", better="lower")
+AFTER = Quantity(N_("passes at the lowest"), at("after"), digits=1)
+LAST = Quantity(N_("last test loss"), at("last"), "nats per token", better="lower")
+
+
+def measure(trained: Trained) -> Plain:
+    """Size of the training text, passes over it, and the losses on the way, from the run's own evaluations.
+
+    Returns:
+        "tokens", "passes"; "curve", (passes, test loss) of each evaluation; "lowest", the test loss where the
+        validation loss is lowest, so that the test part chooses nothing; "after", the passes there; "last", the last
+        test loss.
+    """
+    tokens = len(trained.dataset.splits["train"].tokens)
+    steps = trained.run.config["training"]["steps"]
+    events = trained.run.folder.metrics("evaluation")
+    per_step = trained.num_tokens / steps / tokens
+    found = [(one["step"] * per_step, one["validation_loss"], one["test_loss"]) for one in events]
+    best = min(found, key=lambda one: one[1])
+    return {
+        "tokens": tokens,
+        "passes": trained.num_tokens / tokens,
+        "curve": [[passes, test] for passes, _, test in found],
+        "lowest": best[2],
+        "after": best[0],
+        "last": found[-1][2],
+    }
+
+
+def view(result: StudyResult, arms: Arms) -> View:
+    """Passes and losses by arm, a line for each arm, and every arm against its baseline in the lowest loss."""
+    how = _(
+        "All arms read equally many tokens, so a smaller text is read more often. The lowest loss is the test loss at "
+        "the evaluation with the lowest validation loss, which one would keep. Losses are of the part of the test text "
+        "that is measured while training."
+    )
+    sections: list[Section | Plot] = [Heading(_("How often a text is read")), Paragraph(how)]
+    sections.append(probe.mean_table(_("Means over seeds."), arms, TOKENS, SEEN, LOWEST, AFTER, LAST))
+    sections.append(_plot(arms))
+    by_name = {arm.name: arm for arm in arms}
+    pairs = [(arm, by_name.get(baseline_arm(result, result.arm(arm.name)).arm.name)) for arm in arms]
+    return View(
+        tuple(sections),
+        tuple(
+            Comparison(arm.title, other.title, LOWEST, arm.values(LOWEST), other.values(LOWEST), arm.name)
+            for arm, other in pairs
+            if other is not None and other is not arm
+        ),
+    )
+
+
+def _plot(arms: Arms) -> Plot:
+    lines = [_line(arm) for arm in arms]
+    axes = Axis(_("passes over the training text"), log=True), Axis(_("test loss (nats per token)"))
+    ends = "; ".join(f"{arm.title} {LOWEST.show(arm.mean(LOWEST))}" for arm in arms)
+    title = _("Test loss over passes")
+    figure = line_plot(lines[:MOST_LINES], *axes, title=title)
+    caption = _("Test loss at each evaluation, mean over seeds; band: range over seeds.")
+    shown = f"{caption}{left_out([line.label for line in lines])}"
+    return Plot(figure, "passes", shown, _("Lowest test loss: {losses}.", losses=ends))
+
+
+def _line(arm: ArmMeasures) -> Line:
+    curves = [run["curve"] for run in arm.runs.values()]
+    points = list(zip(*curves, strict=False))
+    places = [sum(one[0] for one in point) / len(point) for point in points]
+    losses = [[one[1] for one in point] for point in points]
+    means = [sum(point) / len(point) for point in losses]
+    return Line(arm.title, places, means, low=[*map(min, losses)], high=[*map(max, losses)])
+
+
+PASSES = RunProbe("passes", measure, view)
