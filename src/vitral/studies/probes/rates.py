@@ -8,7 +8,7 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
-from vitral.figures.text import NONE
+from vitral.figures.text import NONE, capital
 from vitral.studies.claims import Comparison, Note, Plain, Quantity, mean_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult
@@ -95,8 +95,8 @@ def view(result: StudyResult, arms: Arms) -> View:
     base = {width.kind: width for width in reversed(widths)}
     how = _(
         "Loss after training, by learning rate. At the smallest width, the base width of muP, both parametrisations "
-        "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two neighbours, "
-        "over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
+        "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two "
+        "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
     )
     sections: list[Section | Plot] = [Heading(_("Learning rate and width")), Paragraph(how)]
     for kind in NAMES:
@@ -190,7 +190,9 @@ def _edges(widths: Sequence[Width]) -> list[Note]:
     for one in widths:
         if one.tuned in (min(one.losses), max(one.losses)):
             text = _(
-                "{title}: the best rate is at the edge of the grid, {rate}.", title=one.title, rate=_rate(one.tuned)
+                "{title}: the best rate is at the edge of the grid, {rate}.",
+                title=capital(one.title),
+                rate=_rate(one.tuned),
             )
             found.append(Note(text))
     return found
