@@ -14,8 +14,8 @@ from vitral.training import RunConfig
 
 Made = Callable[..., StudyResult]
 WHOLE = study_named("no-attention")
-FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4]})
-"""The study `no-attention` with its first four arms."""
+FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4], "tune": {}})
+"""The study `no-attention` with its first four arms, not tuned."""
 BASELINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
 BASE = RunConfig.parse({"model": {"context_length": 7, "d_model": 12, "num_heads": 3}, "training": {"steps": 10}})
 

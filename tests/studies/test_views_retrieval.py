@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from vitral.figures.sections import Table
-from vitral.inspection.recall import BINS
+from vitral.inspection.mask_recall import BINS
 from vitral.inspection.retrieval import MASKS
 from vitral.studies import StudyResult
 from vitral.studies.claims import judge

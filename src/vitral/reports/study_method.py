@@ -141,8 +141,10 @@ def _changes(arm: ArmResult) -> str:
     """An arm's changes as assignments: `model.attention = "none"`."""
     parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
     if arm.arm.match == "parameters":
-        width = arm.config["model"]["d_ff"]
-        parts.append(_("model.d_ff = {width} (chosen for as many parameters as the base)", width=width))
+        model = arm.config["model"]
+        key = "d_model" if model["feed_forward"] == "none" else "d_ff"
+        text = _("model.{key} = {width} (chosen for as many parameters as the base)", key=key, width=model[key])
+        parts.append(text)
     elif arm.arm.match == "flops":
         steps = arm.config["training"]["steps"]
         parts.append(_("training.steps = {steps} (chosen for as many FLOPs as the base)", steps=steps))

@@ -116,24 +116,36 @@ def run_study(
         jobs = jobs_of(folder, arms, seeds)
         require_own(jobs, note)
         runs = [(job, _run(job, texts, progress.of(job))) for job in jobs]
-        any_run = enter(jobs[0].path, note)
-        result = StudyResult(
-            study=study,
-            base=record["base"],
-            seeds=seeds,
-            first_seeds=first_seeds,
-            arms=tuple(_arm_result(arm, runs, study, texts) for arm in arms),
-            baselines=baselines_of(arms[0], seeds, texts),
-            curve_baselines=NgramBaselines.from_plain(any_run.ngrams() or {}),
-            corpus=any_run.document("corpus"),
-            environment=any_run.document("environment"),
-            folder=out,
-            budget=budget,
-            tuning=tuning,
-        )
+        result = _gathered(study, record, first_seeds, arms, runs, texts, note)
+        result = replace(result, folder=out, budget=budget, tuning=tuning)
         datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
         result = _with_second_budget(final_losses(result, datasets, callback), arms, folder, run)
         return measure(result, base, datasets, callback)
+
+
+def _gathered(
+    study: Study,
+    record: Mapping[str, Any],
+    first_seeds: tuple[int, ...],
+    arms: Sequence[ResolvedArm],
+    runs: Sequence[tuple[Job, RunResult]],
+    texts: Texts,
+    note: Callable[[str], None],
+) -> StudyResult:
+    """The results of all runs, with the n-gram baselines beside them and the first run's record of text and machine."""
+    first, seeds = enter(runs[0][0].path, note), tuple(record["seeds"])
+    return StudyResult(
+        study=study,
+        base=record["base"],
+        seeds=seeds,
+        first_seeds=first_seeds,
+        arms=tuple(_arm_result(arm, runs, study, texts) for arm in arms),
+        baselines=baselines_of(arms[0], seeds, texts),
+        curve_baselines=NgramBaselines.from_plain(first.ngrams() or {}),
+        corpus=first.document("corpus"),
+        environment=first.document("environment"),
+        folder=runs[0][1].path,
+    )
 
 
 def _check_design(study: Study, seeds: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
-from vitral.figures.text import NONE
+from vitral.figures.text import NONE, capital
 from vitral.studies.claims import Comparison, Note, Plain, Quantity, mean_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult
@@ -190,7 +190,9 @@ def _edges(widths: Sequence[Width]) -> list[Note]:
     for one in widths:
         if one.tuned in (min(one.losses), max(one.losses)):
             text = _(
-                "{title}: the best rate is at the edge of the grid, {rate}.", title=one.title, rate=_rate(one.tuned)
+                "{title}: the best rate is at the edge of the grid, {rate}.",
+                title=capital(one.title),
+                rate=_rate(one.tuned),
             )
             found.append(Note(text))
     return found
