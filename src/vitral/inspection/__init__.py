@@ -8,7 +8,9 @@ from vitral.inspection.gradients import first_over_last, gradients_by_block, log
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.mask_uses import capabilities
 from vitral.inspection.positions import loss_by_position
+from vitral.inspection.probing import linear_probes
 from vitral.inspection.random_scores import head_costs, score_statistics
+from vitral.inspection.recall import recall_by_distance
 from vitral.inspection.retrieval import retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
@@ -36,10 +38,12 @@ __all__ = [
     "head_kinds",
     "head_patterns",
     "inspect_text",
+    "linear_probes",
     "logged_gradient_norms",
     "logit_lens",
     "loss_by_position",
     "loss_by_row",
+    "recall_by_distance",
     "replace_activations",
     "residual_norms",
     "retrieval_by_distance",
