@@ -15,6 +15,7 @@ from vitral.inspection.mask_recall import recall_under_masks
 from vitral.inspection.mask_uses import capabilities
 from vitral.inspection.positions import loss_by_position
 from vitral.inspection.predictors import chain_predictions, count_nats, repetition_nats
+from vitral.inspection.probing import linear_probes
 from vitral.inspection.random_scores import head_costs, score_statistics
 from vitral.inspection.recall import recall_by_distance
 from vitral.inspection.retrieval import retrieval_by_distance
@@ -51,6 +52,7 @@ __all__ = [
     "induction_ablation",
     "induction_scores",
     "inspect_text",
+    "linear_probes",
     "logged_gradient_norms",
     "logit_lens",
     "loss_by_context",

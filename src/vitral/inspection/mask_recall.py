@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.checked import Count, Natural, checked
+from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
 from vitral.inspection.retrieval import CLIP, LAYERS, MASKS, PEAK, REACH, WARMUP, WINDOW
@@ -54,7 +55,12 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         `pairs`, `steps`, `bins`, `reach` of the window in positions; `answers` in each bin; `chance`, of a guess among
         all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text) `accuracy` in
         each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten steps.
+
+    Raises:
+        UsageError: more pairs than there are keys.
     """
+    if pairs > KEYS:
+        raise UsageError("pairs: {pairs} pairs of different keys, and there are {keys} keys", pairs=pairs, keys=KEYS)
     task = task_of(pairs)
     tokens = sequences(task, TESTED, 0, "test")
     which = distances(task, tokens)

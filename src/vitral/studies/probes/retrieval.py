@@ -10,7 +10,8 @@ from vitral.core.language import N_, _, number, retold
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
-from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES, recall_under_masks
+from vitral.inspection import recall_under_masks
+from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
 from vitral.inspection.retrieval import LAYERS, WINDOW
 from vitral.studies.claims import Comparison, Note, Plain, Quantity, at, to_fixed
 from vitral.studies.probe import Plot, Setting, StudyProbe, View
@@ -19,7 +20,7 @@ from vitral.studies.results import StudyResult
 
 BUDGETS = {
     "quick": {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
-    "standard": {1: (200, (1, 2, 3, 4, 5, 6)), 4: (1000, (1, 2, 3))},
+    "standard": {1: (200, (1, 2, 3, 4, 5, 6)), 4: (2000, (1, 2, 3))},
     "full": {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
 }
 """Steps of training and seeds, by the number of pairs."""

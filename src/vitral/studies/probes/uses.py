@@ -7,8 +7,8 @@ from vitral.core.language import N_, _, retold
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
-from vitral.inspection import capabilities, classify_passages, untrained
-from vitral.inspection.probing import SPLITS, linear_probes
+from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
+from vitral.inspection.probing import SPLITS
 from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, at
 from vitral.studies.probe import (
     ArmMeasures,
