@@ -53,8 +53,8 @@ def test_the_time_of_a_study_by_hand(timed: list[RunConfig], monkeypatch: pytest
     monkeypatch.setattr(study_cost, "configure", lambda name, overrides=(): configure(name, overrides=[short]))
     tuned, plain = study_costs()
     once, finally_ = 0.5 + 5 * 2.0 + 3 * 2 * 100 * 0.001, 555_000 * 0.001
-    assert 60 * tuned.minutes == pytest.approx(15 + 3 * (6 + 3.3) * once + 3 * 6 * finally_)
-    assert 60 * plain.minutes == pytest.approx(15 + 3 * 2 * (once + finally_))
+    assert 60 * tuned.minutes == pytest.approx(10 + 3 * (6 + 3.3) * once + 3 * 6 * finally_)
+    assert 60 * plain.minutes == pytest.approx(10 + 3 * 2 * (once + finally_))
     assert (tuned.runs, plain.runs) == (28, 6)
     assert [config.model.num_layers for config in timed] == [2, 3]  # "still" takes as long as the base
 

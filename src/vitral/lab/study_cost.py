@@ -35,7 +35,7 @@ FURTHER = 0.3
 """Trials beyond the planned ones of an arm that is tuned, on the average over many arms."""
 SECONDS_OF_A_RUN = 0.5
 """Of a run besides its steps and evaluations: the model, the folder, checkpoints."""
-SECONDS_OF_A_STUDY = 15.0
+SECONDS_OF_A_STUDY = 10.0
 """Of a study besides its runs and probes: the text, n-gram baselines, the report with its figures."""
 SECONDS_OF_A_PROBE = 1.5
 """Of one measurement of a probe that does not say how long it takes."""
