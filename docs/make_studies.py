@@ -21,8 +21,8 @@ The effect of each part of a Transformer, measured on Shakespeare's complete wor
 models are small and the trainings short; the results hold at this size. Two to five studies ran at a time on 2 cores,
 one thread each, so FLOPs are more informative than seconds. To make a page again:
 `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then `python docs/make_studies.py studies/NAME-BUDGET`.
-The format of a study file is described in [study-files.md](../study-files.md). The folder of each page has its data: `results.json`
-([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and `tuning.csv`.
+The format of a study file is described in [study-files.md](../study-files.md). The folder of each page has its data:
+`results.json` ([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and `tuning.csv`.
 
 | study | question | run at | main result |
 | --- | --- | --- | --- |
