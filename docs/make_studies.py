@@ -21,7 +21,8 @@ The effect of each part of a Transformer, measured on Shakespeare's complete wor
 models are small and the trainings short; the results hold at this size. Two to five studies ran at a time on 2 cores,
 one thread each, so FLOPs are more informative than seconds. To make a page again:
 `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then `python docs/make_studies.py studies/NAME-BUDGET`.
-The format of a study file is described in [study-files.md](../study-files.md).
+The format of a study file is described in [study-files.md](../study-files.md). The folder of each page has its data:
+`results.json` ([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and `tuning.csv`.
 
 | study | question | run at | main result |
 | --- | --- | --- | --- |
@@ -34,8 +35,7 @@ def main(folders: list[str]) -> None:
     for folder in map(Path, folders):
         record = json.loads((folder / "study.json").read_text(encoding="utf-8"))
         name = record["study"]["name"]
-        page = (folder / "report" / "study.md").read_text(encoding="utf-8").replace("](figures/", f"]({name}/")
-        page = re.sub(r"Read from \S*/", "Read from FOLDER/", page)
+        page = _text(folder / "report" / "study.md").replace("](figures/", f"]({name}/")
         (FOLDER / f"{name}.md").write_text(page, encoding="utf-8", newline="\n")
         shutil.rmtree(FOLDER / name, ignore_errors=True)
         (FOLDER / name).mkdir()
@@ -43,9 +43,14 @@ def main(folders: list[str]) -> None:
             shutil.copy(folder / "report" / "figures" / link, FOLDER / name / link)
         for data, copied in DATA.items():
             if (folder / "report" / data).is_file():
-                shutil.copy(folder / "report" / data, FOLDER / name / copied)
+                (FOLDER / name / copied).write_text(_text(folder / "report" / data), encoding="utf-8", newline="\n")
     rows = [_row(name) for name in study_names() if (FOLDER / f"{name}.md").is_file()]
     (FOLDER / "README.md").write_text(INDEX + "".join(rows), encoding="utf-8", newline="\n")
+
+
+def _text(path: Path) -> str:
+    """A file without the folder of the corpora on the machine it was written on."""
+    return re.sub(r"Read from \S*/", "Read from FOLDER/", path.read_text(encoding="utf-8"))
 
 
 def _row(name: str) -> str:

@@ -47,6 +47,10 @@ def test_early_values_do_not_decide_the_scale() -> None:
 def test_a_logarithmic_axis_has_two_decades_at_least() -> None:
     low, high = panel_plot([panel("a", 0.9, 1.0, 1.1, 1.0)], X, Axis("ratio", log=True)).axes[0].get_ylim()
     assert high / low == pytest.approx(100)
+    dead = [panel("a", 1.0, 1.0), panel("b", 0.03, 1.0), panel("c", 4.0, 1.0), panel("d", 1e-12, 1.0)]
+    figure = panel_plot(dead, X, Axis("ratio", log=True), zero=1.0)
+    assert len({axes.get_ylim() for axes in figure.axes[:3]}) == 1
+    assert figure.axes[3].get_ylim()[0] < 1e-12 < figure.axes[0].get_ylim()[0]
     with pytest.raises(UsageError, match="cannot show a number below zero"):
         panel_plot([panel("a", 0.0, 1.0)], X, Axis("ratio", log=True))
 

@@ -224,7 +224,7 @@ def _number(row: ForestRow, span: tuple[float, float], digits: int, unit: str) -
     """The estimate; of a row off the axis also the interval, which is not drawn."""
     if row.clipped or row.estimate is None or not math.isfinite(row.estimate):
         return drawable(row.clipped)
-    told = f"{signed(row.estimate, digits)}{unit}"
+    told = f"{signed(round(row.estimate, digits) + 0.0, digits)}{unit}"
     if not _is_off(row, span) or row.low is None or row.high is None:
         return told
     return f"{told} ({_('{low} to {high}', low=signed(row.low, digits), high=signed(row.high, digits))})"

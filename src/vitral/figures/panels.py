@@ -197,7 +197,8 @@ def _common(
     """The axis of most panels, and which panels need one of their own."""
     if y.log:
         logs = [(math.log10(low), math.log10(high)) for low, high in spans]
-        reaches = [max(abs(low), abs(high)) for low, high in logs]
+        # The axis has a decade on each side in any case, so that what fits there needs no scale of its own.
+        reaches = [max(abs(low), abs(high), 1.0) for low, high in logs]
         reach = common_reach(reaches, APART)
     else:
         middle = sorted((low + high) / 2 for low, high in spans)[len(spans) // 2] if zero is None else zero
