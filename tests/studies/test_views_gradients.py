@@ -40,6 +40,7 @@ def test_the_fresh_model_is_the_run_before_its_first_step(run: LoadedRun, datase
     batches = Batches(dataset.splits["train"], context_length=CONTEXT, batch_size=16, seed=0)
     assert measured["fresh"] == gradients_by_block(fresh, *batches.batch(0))
     assert measured["fresh"] != measured["trained"]
+    assert "small" not in measured  # its matrices are GPT-2's already
     assert measured["positions"] == 16 * CONTEXT
 
 

@@ -26,14 +26,18 @@ from vitral.model import Transformer, next_token_loss
 
 
 @checked(first=True)
-def untrained(model: Transformer, seed: Natural) -> Transformer:
+def untrained(model: Transformer, seed: Natural, initialisation: str | None = None) -> Transformer:
     """A run's model before its first step, in evaluation mode.
 
     Args:
         model: after training; gives the configuration, device and precision.
         seed: of the run.
+        initialisation: instead of the configuration's.
     """
-    return Transformer(model.config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
+    config = model.config
+    if initialisation is not None:
+        config = type(config).parse(config.plain() | {"initialisation": initialisation})
+    return Transformer(config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
 
 
 @checked(first=True)

@@ -61,20 +61,27 @@ _NAMES = {
     ("trained", "share"): N_("share, trained"),
     ("fresh", "parameters"): N_("parameters, fresh"),
     ("trained", "parameters"): N_("parameters, trained"),
+    ("small", "share"): N_("share, fresh with GPT-2's matrices"),
 }
 RATIOS = {
-    (state, kind): Quantity(name, lambda run, s=state, kind=kind: first_over_last(run[s], kind))
+    (state, kind): Quantity(name, lambda run, s=state, kind=kind: first_over_last(run[s], kind) if s in run else None)
     for (state, kind), name in _NAMES.items()
 }
 
 
 def measure(trained: Trained) -> Plain:
-    """Gradient norms by block, `fresh` (the model before its first step) and `trained`."""
+    """Gradient norms by block, `fresh` (the model before its first step) and `trained`.
+
+    A model with another initialisation than GPT-2's is also measured fresh with that one, as `small`: its matrices that
+    write to the stream are so small that a fresh pre-norm model is nearly the identity.
+    """
     require_causal_lm(trained)
     model, size = trained.run.model, WINDOWS[trained.budget]
     time = model.config.context_length
     batch = Batches(trained.dataset.splits["train"], context_length=time, batch_size=size, seed=0).batch(0)
     states = {"fresh": untrained(model, trained.seed), "trained": model}
+    if model.config.initialisation == "pytorch":
+        states["small"] = untrained(model, trained.seed, "gpt2")
     return {"positions": batch[0].numel()} | {name: gradients_by_block(one, *batch) for name, one in states.items()}
 
 
@@ -84,22 +91,23 @@ def view(result: StudyResult, arms: Arms) -> View:
     drawn = sorted({depth for depth in depths.values() if depth >= DEEP}) or [max(depths.values())]
     same = [[arm for arm in arms if depths[arm.name] == depth] for depth in drawn]
     plots = [plot for group in same for kind in KINDS for state in STATES for plot in _plot(group, kind, state)]
-    means = [[list(arm.values(one).values()) for one in RATIOS.values()] for arm in arms]
+    ratios = [one for one in RATIOS.values() if any(arm.values(one) for arm in arms)]
+    means = [[list(arm.values(one).values()) for one in ratios] for arm in arms]
     cells = [[number(geometric_mean(seeds), ".3g") if seeds else "\N{EN DASH}" for seeds in row] for row in means]
     caption = _(
         "Norm of the gradient at the first block over that at the last, geometric mean over seeds: with respect to the "
         "residual stream; the same times the stream's scale (share), the effect of a relative change of the stream; "
         "with respect to the block's parameters."
     )
-    columns = (_("arm"), _("blocks"), *(one.told for one in RATIOS.values()))
+    columns = (_("arm"), _("blocks"), *(one.told for one in ratios))
     rows = tuple((arm.title, str(depths[arm.name]), *row) for arm, row in zip(arms, cells, strict=True))
     checks, notes = [], []
     for arm, state in ((arm, state) for arm in arms if depths[arm.name] > 1 for state in STATES):
-        ratios = list(arm.values(RATIOS[state, "share"]).values())
-        if len(ratios) < len(arm.runs):
+        shares = list(arm.values(RATIOS[state, "share"]).values())
+        if len(shares) < len(arm.runs):
             notes.append(Note(_(UNDEFINED[state], arm=capital(arm.title)), arm.name, shown=False))
             continue
-        furthest = max(ratios, key=lambda ratio: abs(math.log(ratio)))
+        furthest = max(shares, key=lambda ratio: abs(math.log(ratio)))
         expected = _("{low:g} to {high:g}", low=VANISHES, high=EXPLODES)
         checks.append(Check(arm.title, _(SHARES[state]), furthest, VANISHES, EXPLODES, expected, arm=arm.name))
     sections = (Heading(_("Gradients by block")), *plots, Table(caption, columns, rows))
