@@ -291,7 +291,7 @@ def test_a_choice_is_slow_only_if_it_is_slow_in_every_round() -> None:
 
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = examine_machine()
-    assert marks(found)["float32"] == "ok"
+    assert marks(found)["float32"] == marks(found)["initial loss"] == "ok"
     assert marks(found)["bfloat16"] in ("ok", "same", "slower")
     assert command(["doctor"]) in (0, 1)
     assert "PyTorch" in capsys.readouterr().out

@@ -17,9 +17,12 @@ from vitral.core.tables import Tabular
 from vitral.core.versions import versions
 from vitral.figures.notebook import Shown
 from vitral.figures.text import visible
+from vitral.lab.configuration import presets
 from vitral.lab.machine_speed import ComparedSpeed, compare_speeds
 from vitral.model import ModelConfig, Transformer
-from vitral.model.selfcheck import check_device
+from vitral.model.initialisation import MOST_EXCESS
+from vitral.model.selfcheck import check_device, fresh_excess
+from vitral.runs import RunConfig
 
 Mark = Literal["ok", "wrong", "unknown", "same", "slower"]
 MARKS: dict[Mark, str] = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
@@ -116,6 +119,7 @@ def examine_machine() -> Diagnosis:
         *(judge_speed(compared) for compared in compare_speeds()),
         HealthCheck("unknown", N_("compiler"), f"{compiler}; {compiling}" if compiler else without),
         _precision_finding(),
+        _fresh_finding(),
     ]
     return Diagnosis((*findings, *_accelerator_findings()))
 
@@ -150,6 +154,21 @@ def _precision_finding() -> HealthCheck:
     mark: Mark = "ok" if difference < 1e-4 else "wrong"
     found = N_("logits of a small model differ from float64 by {difference:.1e}").format(difference=difference)
     return HealthCheck(mark, "float32", found)
+
+
+def _fresh_finding() -> HealthCheck:
+    known, excess = presets(), dict[str, float]()
+    mark: Mark = "ok"
+    for name, preset in known.items():
+        config = RunConfig.parse(dict(preset.run), name).model
+        excess[name] = fresh_excess(Transformer(config, preset.vocabulary, seed=1))
+        mark = mark if excess[name] <= MOST_EXCESS[config.initialisation] else "wrong"
+    largest = max(excess, key=lambda name: excess[name])
+    found = N_(
+        "the loss of fresh models on random tokens exceeds ln V, of V tokens, by at most {excess:.3f} "
+        "({preset}, of {n} presets)"
+    )
+    return HealthCheck(mark, N_("initial loss"), found.format(n=len(known), preset=largest, excess=excess[largest]))
 
 
 def _accelerator_findings() -> list[HealthCheck]:

@@ -21,10 +21,13 @@ from vitral.core.taps import SILENT, Recorder, Tap
 from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig
-from vitral.model.initialisation import DRAWS, initialise
+from vitral.model.initialisation import DRAWS, EMBEDDING_STD, calm_tied_head, initialise
 from vitral.model.norms import build_norm
 from vitral.model.own_parts import try_own_parts
 from vitral.model.positions import Positions, build_positions
+
+ADD_NOTHING = ("rotary", "alibi", "relative", "none")
+"""Positions that add nothing to the token embeddings; the sum of a sine's and a cosine's squares is one."""
 
 
 @checked(first=True)
@@ -55,6 +58,10 @@ class Transformer(CheckedModule):
             )
             self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, DRAWS[config.initialisation], num_layers=config.num_layers, seed=seed)
+        if self.head is None:
+            std = EMBEDDING_STD[config.initialisation]
+            added = {"learned": std**2, **dict.fromkeys(ADD_NOTHING, 0.0)}.get(str(config.positions), 0.5)
+            calm_tied_head(self.token_embedding.weight, std, self._last_norm, added)
         if has_own_parts:
             try_own_parts(self.config, self, self.positions, self.blocks, self.final_norm)
 
@@ -144,6 +151,16 @@ class Transformer(CheckedModule):
     def activation_names(self) -> list[str]:
         """The names of this model's activations, in the order in which they are computed."""
         return activation_names(self.config.num_layers, self._absent_steps())
+
+    @property
+    def _last_norm(self) -> nn.Module | None:
+        """The norm before the head; None if there is none."""
+        if self.config.norm == "pre":
+            return self.final_norm
+        if self.config.norm == "none" or not self.blocks:
+            return None
+        last: Any = self.blocks[-1]
+        return last.attn_norm if last.mlp_norm is None else last.mlp_norm
 
     @property
     def _rotates(self) -> bool:

@@ -1,5 +1,6 @@
 """Start a run, and resume one."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import Dataset, prepare, prepare_recorded
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
-from vitral.model.selfcheck import check_device
+from vitral.model.selfcheck import check_device, fresh_excess
 from vitral.runs import Checkpoint, Identity, LoadedRun, Parent, RunConfig, RunFolder, SealedRun, enter, load_run
 from vitral.runs.checkpoint import FORMAT
 from vitral.runs.environment import describe_environment, environment_differences
@@ -34,6 +35,9 @@ from vitral.training.parts import accepted_changes, require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
+
+MOST_EXCESS = 0.5
+"""A fresh model whose loss on random tokens is larger than ln V by more than this is noted."""
 
 
 class FinishedRun(UsageError):
@@ -150,7 +154,23 @@ def begin(
         first = None if parent is None else save_initial_weights
         trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, first)
         with only_writer(out):
+            if parent is None:
+                _note_excess(trainer)
             return _start(trainer)
+
+
+def _note_excess(trainer: Trainer) -> None:
+    """Note that a fresh model begins with a loss far from ln V."""
+    excess, vocab_size = fresh_excess(trainer.model), trainer.model.vocab_size
+    if excess <= MOST_EXCESS:
+        return
+    sentence = N_(
+        "before its first step, the model's loss on random tokens is {loss:,.2f} nats per token instead of about "
+        "ln {vocab_size:,} = {usual:.2f}: its initial logits are too large, and the first steps are spent on making "
+        "them smaller; see model.initialisation"
+    )
+    usual = math.log(vocab_size)
+    trainer.note(sentence.format(loss=usual + excess, vocab_size=vocab_size, usual=usual))
 
 
 def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> dict[str, dict[str, Any]]:
@@ -288,6 +308,8 @@ def _continue(
         _adopt(trainer, sealed)
         if sources:
             trainer.decide({"parts": dict(sources)})
+        if checkpoint is None:
+            _note_excess(trainer)
         return _start(trainer)
 
 

@@ -1,0 +1,103 @@
+"""A fresh model knows nothing: its loss on random tokens is ln V, whatever its parts."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitral.core import parts
+from vitral.model import ModelConfig, Transformer, next_token_loss
+from vitral.model.initialisation import MOST_EXCESS
+from vitral.model.selfcheck import fresh_excess
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> dict[str, Any]:
+    """Any model of the sizes that two cores train, without its initialisation."""
+    scale = draw(st.sampled_from(["sqrt", "none", "linear", "adaptive", "learned", "learned-per-head", 2.0]))
+    mask = draw(st.sampled_from(["causal", "bidirectional", {"name": "prefix", "length": 5}]))
+    return {
+        "context_length": 24,
+        "d_model": draw(st.sampled_from([16, 64, 128, 256])),
+        "num_layers": draw(st.sampled_from([0, 1, 2, 6])),
+        "num_heads": 4,
+        "norm": draw(st.sampled_from(["pre", "post", "none"])),
+        "norm_type": draw(st.sampled_from(["layernorm", "rmsnorm"])),
+        "positions": draw(st.sampled_from(["learned", "sinusoidal", "rotary", "alibi", "relative", "none"])),
+        "attention": draw(st.sampled_from(["none", {"mask": mask, "scale": scale}])),
+        "feed_forward": draw(st.sampled_from(["gelu", "relu", "squared_relu", "swiglu", "none"])),
+        "residual": draw(st.booleans()),
+        "bias": draw(st.booleans()),
+    }
+
+
+@settings(deadline=None, max_examples=100)
+@given(configs(), st.sampled_from(["gpt2", "wide", "pytorch"]), st.booleans(), st.integers(20, 500), st.integers(0, 99))
+def test_it_is_as_unsure_as_the_vocabulary(
+    config: dict[str, Any], initialisation: str, tie_head: bool, vocab_size: int, seed: int
+) -> None:
+    made = ModelConfig.parse({**config, "initialisation": initialisation, "tie_head": tie_head})
+    excess = fresh_excess(Transformer(made, vocab_size, seed=seed))
+    assert -1e-6 < excess <= MOST_EXCESS[initialisation]
+
+
+def test_the_excess_is_that_of_a_loss_on_random_tokens() -> None:
+    """On the average over the targets, which the excess takes exactly."""
+    model = Transformer(ModelConfig.parse({"d_model": 32, "initialisation": "pytorch"}), 11, seed=3).train()
+    tokens = torch.randint(11, (64, 50), generator=torch.Generator().manual_seed(1))
+    targets = torch.arange(11).repeat_interleave(64)[:, None].expand(-1, 50)
+    with torch.no_grad():
+        loss = float(next_token_loss(model(tokens).repeat(11, 1, 1), targets, model.mask))
+    assert fresh_excess(model) == pytest.approx(loss - math.log(11), abs=0.02)
+    assert model.training
+
+
+@pytest.mark.parametrize(("initialisation", "std"), [("gpt2", 0.02), ("wide", 0.2), ("pytorch", 1.0)])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_of_a_tied_model_only_the_last_gain_begins_otherwise(norm: str, initialisation: str, std: float) -> None:
+    """ln(1 + 300/30) = 2.398 is the logit of the current token, d std e·e/|e|² before."""
+    chosen = {"d_model": 128, "num_layers": 2, "norm": norm, "initialisation": initialisation}
+    own, tied = (Transformer(ModelConfig.parse({**chosen, "tie_head": tie}), 300, seed=1) for tie in (False, True))
+    numbers = dict(own.named_parameters())
+    last = "final_norm.weight" if norm == "pre" else "blocks.1.mlp_norm.weight"
+    for name, parameter in tied.named_parameters():
+        factor = min(1.0, math.log(11) / (128 * std)) if name == last else 1.0
+        assert torch.allclose(parameter, factor * numbers[name], rtol=1e-6, atol=0), name
+
+
+def test_without_a_norm_the_embedding_begins_smaller() -> None:
+    chosen = {"d_model": 128, "norm": "none", "initialisation": "wide", "positions": "rotary", "tie_head": True}
+    weight = Transformer(ModelConfig.parse(chosen), 300, seed=1).token_embedding.weight
+    assert weight.square().sum(1).mean().item() == pytest.approx(math.log(11), rel=0.02)
+
+
+class Plain(torch.nn.Module):
+    """x / √mean(x²), without a gain."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / (x.square().mean(-1, keepdim=True) + 1e-9).sqrt()
+
+
+class Gained(Plain):
+    """The same with a gain."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.weight = torch.nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * super().forward(x)
+
+
+@pytest.mark.parametrize("norm", [Plain, Gained])
+def test_norms_of_users_have_it_too(norm: type[Plain], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_parts", {})
+    parts.register("norm", "mine", norm)
+    config = ModelConfig.parse({"norm_type": "mine", "initialisation": "wide", "tie_head": True})
+    assert fresh_excess(Transformer(config, 300, seed=1)) < 0.1

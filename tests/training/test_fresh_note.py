@@ -1,0 +1,66 @@
+"""A fresh model whose loss is far from ln V is noted in the run's log, once, however the run goes on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vitral.core import parts
+from vitral.runs import RunConfig, RunFolder
+from vitral.training import resume, train
+
+Configured = Callable[..., RunConfig]
+
+
+class Loud(torch.nn.LayerNorm):
+    """A norm whose numbers are a hundred times too large."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return 100 * super().forward(input)
+
+
+@pytest.fixture
+def loud(monkeypatch: pytest.MonkeyPatch, configured: Configured) -> RunConfig:
+    monkeypatch.setattr(parts, "_parts", {})
+    parts.register("norm", "loud", Loud)
+    return configured(model={"norm_type": "loud", "initialisation": "pytorch"}, training={"steps": 3})
+
+
+def notes(folder: RunFolder) -> list[dict[str, Any]]:
+    return [event for event in folder.metrics("note") if "ln " in event["text"]]
+
+
+def test_a_model_that_begins_far_from_ln_v_is_noted(loud: RunConfig, tmp_path: Path) -> None:
+    told: list[Any] = []
+    folder = train(loud, tmp_path / "run", callback=told.append)
+    (noted,) = notes(folder)
+    assert noted["step"] == 0
+    assert noted in told
+    assert folder.metrics()[0] == noted
+
+
+def test_a_usual_model_is_not(straight: RunFolder) -> None:
+    assert notes(straight) == []
+
+
+def test_a_run_begun_again_is_noted_again_and_a_resumed_one_once(
+    loud: RunConfig, tmp_path: Path, measured_in: Callable[[RunFolder], list[str]]
+) -> None:
+    whole = train(loud, tmp_path / "whole")
+    for number, step in enumerate((0, 1)):
+
+        def stops(event: Any, step: int = step) -> None:
+            if event.get("step") == step and event["event"] in ("note", "step"):
+                raise KeyError(step)
+
+        path = tmp_path / str(number)
+        with pytest.raises(KeyError):
+            train(loud, path, callback=stops)
+        assert measured_in(resume(path)) == measured_in(whole)
+
+
+def test_a_run_that_goes_on_from_another_is_not(loud: RunConfig, tmp_path: Path) -> None:
+    parent = train(loud, tmp_path / "parent")
+    assert notes(train(loud, tmp_path / "run", init_from=parent.path)) == []
