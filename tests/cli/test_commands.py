@@ -15,9 +15,11 @@ import torch
 from vitral import __version__
 from vitral.core.names import ATTENTION_STEPS
 from vitral.explanation import LANGUAGES, check, parse_example, phrases
+from vitral.lab import study_cost
 from vitral.lab.examples import gallery, preset_model
 from vitral.runs import RunFolder
 from vitral.studies.results import run_path
+from vitral.training.trials import Pace
 
 COMMANDS = [
     "demo",
@@ -452,11 +454,12 @@ def test_a_finished_run_is_continued(vitral, trained: Path, tmp_path: Path) -> N
     assert not (tmp_path / "no").exists()
 
 
-def test_a_study_in_small(vitral, tmp_path: Path) -> None:
+def test_a_study_in_small(vitral, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = vitral("study", "no-attention", "--base", "demo", "--seeds", "1,2", "--out", "s", *SETTINGS)
     assert told.code == 0, told.err
     assert "verdict" in told.out
     assert (tmp_path / "s" / "report" / "study.html").is_file()
+    monkeypatch.setattr(study_cost, "time_pace", lambda config, build: Pace(0.08, 1e-5))
     assert "no-attention" in vitral("study", "list").out
 
 

@@ -9,7 +9,6 @@ from vitral.core.errors import UsageError
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.lab import plan_study
 from vitral.lab.configuration import configure
-from vitral.lab.study_plan import study_costs
 from vitral.studies import Study, run_study, study_named, study_names
 from vitral.studies.design import BUDGETS, resolve
 from vitral.studies.probes import PROBES, probe_named
@@ -185,13 +184,3 @@ def test_a_budget_is_laid_over_the_studys_base_and_settings_over_it() -> None:
     assert given.budget == "quick"
     with pytest.raises(UsageError, match="budget huge: not one of quick, standard, full"):
         plan_study("no-attention", budget="huge")
-
-
-def test_costs_grow_with_the_budget() -> None:
-    costs = study_costs()
-    for name in study_names():
-        flops = [cost.flops for cost in costs if cost.name == name]
-        assert len(flops) == 3
-        assert flops == sorted(flops)
-        assert flops[0] > 0
-    assert all(cost.minutes > 0 for cost in costs)

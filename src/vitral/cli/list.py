@@ -2,13 +2,16 @@
 
 import enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vitral.cli.options import TableFormat, TableFormatOption
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, in_language, number, retold
+from vitral.core.language import N_, _, in_language, ngettext, number, retold
+
+if TYPE_CHECKING:
+    from vitral.lab.study_cost import StudyCost
 
 
 class Kind(enum.StrEnum):
@@ -144,24 +147,33 @@ def _print(kind: Kind) -> None:
 def print_studies() -> None:
     """Print every named study with its question and its estimated time on this machine at each budget."""
     from vitral.cli.screen import console, say, table
-    from vitral.lab.study_plan import study_costs
+    from vitral.lab.study_cost import study_costs
     from vitral.studies import study_names
     from vitral.studies.design import BUDGETS
 
-    costs = {(cost.name, cost.budget): cost for cost in study_costs()}
+    with console().status(_("timing a training step of every model …")):
+        costs = {(cost.name, cost.budget): cost for cost in study_costs()}
     rows = [
-        (name, retold(question), *(_minutes(costs[name, budget].minutes) for budget in BUDGETS))
+        (name, retold(question), *(_minutes(costs.get((name, budget))) for budget in BUDGETS))
         for name, question in study_names().items()
     ]
     console().print(table(_(TITLES[Kind.studies]), (_("name"), _("question"), *BUDGETS), rows, words=2))
-    say(_("Times are estimates for this machine, from a few training steps timed now."))
+    say(
+        _("Times are estimates for this machine when nothing else runs, from a training step of every model timed now.")
+    )
+    say(
+        ngettext(
+            "They include tuning, evaluation and probes; trainings run one at a time, on one thread.",
+            "They include tuning, evaluation and probes; trainings run one at a time, on up to {n} threads.",
+            max(cost.threads for cost in costs.values()),
+        )
+    )
     say(_("vitral study NAME --budget standard"))
 
 
-def _minutes(minutes: float) -> str:
-    """A time in one short phrase.
-
-    >>> _minutes(0.4), _minutes(7.2), _minutes(200.0)
-    ('1 min', '7 min', '3.3 h')
-    """
+def _minutes(cost: "StudyCost | None") -> str:
+    """A time in one short phrase; a dash for a budget that the study does not have."""
+    if cost is None:
+        return "\N{EN DASH}"
+    minutes = cost.minutes
     return f"{max(1, round(minutes))} min" if minutes < 100 else f"{number(minutes / 60, '.1f')} h"

@@ -16,7 +16,7 @@ from vitral.figures.plain import plain_text
 from vitral.figures.sections import Paragraph, Table
 from vitral.lab.configuration import presets
 from vitral.lab.examples import find_example, gallery
-from vitral.lab.study_plan import study_costs
+from vitral.lab.study_cost import study_costs
 from vitral.studies import study_names
 from vitral.studies.design import BUDGETS
 

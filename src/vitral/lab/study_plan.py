@@ -11,23 +11,12 @@ from vitral.core.checked import checked
 from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError
 from vitral.core.parts import imported_files
-from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
 from vitral.lab.configuration import configure
-from vitral.model import Transformer, cost
 from vitral.reports.study import StudyPage, write_report
-from vitral.studies import Study, read_study, run_study, study_named, study_names
-from vitral.studies.design import BUDGETS, BudgetName, ResolvedArm, resolve
-from vitral.studies.probe import RunProbe
+from vitral.studies import Study, read_study, run_study, study_named
+from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.probes import probe_named
 from vitral.training import Callback, RunConfig, silent
-from vitral.training.optimizer_cost import step_flops
-from vitral.training.run import build_model
-from vitral.training.trials import ExecutionPlan, seconds_per_step
-
-CHARACTERS = 102
-"""Vocabulary of a character tokenizer whose text is not at hand."""
-REFERENCE = 100e9
-"""FLOPs per second of the machine on which the times of probes were measured."""
 
 
 @checked(first=True)
@@ -120,69 +109,3 @@ def settings_of(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
             bare = f"x={value}"
             is_bare = isinstance(value, str) and assignment(bare) == {"x": value}
             yield f"{path}{key}={value if is_bare else json.dumps(value)}"
-
-
-@dataclass(frozen=True)
-class StudyCost:
-    """The cost of a named study at a budget.
-
-    Attributes:
-        name: of the study.
-        question: the question it asks.
-        budget: the budget.
-        runs: number of models trained.
-        flops: of all training and evaluation.
-        minutes: estimate for this machine.
-    """
-
-    name: str
-    question: str
-    budget: BudgetName
-    runs: int
-    flops: int
-    minutes: float
-
-
-def study_costs() -> list[StudyCost]:
-    """The cost of every named study at every budget it has.
-
-    A few training steps of the studies' base are timed now. Training and evaluation are assumed to run at the same
-    FLOPs per second, and probes to scale from the machine on which they were timed.
-    """
-    base = configure("study")
-    speed = _flops_per_step(base) / seconds_per_step(base, _model, ExecutionPlan(base.training.dtype, compile=False))
-    return [_cost(study_named(name), budget, speed) for name in study_names() for budget in study_named(name).budgets]
-
-
-def _cost(study: Study, budget: BudgetName, speed: float) -> StudyCost:
-    chosen = study.at(budget)
-    arms = resolve(chosen, configure(study.base, overrides=[study.budgets[budget].changes]), _vocab_size)
-    seeds, flops, measuring = len(chosen.seeds), sum(arm.flops + _evaluation_flops(arm) for arm in arms), 0.0
-    for name in chosen.probes:
-        probe = probe_named(name)
-        times = len(arms) * seeds if isinstance(probe, RunProbe) else 1
-        measuring += times * probe.seconds.get(budget, 0.0)
-    minutes = (seeds * flops / speed + measuring * REFERENCE / speed) / 60
-    return StudyCost(study.name, study.question, budget, len(arms) * seeds, seeds * flops, minutes)
-
-
-def _evaluation_flops(arm: ResolvedArm) -> int:
-    # An upper bound: a short text has fewer tokens to evaluate.
-    training = arm.config.training
-    forward = cost(arm.config.model, _vocab_size(arm.config.corpus)).forward_flops
-    passes = 2 * -(-training.steps // training.evaluate_every)
-    return passes * (training.evaluation_tokens or 0) * forward
-
-
-def _flops_per_step(config: RunConfig) -> float:
-    return step_flops(config, CHARACTERS)
-
-
-def _model(config: RunConfig) -> Transformer:
-    return build_model(config, CHARACTERS)
-
-
-def _vocab_size(corpus: CorpusConfig) -> int:
-    if isinstance(corpus.tokenizer, BPEConfig):
-        return corpus.tokenizer.vocab_size
-    return 256 if isinstance(corpus.tokenizer, ByteConfig) else CHARACTERS

@@ -15,6 +15,8 @@ from vitral.training.optimizers import build_optimizer
 
 TRIALS = 4
 """Minimum number of timed steps, after one warm-up step."""
+TIMED, EVALUATED = 2, 4096
+"""Timed steps of a pace after the first; tokens in a batch of an evaluation on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,57 @@ def time_steps(
     return StepTime(times[0], steady[len(steady) // 2])
 
 
-def seconds_per_step(config: RunConfig, build: Callable[[RunConfig], Transformer], plan: ExecutionPlan) -> float:
-    """The median time of a training step with random tokens, measured on a temporary model."""
-    return time_steps(config, build, plan).steady
+@dataclass(frozen=True)
+class Pace:
+    """How fast a model is trained and evaluated.
+
+    Attributes:
+        step: seconds of a training step.
+        token: seconds of evaluating one token.
+    """
+
+    step: float
+    token: float
+
+
+def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> Pace:
+    """Time a few training steps and the evaluation of one batch, as if nothing else ran on this machine.
+
+    The least of a few times counts. With one thread it is the processor time, in which waiting for other programs is
+    left out.
+
+    Args:
+        config: configuration of the run.
+        build: builds its model on its device.
+    """
+    training, length = config.training, config.model.context_length
+    model = build(config).train()
+    optimizer = build_optimizer(model, training.optimizer)
+    on_cpu = model.token_embedding.weight.device.type == "cpu"
+    clock = time.thread_time if on_cpu and torch.get_num_threads() == 1 else time.perf_counter
+    size = (max(training.batch_size, EVALUATED // length), length + 1)
+    tokens = torch.randint(model.vocab_size, size, generator=torch.Generator().manual_seed(0))
+    tokens = tokens.to(model.token_embedding.weight.device)
+    steps, passes, dtype = list[float](), list[float](), training.dtype
+    with torch.random.fork_rng([] if on_cpu else [tokens.device]):
+        for _ in range(1 + TIMED):
+            began, batch = clock(), tokens[: training.batch_size]
+            for _ in range(training.accumulation):
+                with precision(tokens.device, dtype):
+                    loss = next_token_loss(model(batch[:, :-1]), batch[:, 1:], model.mask)
+                loss.backward()
+                loss.item()  # waits for the accelerator
+            optimizer.step()
+            optimizer.zero_grad()
+            steps.append(clock() - began)
+        model.eval()
+        batch = tokens[: max(1, EVALUATED // length)]
+        for _ in range(TIMED):
+            began = clock()
+            with torch.inference_mode():
+                next_token_loss(model(batch[:, :-1]), batch[:, 1:], model.mask).item()
+            passes.append(clock() - began)
+    return Pace(min(steps[1:]), min(passes) / (batch.shape[0] * length))
 
 
 class _Watch:

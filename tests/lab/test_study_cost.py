@@ -1,0 +1,84 @@
+"""The time of a study here: every run, trial, evaluation and measurement is counted, each model is timed once."""
+
+import pytest
+
+from vitral.lab import study_cost
+from vitral.lab.configuration import configure
+from vitral.lab.study_cost import CHARACTERS, Paces, study_costs
+from vitral.model import Transformer
+from vitral.studies import Study, study_names
+from vitral.training import RunConfig
+from vitral.training.optimizer_cost import step_flops
+from vitral.training.trials import Pace, time_pace
+
+MINE = Study.parse(
+    {
+        "name": "mine",
+        "title": "Mine",
+        "question": "?",
+        "tune": {"training.optimizer.learning_rate": [0.5, 1, 2]},
+        "budgets": {
+            "quick": {"seeds": [1, 2, 3, 4, 5, 6], "tuned": True},
+            "standard": {"seeds": [1, 2], "tuned": False},
+        },
+        "arms": [
+            {"name": "base", "title": "the base"},
+            {"name": "deep", "title": "deep", "changes": {"model": {"num_layers": 3}}},
+            {"name": "still", "title": "other numbers", "changes": {"model": {"initialisation": "gpt2"}}},
+        ],
+    },
+    "mine",
+)
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
+    """The configurations that are timed; a step takes 2 s, the evaluation of a token 0.001 s."""
+    configs: list[RunConfig] = []
+
+    def fake(config: RunConfig, build: object) -> Pace:
+        configs.append(config)
+        return Pace(2.0, 0.001)
+
+    monkeypatch.setattr(study_cost, "time_pace", fake)
+    monkeypatch.setattr(Paces, "threads", lambda paces, base: 1)
+    return configs
+
+
+def test_the_time_of_a_study_by_hand(timed: list[RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps 5, evaluated after 2, 4 and 5 on 100 tokens of each part; then the whole test part, but not of trials."""
+    short = {"training": {"steps": 5, "evaluate_every": 2, "evaluation_tokens": 100}}
+    monkeypatch.setattr(study_cost, "study_names", lambda: {"mine": "?"})
+    monkeypatch.setattr(study_cost, "study_named", lambda name: MINE)
+    monkeypatch.setattr(study_cost, "configure", lambda name, overrides=(): configure(name, overrides=[short]))
+    tuned, plain = study_costs()
+    once, finally_ = 0.5 + 5 * 2.0 + 3 * 2 * 100 * 0.001, 555_000 * 0.001
+    assert 60 * tuned.minutes == pytest.approx(10 + 3 * (6 + 3.3) * once + 3 * 6 * finally_)
+    assert 60 * plain.minutes == pytest.approx(10 + 3 * 2 * (once + finally_))
+    assert (tuned.runs, plain.runs) == (28, 6)
+    assert [config.model.num_layers for config in timed] == [2, 3]  # "still" takes as long as the base
+
+
+def test_costs_grow_with_the_budget(timed: list[RunConfig]) -> None:
+    costs = study_costs()
+    for name in study_names():
+        flops = [cost.flops for cost in costs if cost.name == name]
+        assert len(flops) == 3
+        assert flops == sorted(flops)
+        assert flops[0] > 0
+    assert all(cost.minutes > 0 for cost in costs)
+    assert len(timed) < len(costs) * 3
+
+
+def test_a_model_too_large_to_be_timed_is_scaled(timed: list[RunConfig]) -> None:
+    paces, small = Paces(), configure("study")
+    large = configure("study", overrides=[{"model": {"d_model": 2048}}])
+    paces.of(small, 1)
+    times = step_flops(large, CHARACTERS) / step_flops(small, CHARACTERS)
+    assert paces.of(large, 1).step == pytest.approx(2.0 * times)
+    assert timed == [small]
+
+
+def test_a_pace_is_measured() -> None:
+    pace = time_pace(configure("demo"), lambda config: Transformer(config.model, 60))
+    assert 0 < pace.token < pace.step
