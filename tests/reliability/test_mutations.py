@@ -243,7 +243,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the sweep before a study asks for checkpoints": (
         "studies/execution.py",
-        "    _sweep(folder, begun)\n",
+        "    _sweep(folder, [*(job for job in trials if job.begun), *begun])\n",
         "",
         "tests/studies/test_study_seals.py",
     ),
