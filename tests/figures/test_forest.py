@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
 from vitral.figures.forest import SIGNS, ForestRow, SecondAxis, forest_plot
+from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.scales import common_reach
-from vitral.figures.style import png_bytes, svg_bytes
+from vitral.figures.style import COLOURS, png_bytes, svg_bytes
 
 ROWS = [
     ForestRow("post-norm", "pre-norm", 2.7, 1.1, 4.3, (2.1, 2.6, 3.4), "worse", "worse"),
@@ -120,3 +121,8 @@ def test_the_reach_ends_below_a_gap_in_the_upper_half_only() -> None:
     assert common_reach([0.0, 2.0]) == 2.0
     assert common_reach([0.01, 1.0, 1.2]) == 1.2
     assert common_reach([1.0, 1.2, 30.0, 31.0]) == 1.2
+
+
+def test_greys_are_those_that_a_dark_page_replaces() -> None:
+    colours = set(re.findall(r"#[0-9a-f]{6}", svg_bytes(drawn(margin=1.0)).decode()))
+    assert colours <= {INK, MUTED, GRID, PAPER, *COLOURS, "#000000"}

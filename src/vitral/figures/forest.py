@@ -12,9 +12,9 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.figures.margin import text_width
-from vitral.figures.palette import INK, MUTED, PAPER
+from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.scales import common_reach
-from vitral.figures.style import COLOURS, FONT_SIZE, styled
+from vitral.figures.style import BAND, COLOURS, FONT_SIZE, styled
 from vitral.figures.text import drawable, signed
 
 ROW, HEAD, GAP = 0.37, 0.36, 0.12
@@ -23,7 +23,6 @@ PLOT_WIDTH = 4.6
 TOP, AXIS, EDGE, INDENT = 0.12, 0.72, 0.14, 0.16
 TITLE_INCHES = 0.36
 TEXT = FONT_SIZE - 0.5
-BAND = "#e9ecef"
 DOTS_BELOW = 0.3
 """Rows between an interval and the dots of its seeds."""
 
@@ -143,7 +142,7 @@ def forest_plot(
     axes.set_xlim(*span)
     axes.set_ylim(plot, 0.0)
     if margin is not None:
-        axes.axvspan(-margin, margin, color=BAND, linewidth=0, zorder=0.5)
+        axes.axvspan(-margin, margin, zorder=0.5, **BAND)
     axes.axvline(0.0, color=INK, linewidth=1.0, zorder=1.5)
     for (name, place), number in zip(places.heads, range(len(places.heads)), strict=True):
         _write(axes, -sides.left + EDGE, place, _("against {arm}", arm=name) if name else "", weight="bold")
@@ -153,7 +152,7 @@ def forest_plot(
         _draw(axes, row, place, span)
         _write(axes, -sides.left + EDGE + INDENT * bool(row.group), place, row.label)
         _write(axes, PLOT_WIDTH + 0.16, place, number)
-        _write(axes, PLOT_WIDTH + 0.16 + sides.numbers, place, row.told, colour=row.sign.colour, weight="bold")
+        _write(axes, PLOT_WIDTH + 0.16 + sides.numbers, place, row.told, weight="bold")
     _dress(axes, x_label, second)
     if title:
         name = drawable(title)
@@ -231,12 +230,12 @@ def _number(row: ForestRow, span: tuple[float, float], digits: int, unit: str) -
 
 
 def _across(axes: Axes) -> dict:
-    return {"transform": axes.get_yaxis_transform(), "color": BAND, "linewidth": 1.0, "clip_on": False, "zorder": 0.4}
+    return {"transform": axes.get_yaxis_transform(), "color": GRID, "linewidth": 1.0, "clip_on": False, "zorder": 0.4}
 
 
-def _write(axes: Axes, inches: float, place: float, text: str, *, colour: str = INK, weight: str = "normal") -> None:
+def _write(axes: Axes, inches: float, place: float, text: str, *, weight: str = "normal") -> None:
     share = axes.get_yaxis_transform()
-    look = {"color": colour, "fontweight": weight, "fontsize": TEXT, "va": "center_baseline"}
+    look = {"color": INK, "fontweight": weight, "fontsize": TEXT, "va": "center_baseline"}
     axes.text(inches / PLOT_WIDTH, place, drawable(text), transform=share, **look)
 
 

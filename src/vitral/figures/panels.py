@@ -16,7 +16,7 @@ from vitral.figures.lines import Axis, Line, short
 from vitral.figures.margin import Reference, wrapped
 from vitral.figures.palette import INK, MUTED, PAPER
 from vitral.figures.scales import common_reach
-from vitral.figures.style import COLOURS, FONT_SIZE, styled
+from vitral.figures.style import BAND, COLOURS, FONT_SIZE, styled
 from vitral.figures.text import drawable
 
 PANEL_WIDTH, PANEL_HEIGHT = 2.15, 1.45
@@ -32,7 +32,6 @@ FEW_POINTS = 6
 """Points of a line that are marked each."""
 APART = 2.5
 """A panel that reaches this many times further than the next one has a scale of its own."""
-BAND = "#e9ecef"
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,7 @@ def _padded(span: tuple[float, float], y: Axis) -> tuple[float, float]:
 def _background(axes: Axes, frame: _Frame, *, named: bool) -> None:
     """Band, zero and references; the names of the references in one panel."""
     if frame.band is not None:
-        axes.axhspan(*frame.band, color=BAND, linewidth=0, zorder=0.5)
+        axes.axhspan(*frame.band, zorder=0.5, **BAND)
     if frame.zero is not None:
         axes.axhline(frame.zero, color=INK, linewidth=0.9, zorder=1.6)
     low, high = axes.get_ylim()

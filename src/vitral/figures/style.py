@@ -25,6 +25,8 @@ DASHES = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 FONT_SIZE = 12.0
+BAND = {"color": MUTED, "alpha": 0.15, "linewidth": 0}
+"""A band behind a plot; its colour is one that a dark page replaces."""
 POINTS_PER_INCH = 72.0
 PNG_DPI = 144
 
