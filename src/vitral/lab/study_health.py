@@ -15,7 +15,7 @@ from vitral.runs import RunConfig, SealedRun, enter
 from vitral.studies.design import Study, resolve
 from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
-from vitral.studies.results import require_config, run_name
+from vitral.studies.results import require_config, require_parent, run_name
 from vitral.studies.tuning import tuned_as_recorded
 
 
@@ -117,8 +117,10 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
         for seed in found["seeds"]:
             name = run_name(arm.arm.name, seed)
             if name in runs and tuned is not None:
-                config = RunConfig.parse(tuned.config.plain() | {"seed": seed})
-                require_config(runs[name].folder.path, config, lambda line: None)
+                path, parent = runs[name].folder.path, arm.arm.init_from
+                require_config(path, tuned.seeded(seed), lambda line: None)
+                before = None if parent is None else folder.within(run_name(parent, seed)).path
+                require_parent(path, before, lambda line: None)
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 
 
