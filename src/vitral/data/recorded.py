@@ -37,6 +37,7 @@ from vitral.data.corpora import (
     python,
 )
 from vitral.data.folders import is_surely_text, user_files
+from vitral.data.tasks import Task
 from vitral.data.texts import Reading, opened, read_file, shown
 
 MOST_ENTRIES = 100_000
@@ -283,7 +284,7 @@ class Search:
     def _named(self, name: str, text: RecordedText) -> Iterator[_Candidate]:
         """The places of a text given by name."""
         if (task := self.config.task) is not None:
-            yield _Candidate(_("the task, generated again by this machine"), lambda: generated(task))
+            yield _Candidate(_("the task, generated again by this machine"), lambda: _generated(task, text))
         yield from (self._at(path, text) for path in self._files(name))
         if name in BUNDLED or name == "python":
             read = python if name == "python" else partial(bundled, name)
@@ -384,6 +385,11 @@ def _first(candidates: Iterator[_Candidate], text: RecordedText, reasons: list[s
             if found is not None:
                 reasons.append(_("{path} has another SHA-256", path=candidate.shown))
     return None
+
+
+def _generated(task: Task, text: RecordedText) -> Corpus:
+    _require_size(task.sequences * task.span, text)
+    return generated(task)
 
 
 def _require_size(num_bytes: int, text: RecordedText) -> None:

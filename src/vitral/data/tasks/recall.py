@@ -15,13 +15,13 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 
 from vitral.core.language import _
-from vitral.data.tasks.task import LETTERS, Task
+from vitral.data.tasks.task import LETTERS, LONGEST, Task
 
 MARK = "?"
 FILLERS = ".,:;-0123456789"
 
 Symbols = Annotated[int, Field(ge=2, le=len(LETTERS))]
-Gap = Annotated[int, Field(ge=0, le=2**16)]
+Gap = Annotated[int, Field(ge=0, le=LONGEST)]
 
 
 class KeyValueRecall(Task):

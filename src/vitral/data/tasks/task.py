@@ -20,11 +20,12 @@ from vitral.core.streams import numpy_stream
 
 GROUP = 4096
 """Sequences drawn from one stream."""
-MOST_CHARACTERS = 1 << 28
+MOST_CHARACTERS = 1 << 27
+LONGEST = 4096
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SYMBOLS = f"{LETTERS}{LETTERS.upper()}0123456789"
 
-Length = Annotated[int, Field(ge=2, le=2**16)]
+Length = Annotated[int, Field(ge=2, le=LONGEST)]
 
 
 class Task(Config, ABC):

@@ -67,6 +67,7 @@ FAR, FAR_COUNTING = (
     Quantity(title, at("last", "divergence", name), NATS, "lower")
     for name, title in (("bigram", N_("KL from the Bayes predictor")), ("unigram", N_("KL from counting symbols")))
 )
+FROM_EACH = Quantity(N_("KL from each predictor"), at("value"), "nats")
 PLATEAU = Quantity(N_("share of the checkpoints nearest to counting symbols"), _plateau, digits=2)
 EARLY, LATE = (
     Quantity(title, partial(_quarter, who="model", last=last), NATS, "lower")
@@ -101,7 +102,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         probe.mean_table(means, arms, EARLY, LATE, LATE_BAYES),
         Heading(_("Along training"), 3),
         *along_plot("in-context-loss", _("Loss on new chains along training"), losses, LOSS, means),
-        *along_plot("in-context-phases", phases, divergences, FAR, kl),
+        *along_plot("in-context-phases", phases, divergences, FROM_EACH, kl),
     )
     comparisons = (
         *probe.within(arms, LOSS, BAYES),
