@@ -29,6 +29,7 @@ import vitral
 from vitral import attention, data, decoding, evaluation, explanation, inspection, model, runs, studies, training
 from vitral.core import devices, names, streams
 from vitral.core.errors import VitralError
+from vitral.data.tasks import KeyValueRecall
 from vitral.lab import free_folder, plan_study
 from vitral.lab.examples import gallery, preset_model
 from vitral.lab.run_health import examine_run
@@ -103,7 +104,7 @@ def arrays() -> list[Any]:
 
 
 def _recalled(transformer: model.Transformer) -> dict[str, Any]:
-    task = data.tasks.KeyValueRecall(pairs=1, queries=1, keys=2, values=2, longest=0)
+    task = KeyValueRecall(pairs=1, queries=1, keys=2, values=2, longest=0)
     rows = torch.from_numpy(task.draw(np.random.default_rng(1), 2))
     return {"model": transformer, "task": task, "rows": rows}
 
