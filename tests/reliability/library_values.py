@@ -29,6 +29,7 @@ import vitral
 from vitral import attention, data, decoding, evaluation, explanation, inspection, model, runs, studies, training
 from vitral.core import devices, names, streams
 from vitral.core.errors import VitralError
+from vitral.data.tasks import KeyValueRecall
 from vitral.lab import free_folder, plan_study
 from vitral.lab.examples import gallery, preset_model
 from vitral.lab.run_health import examine_run
@@ -100,6 +101,12 @@ def arrays() -> list[Any]:
             np.zeros((0, 2)),
         ),
     ]
+
+
+def _recalled(transformer: model.Transformer) -> dict[str, Any]:
+    task = KeyValueRecall(pairs=1, queries=1, keys=2, values=2, longest=0)
+    rows = torch.from_numpy(task.draw(np.random.default_rng(1), 2))
+    return {"model": transformer, "task": task, "rows": rows}
 
 
 def world(folder: Path) -> list[Case]:
@@ -344,6 +351,11 @@ def world(folder: Path) -> list[Case]:
         Case("uniforms", decoding.uniforms, {"seed": 1, "sample": 2}),
         Case("ablations", inspection.ablations, {"model": transformer, "scored": scored}),
         Case(
+            "activation_movements",
+            inspection.activation_movements,
+            {"before": transformer, "after": transformer, "tokens": tokens},
+        ),
+        Case(
             "activation_means",
             inspection.activation_means,
             {"model": transformer, "inputs": tokens, "names": ["embed"]},
@@ -367,6 +379,12 @@ def world(folder: Path) -> list[Case]:
         Case("inspect_text", inspection.inspect_text, {**of_model, "text": "the", **part}),
         Case("logged_gradient_norms", inspection.logged_gradient_norms, {"events": events, "log_every": 1}),
         Case("logit_lens", inspection.logit_lens, {**of_model, "text": "the", "top": 2, "masking": None}),
+        Case(
+            "loss_by_context",
+            inspection.loss_by_context,
+            {"model": transformer, "split": splits["test"], "most_targets": 9},
+        ),
+        Case("recall_by_distance", inspection.recall_by_distance, _recalled(transformer)),
         Case("loss_by_position", inspection.loss_by_position, by_position),
         Case("loss_by_row", inspection.loss_by_row, {"model": transformer, "scored": scored}),
         Case(

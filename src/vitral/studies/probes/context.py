@@ -29,7 +29,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     """Loss and gain by the amount of context, and how far each arm looks."""
     amounts = sorted({amount for arm in arms for amount in arm.first["context"]})
     losses = {float(amount): _loss(_("loss"), amount) for amount in amounts}
-    columns = [_loss(_span(amount), amount) for amount in amounts]
+    columns = [_loss(_span(amount), amount, unit="") for amount in amounts]
     far = probe.difference(_("gain from context beyond {n} tokens", n=NEAR), _loss("", NEAR), _loss("", amounts[-1]))
     gain = Quantity(far.name, far.read, NATS, "higher", 4)
     how = _(
@@ -45,7 +45,7 @@ def view(result: StudyResult, arms: Arms) -> View:
             *probe.mean_lines(
                 "loss-by-context", _("Loss by context"), arms, losses, x, _("Means over seeds on the same targets.")
             ),
-            probe.mean_table(_("Test loss by tokens of context, means over seeds"), arms, *columns),
+            probe.mean_table(_("Test loss (nats per token) by tokens of context, means over seeds"), arms, *columns),
             probe.mean_table(_("Means over seeds."), arms, gain, EFFECTIVE),
         ),
         probe.against_base(arms, gain, EFFECTIVE) if len(arms) > 1 else (),
@@ -56,13 +56,13 @@ def _span(amount: int) -> str:
     return str(amount) if amount < 3 else f"{amount // 2 + 1}\N{EN DASH}{amount}"
 
 
-def _loss(name: str, amount: int) -> Quantity:
+def _loss(name: str, amount: int, unit: str = NATS) -> Quantity:
     """The loss with at most so many tokens of context; None where the model does not read so many."""
 
     def read(run: Mapping[str, Any]) -> float | None:
         return run["nats"][run["context"].index(amount)] if amount in run["context"] else None
 
-    return Quantity(name, read, NATS, "lower")
+    return Quantity(name, read, unit, "lower")
 
 
 CONTEXT = RunProbe("context", measure, view, {"quick": 2, "standard": 4, "full": 20})
