@@ -115,6 +115,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
     contrasts = against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]) + within(arms, LOSS[0], LOSS[1])
+    contrasts += _equal_steps(arms)
     for task in TASKS if read else ():
         contrasts += _about_probes(task, read)
     unable = (arm for arm in arms if arm.mean(LOSS[0]) is None)
@@ -165,6 +166,25 @@ def _probes(task: str, arms: Arms) -> Table:
     largest = Quantity(N_("largest class"), at("probes", task, "trained", "majority"))
     readers = [replace(read_by(task, one), name=_(READ[one])) for one in READ]
     return mean_table(caption, arms, *readers, largest)
+
+
+def _equal_steps(arms: Arms) -> tuple[Comparison, ...]:
+    """Masked language models against a causal one of as many steps, where that is not the base."""
+    trained = {arm.name: arm.config.get("training", {}) for arm in arms}
+    found = []
+    for arm in arms[1:]:
+        if trained[arm.name].get("objective", "next-token") == "next-token":
+            continue
+        rivals = (
+            other
+            for other in arms[1:]
+            if trained[other.name].get("objective") == "next-token"
+            and other.first["filling"]["both"] is not None
+            and trained[other.name]["steps"] == trained[arm.name]["steps"] != trained[arms[0].name]["steps"]
+        )
+        for rival in rivals:
+            found += against_base((rival, arm), LOSS[0])
+    return tuple(found)
 
 
 def _about_probes(task: str, arms: Arms) -> tuple[Comparison, ...]:
