@@ -173,6 +173,21 @@ def test_the_same_call_trains_nothing_again(studied: StudyResult, tiny: RunConfi
     assert [arm.losses for arm in again.arms] == [arm.losses for arm in studied.arms]
 
 
+def test_runs_are_numbered_in_the_order_in_which_they_are_made(tiny: RunConfig, tmp_path: Path) -> None:
+    """A trial beyond an edge was not foreseen; it comes before the runs that follow."""
+    seen: list[tuple[int, int, int, int]] = []
+
+    def callback(event: dict) -> None:
+        if event["event"] == "run":
+            seen.append((event["run"], event["before"], event["during"], event["in_all"]))
+
+    run_study(STUDY, tiny, tmp_path / "study", seeds=[5], callback=callback)
+    assert [number for number, *_rest in seen] == list(range(1, len(seen) + 1))
+    for (_, before, during, _), (_, later, _, _) in zip(seen, seen[1:], strict=False):
+        assert later == before + during
+    assert seen[-1][1] + seen[-1][2] == seen[-1][3]
+
+
 def test_the_folder_alone_tells_the_chosen_values(studied: StudyResult, tiny: RunConfig, tmp_path: Path) -> None:
     arm = resolve(STUDY, tiny, 31)[0]
     found = tuned_as_recorded(arm, STUDY.tuned(arm.arm), GuardedFolder(studied.folder))

@@ -130,21 +130,24 @@ class Progress:
 
     def __init__(self, jobs: Sequence[Job], callback: Callback) -> None:
         """Start with the jobs that are foreseen."""
-        self._work = {job.path: _left(job) for job in jobs}
+        self._work = [(job.path, _left(job)) for job in jobs]
+        self._last = -1
         self._callback = callback
 
     def of(self, job: Job) -> Callback:
-        """The callback of a job; one that was not foreseen is added to the work."""
-        self._work.setdefault(job.path, job.arm.flops)
-        number = list(self._work).index(job.path) + 1
-        work = list(self._work.values())
+        """The callback of a job; one that was not foreseen comes right after the one before."""
+        paths = [path for path, _flops in self._work]
+        if job.path not in paths:
+            self._work.insert(self._last + 1, (job.path, job.arm.flops))
+        self._last = [path for path, _flops in self._work].index(job.path)
+        work = [flops for _path, flops in self._work]
         label = {
             "arm": job.arm.arm.name,
             "seed": job.seed,
-            "run": number,
+            "run": self._last + 1,
             "runs": len(work),
-            "before": sum(work[: number - 1]),
-            "during": work[number - 1],
+            "before": sum(work[: self._last]),
+            "during": work[self._last],
             "in_all": sum(work),
         }
         return lambda event: self._callback({**event, **label})
