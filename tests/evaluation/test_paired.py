@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.evaluation import SplitLoss, TargetLosses, block_differences, evaluate_split, target_losses, token_losses
+from vitral.evaluation import (
+    SplitLoss,
+    TargetLosses,
+    block_differences,
+    evaluate_split,
+    ngram_baselines,
+    ngram_differences,
+    target_losses,
+    token_losses,
+)
 from vitral.model import ModelConfig, Transformer
 
 Make = Callable[..., Any]
@@ -98,3 +107,17 @@ def test_other_texts_and_short_ones_are_refused() -> None:
         block_differences(losses([1.0] * 500), losses([1.0] * 501), same_tokens=True)
     with pytest.raises(UsageError, match="too few"):
         block_differences(losses([1.0] * 399), losses([1.0] * 399), same_tokens=True)
+
+
+def test_differences_to_ngrams_add_up_to_the_difference_of_the_losses(part: Make, pieces: Make) -> None:
+    generator = np.random.default_rng(5)
+    train, test = (part(generator.integers(0, 5, size=size).tolist()) for size in (997, 1009))
+    model = small(7)
+    found = ngram_differences(model, train, test, 3)
+    loss, counted = evaluate_split(model, test, pieces(PIECES)).loss, ngram_baselines(train, test, len(PIECES), 3)
+    assert list(found) == [1, 2, 3]
+    for order, blocks in found.items():
+        assert len(blocks) == 1008 // 200
+        assert np.mean(blocks) == pytest.approx(loss - counted.orders[order], abs=1e-6)
+    with pytest.raises(UsageError):
+        ngram_differences(model, train, part([1, 2, 3]), 3)

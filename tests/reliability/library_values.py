@@ -315,6 +315,11 @@ def world(folder: Path) -> list[Case]:
         Case("Masking", evaluation.Masking, {"rate": 0.5, "token": 0}),
         Case("Masking.count", masking.count, {"time": 5}),
         Case("Masking.hide", masking.hide, {"tokens": tokens, "stream": streams.numpy_stream(1, "x")}),
+        Case(
+            "ngram_differences",
+            evaluation.ngram_differences,
+            {"model": transformer, "train": splits["train"], "test": splits["test"], "orders": 2},
+        ),
         Case("ngram_baselines", evaluation.ngram_baselines, {**counted, "test": splits["test"], "orders": 2}),
         Case("WittenBell", evaluation.WittenBell, {**counted, "num_orders": 2}),
         Case("WittenBell.nats", evaluation.WittenBell(**counted, num_orders=1).nats, {"split": splits["test"]}),

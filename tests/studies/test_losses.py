@@ -113,6 +113,15 @@ def test_one_failure_is_counted_and_shows_no_difference(made) -> None:
     assert (claim.failures.failed, claim.failures.seeds, claim.failures.others_failed) == (1, 3, 0)
 
 
+def test_the_base_beside_the_counts_has_both_intervals(made) -> None:
+    """Worked by hand: two seeds, three blocks whose means over seeds are 0.1, 0.2 and 0.3."""
+    result = made({"full": [1.70, 1.90]})
+    blocks = {5: [0.0, 0.2, 0.4], 7: [0.2, 0.2, 0.2]}
+    rank = loss_claims(replace(result, beside_ngrams={3: blocks, 4: blocks})).rank.text
+    assert rank.count("+0.200") == 6  # twice: the mean, and both ends over seeds, whose means are equal
+    assert "+0.100 to +0.300" in rank
+
+
 def test_arms_within_the_margin_are_equivalent(made) -> None:
     full = [1.76, 1.77, 1.75, 1.765, 1.755, 1.77]
     same = [loss + bit for loss, bit in zip(full, (0.001, -0.001, 0.0, 0.002, -0.002, 0.0005), strict=True)]

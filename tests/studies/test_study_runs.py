@@ -49,7 +49,7 @@ class Log:
         """Note what happens to each run."""
         if event["event"] == "run":
             self.states.append((event["arm"], event["seed"], event["state"]))
-        if (event["event"], event["run"], event.get("step")) == self.stop_at:
+        if (event["event"], event.get("run"), event.get("step")) == self.stop_at:
             raise KeyboardInterrupt
 
 

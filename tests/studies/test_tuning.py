@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_runs_are_numbered_in_the_order_in_which_they_are_made(tiny: RunConfig, 
 
     run_study(STUDY, tiny, tmp_path / "study", seeds=[5], callback=callback)
     assert [number for number, *_rest in seen] == list(range(1, len(seen) + 1))
-    for (_, before, during, _), (_, later, _, _) in zip(seen, seen[1:], strict=False):
+    for (_, before, during, _), (_, later, _, _) in pairwise(seen):
         assert later == before + during
     assert seen[-1][1] + seen[-1][2] == seen[-1][3]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vitral.evaluation.losses import SplitLoss, evaluate_split, token_losses
     from vitral.evaluation.masking import Masking
     from vitral.evaluation.ngrams import WittenBell, bigram_entropy, entropy_by_place, ngram_baselines
-    from vitral.evaluation.paired import TargetLosses, block_differences, target_losses
+    from vitral.evaluation.paired import TargetLosses, block_differences, ngram_differences, target_losses
 
 __all__ = [
     "Copy",
@@ -28,6 +28,7 @@ __all__ = [
     "longest_copy",
     "neighbours",
     "ngram_baselines",
+    "ngram_differences",
     "novel_share",
     "rank_among_baselines",
     "target_losses",
@@ -53,6 +54,7 @@ __getattr__ = lazily(
         "longest_copy": "copying",
         "neighbours": "baselines",
         "ngram_baselines": "ngrams",
+        "ngram_differences": "paired",
         "novel_share": "copying",
         "rank_among_baselines": "baselines",
         "target_losses": "paired",

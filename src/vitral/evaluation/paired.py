@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from vitral.core.checked import checked
+from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.losses import SplitLoss, require_tokenizer, token_losses, token_sizes
+from vitral.evaluation.ngrams import LONG, WittenBell
 from vitral.model.transformer import Transformer
 
 BLOCKS = 30
@@ -84,15 +85,46 @@ def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bo
         raise UsageError("paired losses: the two test splits are not the same text")
     if same_tokens:
         both = ~np.isnan(one.nats) & ~np.isnan(other.nats)
-        differences = (one.nats - other.nats)[both]
-        size, blocks = differences.size, min(BLOCKS, differences.size // LEAST)
-        _require_blocks(blocks, size)
-        sums = np.bincount(np.arange(size) * blocks // size, weights=differences, minlength=blocks)
-        return sums * blocks / size
+        return _blocks_of((one.nats - other.nats)[both])
     size, blocks = one.num_characters, min(BLOCKS, one.num_characters // LEAST)
     _require_blocks(blocks, size)
     first, second = (_bits(each, blocks) for each in (one, other))
     return (first - second) * blocks
+
+
+@checked(first=True)
+def ngram_differences(model: Transformer, train: Split, test: Split, orders: Count) -> dict[int, list[float]]:
+    """The loss of a model minus that of an n-gram baseline in each block of the test split, by order.
+
+    Nats per token, over the targets that the model predicts; see `WittenBell` for the baselines. The mean over the
+    blocks is the difference over the whole split.
+
+    Args:
+        model: in evaluation mode, causal.
+        train: counted.
+        test: scored, by both.
+        orders: of the n-grams, from 1.
+
+    Raises:
+        UsageError: the splits are too long to be counted whole, or the test split is too short for two blocks.
+    """
+    if len(train.tokens) + len(test.tokens) > LONG:
+        raise UsageError(
+            "n-grams: {tokens:,} tokens are too many to be counted target by target",
+            tokens=len(train.tokens) + len(test.tokens),
+        )
+    nats = token_losses(model, test)
+    scored = ~np.isnan(nats)
+    rows = WittenBell(train, model.vocab_size, orders).nats(test)
+    return {order: _blocks_of((nats - row)[scored]).tolist() for order, row in enumerate(rows, start=1)}
+
+
+def _blocks_of(differences: Float[np.ndarray, " targets"]) -> Float[np.ndarray, " blocks"]:
+    """Sums over blocks of equal targets, scaled so that their mean is the mean of all."""
+    size, blocks = differences.size, min(BLOCKS, differences.size // LEAST)
+    _require_blocks(blocks, size)
+    sums = np.bincount(np.arange(size) * blocks // size, weights=differences, minlength=blocks)
+    return sums * blocks / size
 
 
 def _bits(losses: TargetLosses, blocks: int) -> Float[np.ndarray, " blocks"]:

@@ -33,7 +33,7 @@ from vitral.studies.design import (
 )
 from vitral.studies.jobs import Job, Progress, jobs_of, require_own, require_room, trials_of, tuned_from
 from vitral.studies.losses import baseline_arm, failed_seeds
-from vitral.studies.measures import final_losses, final_split, measure
+from vitral.studies.measures import beside_ngrams, final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.record import ARMS, FORMAT, LONGER, MEASURES, RECORD, REPORT, read_record, write_record
 from vitral.studies.results import (
@@ -119,7 +119,8 @@ def run_study(
         result = _gathered(study, record, first_seeds, arms, runs, texts, note)
         result = replace(result, folder=out, budget=budget, tuning=tuning)
         datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
-        result = _with_second_budget(final_losses(result, datasets, callback), arms, folder, run)
+        result = beside_ngrams(final_losses(result, datasets, callback), datasets, callback)
+        result = _with_second_budget(result, arms, folder, run)
         return measure(result, base, datasets, callback)
 
 

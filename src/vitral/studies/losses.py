@@ -12,7 +12,7 @@ from statistics import fmean
 
 from vitral.core.checked import Count, checked
 from vitral.core.language import N_, _, ngettext, number, retold
-from vitral.evaluation import rank_among_baselines
+from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
 from vitral.figures.text import capital, nats, signed, unbroken
 from vitral.studies.claims import (
     ENOUGH_SEEDS,
@@ -24,6 +24,7 @@ from vitral.studies.claims import (
     Judged,
     Note,
     Quantity,
+    bootstrap_interval,
     judge_losses,
     mean_interval,
 )
@@ -268,8 +269,34 @@ def _rank(result: StudyResult) -> Note:
     given = {"arm": title, "loss": nats(mean.mean), "unit": _(result.study.unit)}
     if not is_causal_lm(base.config):
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
-    rank = rank_among_baselines(mean.mean / base.factor, result.baselines)
-    return Note(_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=rank), base.arm.name)
+    loss = mean.mean / base.factor
+    rank = rank_among_baselines(loss, result.baselines)
+    told = [_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=rank)]
+    near = [order for order in neighbours(loss, result.baselines.orders) if result.beside_ngrams.get(order or 0)]
+    told += [_beside(result, order) for order in near if order is not None]
+    return Note(" ".join(told), base.arm.name)
+
+
+def _beside(result: StudyResult, order: int) -> str:
+    """The base beside one n-gram baseline, with the uncertainty of the seeds and that of the test text."""
+    base, by_seed = result.arms[0], result.beside_ngrams[order]
+    blocks = [fmean(one) * base.factor for one in zip(*by_seed.values(), strict=True)]
+    text, seeds = bootstrap_interval(blocks), mean_interval([fmean(one) * base.factor for one in by_seed.values()])
+    given = {"ngram": baseline_name(order), "difference": signed(text.mean, 3), "unit": _(result.study.unit)}
+    given |= {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3), "n": len(blocks)}
+    if seeds.low is None or seeds.high is None:
+        return _(
+            "Against the {ngram} baseline {difference} {unit} (95% interval over {n} blocks of the test text {low} to "
+            "{high}).",
+            **given,
+        )
+    return _(
+        "Against the {ngram} baseline {difference} {unit} (95% interval over seeds {least} to {most}, over {n} blocks "
+        "of the test text {low} to {high}).",
+        **given,
+        least=signed(seeds.low, 3),
+        most=signed(seeds.high, 3),
+    )
 
 
 def _floors(result: StudyResult) -> tuple[Check, ...]:

@@ -21,10 +21,10 @@ from vitral.core.language import N_, _, in_language
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
-from vitral.evaluation import evaluate_split
+from vitral.evaluation import evaluate_split, ngram_differences
 from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
-from vitral.studies.probe import Plain, RunProbe, Setting, Trained
+from vitral.studies.probe import Plain, RunProbe, Setting, Trained, is_causal_lm
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
 from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name
@@ -108,6 +108,34 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
         reason = N_("its loss on the whole test split: {reason}").format(reason=found[WHY])
         return replace(run, test_loss=None, stopped=reason)
     return replace(run, test_loss=found["loss"])
+
+
+def beside_ngrams(result: StudyResult, datasets: Datasets, callback: Callback) -> StudyResult:
+    """The result with the base's losses minus the n-gram baselines', by seed and block of the test text.
+
+    They tell how far the standing among the baselines depends on the choice of the test text. None are kept for a base
+    of another task than next-token prediction, or where a text is too short or too long.
+    """
+    base, found = result.arms[0], dict[int, dict[int, list[float]]]()
+    if not is_causal_lm(base.config):
+        return result
+    for run in base.runs:
+        if run.test_loss is None:
+            continue
+        dataset = datasets[base.arm.name, run.seed]
+
+        def look(loaded: LoadedRun, dataset: Dataset = dataset, orders: int = len(result.baselines.orders)) -> Plain:
+            by_order = ngram_differences(loaded.model, dataset.splits["train"], final_split(dataset), orders)
+            return {"orders": {str(order): blocks for order, blocks in by_order.items()}}
+
+        name = f"{base.arm.name}-seed-{run.seed}"
+        kept = Kept(GuardedFolder(result.folder), f"{MEASURES}/beside-ngrams/{name}.json", _of(run, base), callback)
+        one = kept.once("beside-ngrams", name, lambda run=run: load_last(run, base), look)
+        if WHY not in one:
+            found[run.seed] = {int(order): blocks for order, blocks in one["orders"].items()}
+    orders = {order for by_order in found.values() for order in by_order}
+    beside = {order: {seed: by_order[order] for seed, by_order in found.items()} for order in sorted(orders)}
+    return replace(result, beside_ngrams=beside)
 
 
 def final_split(dataset: Dataset) -> Split:

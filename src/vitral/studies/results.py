@@ -164,6 +164,8 @@ class StudyResult:
             study itself).
         tuning: the trials of each arm that was tuned.
         longer: by arm, runs with a second budget, of arms that fail and of their baseline arms.
+        beside_ngrams: by order of the n-grams and by seed, the base's loss minus the baseline's in each block of the
+            test text, in nats per token.
     """
 
     study: Study
@@ -181,6 +183,7 @@ class StudyResult:
     unmeasured: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     tuning: tuple[Tuned, ...] = ()
     longer: Mapping[str, tuple[RunResult, ...]] = field(default_factory=dict)
+    beside_ngrams: Mapping[int, Mapping[int, Sequence[float]]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:
         """The arm of this name."""
