@@ -27,6 +27,11 @@ The format of a study file is described in [study-files.md](../study-files.md). 
 | study | question | run at | main result |
 | --- | --- | --- | --- |
 """
+EARLIER = """
+Pages marked "earlier rule" were made before arms were tuned and judged by one estimator: three seeds, p values
+corrected by Holm's method, intervals not corrected, so that a sentence can contradict its interval. They will be run
+again; until then trust the numbers of their runs, not the words of their verdicts.
+"""
 
 
 def main(folders: list[str]) -> None:
@@ -44,8 +49,18 @@ def main(folders: list[str]) -> None:
         for data, copied in DATA.items():
             if (folder / "report" / data).is_file():
                 (FOLDER / name / copied).write_text(_text(folder / "report" / data), encoding="utf-8", newline="\n")
-    rows = [_row(name) for name in study_names() if (FOLDER / f"{name}.md").is_file()]
-    (FOLDER / "README.md").write_text(INDEX + "".join(rows), encoding="utf-8", newline="\n")
+    _write_index()
+
+
+def _write_index() -> None:
+    """The list of all pages; of earlier ones and of studies that have not been run it says so."""
+    with_page = [name for name in study_names() if (FOLDER / f"{name}.md").is_file()]
+    text = INDEX + "".join(map(_row, with_page))
+    if not all((FOLDER / name / "results.json").is_file() for name in with_page):
+        text += EARLIER
+    others = ", ".join(f"`{name}`" for name in study_names() if name not in with_page)
+    text += f"\nNot run for a page yet: {others}.\n" if others else ""
+    (FOLDER / "README.md").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _text(path: Path) -> str:
@@ -62,6 +77,7 @@ def _row(name: str) -> str:
     else:  # a page of an earlier version
         headline = next((line[2:] for line in page.splitlines() if line.startswith("> ")), "").replace("|", "\\|")
         budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
+        budget += ", earlier rule"
     return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {headline} |\n"
 
 
