@@ -15,7 +15,7 @@ from intervals import Untrue
 from meaning import names_of, of_cell, of_picture
 from printed import EXACT, SCRIPTS, cells, check_cells, check_formulas, check_numbers, check_printed
 from tiny import tiny_sheet
-from variants import TEXT, TOKENIZER, VARIANTS, made
+from variants import EXPLAINED, TEXT, TOKENIZER, made
 
 from vitral.explanation import Walkthrough, check, parse_example, to_latex, to_page, to_plain, to_text, walk_example
 from vitral.explanation.backward import Backward, loss_of
@@ -62,12 +62,12 @@ OTHERS = {
     "learned": {"attention": {"scale": "learned"}},
     "per head": {"attention": {"scale": "learned-per-head"}},
 }
-TRACED = {**VARIANTS, **OTHERS}
+TRACED = {**EXPLAINED, **OTHERS}
 
 
 @pytest.mark.parametrize("variant", TRACED if FULL else list(TRACED)[::5])
 def test_the_equations_of_a_traced_model_are_true(variant: str) -> None:
-    seen = trace_text(made(VARIANTS.get(variant) or OTHERS.get(variant, {})), TOKENIZER, TEXT, RULES)
+    seen = trace_text(made(EXPLAINED.get(variant) or OTHERS.get(variant, {})), TOKENIZER, TEXT, RULES)
     for place, sheet in enumerate((seen.embedding, *seen.blocks, seen.ending)):
         language = LANGUAGES[place % 2 : place % 2 + 1]
         count = check_cells(sheet, (3, 6, EXACT), language, ("text",), most=12 if FULL else 2)

@@ -42,6 +42,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no positions": {"positions": "none"},
     "dropout": {"dropout": 0.5},
 }
+EXPLAINED = {name: parts for name, parts in VARIANTS.items() if "recurrence" not in parts}
+"""Those that can be explained step by step: an LSTM's steps are not known."""
 BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d_ff": 7}
 
 

@@ -101,3 +101,10 @@ def test_norms_of_users_have_it_too(norm: type[Plain], monkeypatch: pytest.Monke
     parts.register("norm", "mine", norm)
     config = ModelConfig.parse({"norm_type": "mine", "initialisation": "wide", "tie_head": True})
     assert fresh_excess(Transformer(config, 300, seed=1)) < 0.1
+
+
+def test_a_post_norm_lstm_with_a_tied_head_has_it_too() -> None:
+    """Its last norm is that of the LSTM: there is no feed-forward after it."""
+    parts_of_it = {"norm": "post", "recurrence": "lstm", "attention": "none", "feed_forward": "none", "tie_head": True}
+    config = ModelConfig.parse({**parts_of_it, "positions": "none", "d_model": 128, "initialisation": "wide"})
+    assert fresh_excess(Transformer(config, 300, seed=1)) < 0.1

@@ -397,7 +397,7 @@ def world(folder: Path) -> list[Case]:
             inspection.linear_probes,
             {**of_model, "fresh": transformer, "splits": splits, "sizes": {"train": 3, "validation": 2, "test": 2}},
         ),
-        Case("recall_by_distance", inspection.recall_by_distance, {"pairs": 1, "steps": 1, "seeds": [1]}),
+        Case("recall_under_masks", inspection.recall_under_masks, {"pairs": 1, "steps": 1, "seeds": [1]}),
         Case("replace_activations", inspection.replace_activations, {"names": ["embed"], "means": None, "heads": [0]}),
         Case("residual_norms", inspection.residual_norms, {**of_model, "text": "the"}),
         Case("retrieval_by_distance", inspection.retrieval_by_distance, {"distances": [1], "steps": 1, "seed": 1}),

@@ -113,7 +113,12 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         LOADING,
     ),
     "run.json is of this run": (GATE, 'if born.get("run") != identity.run:', "if False:", LOADING),
-    "a checkpoint is of this run": ("runs/loading.py", "if run != sealed.identity.run:", "if False:", LOADING),
+    "a checkpoint is of this run": (
+        "runs/loading.py",
+        'if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:',
+        "if False:",
+        LOADING,
+    ),
     "no fine-tuned run begins at zero": (
         GATE,
         "if identity.parent is not None:",

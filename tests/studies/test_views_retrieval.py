@@ -22,7 +22,7 @@ def shown(pairs: int, window: float, bidirectional: float) -> View:
         "pairs": pairs,
         "steps": 100,
         "bins": [list(ends) for ends in BINS],
-        "reach": 30,
+        "reach": 31,
         "answers": [10] * len(BINS),
         "chance": 0.125,
         "guess": {mask: [0.4 - 0.1 * (mask == "bidirectional")] * len(BINS) for mask in MASKS},

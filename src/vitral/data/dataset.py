@@ -35,7 +35,7 @@ from vitral.data.tokenizers import (
     with_special_tokens,
 )
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
-from vitral.data.works import Work, corpus_works, split_corpus, titles_by_split
+from vitral.data.works import Work, corpus_works, refuse_held_out, split_corpus, titles_by_split
 
 _Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
@@ -224,6 +224,9 @@ def _tokenized(
     whole = split_corpus(len(corpus.text), config, works)
     training = restricted(corpus.text, whole["train"], config, works)
     blocks = {**whole, "train": training.blocks}
+    if works and added:
+        named = dict(zip(config.also or (), (addition.corpus.text for addition in added), strict=True))
+        refuse_held_out(corpus.text, [whole["validation"], whole["test"]], works, named)
     added = in_parts(added, config, training.blocks)
     others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)

@@ -6,7 +6,7 @@ not occur again word for word, the end of the work is unknown, and it is omitted
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +28,8 @@ ANY = "*"
 """Stands for any characters in a line of `corpus.works`."""
 BY_WORKS = ("works", "one-work")
 """Splits for which the works of a text must be known."""
+_BLANK = 1000
+"""Blank characters at most by which a work differs from the same text in a file of its own."""
 _FEWEST = 3
 """Works below which none can be held out."""
 _SHOWN_AT_MOST = 200
@@ -162,6 +164,31 @@ def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work
     rest = [(begin, end) for begin, end in pairwise(borders) if begin not in begins]
     spans = {split: [(work.begin, work.end) for work in held_out[split]] for split in ("validation", "test")}
     return {split: in_blocks(found) for split, found in {"train": rest, **spans}.items()}
+
+
+def refuse_held_out(text: Text, held_out: Sequence[Blocks], works: Sequence[Work], others: Mapping[str, Text]) -> None:
+    """Refuse a further training text (`corpus.also`) that is a work held out for validation or test.
+
+    Args:
+        text: the main text.
+        held_out: its blocks of validation and test.
+        works: of the main text.
+        others: the further texts, by the names in the configuration.
+
+    Raises:
+        UsageError: names the text and the work.
+    """
+    begins = {begin for blocks in held_out for begin, _end in blocks}
+    kept = [work for work in works if work.begin in begins]
+    for name, other in others.items():
+        whole = "".join(pieces(other)).strip()
+        for work in kept:
+            if abs(work.num_characters - len(other)) <= _BLANK and text[work.begin : work.end].strip() == whole:
+                raise UsageError(
+                    "corpus.also: {name!r} is {work!r}, which is held out for validation or test; leave it out",
+                    name=name,
+                    work=work.title,
+                )
 
 
 def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:

@@ -90,5 +90,5 @@ def _scored(rows: Int[np.ndarray, "batch time"], length: int, model: Transformer
     """Rows whose last passage is scored, without its first token, as the model reads them."""
     tokens = torch.from_numpy(rows).to(model.token_embedding.weight.device)
     targets = tokens[:, 1:].clone()
-    targets[:, : -(length - 1)] = UNSCORED
+    targets[:, : targets.shape[1] - (length - 1)] = UNSCORED
     return Scored(tokens[:, :-1], targets, sampled=True)

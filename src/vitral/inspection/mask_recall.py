@@ -31,7 +31,7 @@ KEYS = VALUES = 8
 BATCH = 64
 LONGEST = 48
 """Symbols of filler at most between the pairs and the mark."""
-BINS = ((1, 7), (8, 15), (16, 30), (31, 45), (46, 64))
+BINS = ((1, 7), (8, 15), (16, 31), (32, 45), (46, 64))
 """Distances counted together, in positions; the last two are beyond the reach of the window."""
 TESTED = 512
 """New sequences on which a model is measured."""
@@ -52,7 +52,7 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         seeds: of models and their training sequences; a model for each.
 
     Returns:
-        `pairs`, `steps`, `bins`, `reach` of the window in positions; `answers` in each bin; `chance`, of a guess among
+        `pairs`, `steps`, `bins`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess among
         all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text) `accuracy` in
         each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten steps.
 
@@ -77,7 +77,7 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         "pairs": pairs,
         "steps": steps,
         "bins": [list(ends) for ends in BINS],
-        "reach": REACH,
+        "reach": REACH + 1,
         "answers": [int(chosen.sum()) for chosen in inside],
         "chance": 1 / VALUES,
         "guess": guess,

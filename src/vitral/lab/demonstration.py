@@ -25,6 +25,7 @@ from vitral.studies import Study, StudyResult, against_counts, run_study, study_
 from vitral.studies.results import run_path
 from vitral.training import Callback, RunConfig
 
+SEEDS = (1, 2, 3)
 PRESET = "demo"
 STUDY = "study"
 LAYER, HEAD = 0, 0
@@ -138,7 +139,7 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
     surveyed = survey_dataset(dataset, corpus.text, context_length=config.model.context_length, batch_size=batch_size)
     count = ModelCount.of(PRESET, config, vocab_size)
     whole = study_named("no-attention")
-    study = whole.model_copy(update={"arms": whole.arms[:2]})
+    study = whole.model_copy(update={"arms": whole.arms[:2], "seeds": SEEDS, "tune": {}})
     return Demonstration(out, subject, config, dataset, surveyed, count, study)
 
 

@@ -162,7 +162,8 @@ class Transformer(CheckedModule):
         if self.config.norm == "none" or not self.blocks:
             return None
         last: Any = self.blocks[-1]
-        return last.attn_norm if last.mlp_norm is None else last.mlp_norm
+        norms = (last.mlp_norm, last.recurrence_norm, last.attn_norm)
+        return next((norm for norm in norms if norm is not None), None)
 
     @property
     def _rotates(self) -> bool:
