@@ -52,8 +52,8 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         seeds: of models and their training sequences; a model for each.
 
     Returns:
-        `pairs`, `steps`, `bins`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess among
-        all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text) `accuracy` in
+        `pairs`, `steps`, `bins`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess
+        among all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text) `accuracy` in
         each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten steps.
 
     Raises:
