@@ -310,7 +310,8 @@ def test_an_unseen_character_is_written_as_it_was_typed(vitral, trained: Path) -
     assert '--replace " "' in refused.err
 
 
-def test_everything_with_a_name_is_listed(vitral) -> None:
+def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_cost, "time_pace", lambda config, build: Pace(0.08, 1e-5))
     listed = json.loads(vitral("list", "--format", "json").out)
     names = {kind: [entry["name"] for entry in entries] for kind, entries in listed.items()}
     assert names["examples"] == list(gallery())

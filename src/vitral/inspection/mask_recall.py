@@ -53,11 +53,9 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
 
     Returns:
         `pairs`, `steps`, `bins`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess
-        among all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text) `accuracy` in
-        each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten steps.
-
-    Raises:
-        UsageError: more pairs than there are keys.
+        among all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text)
+        `accuracy` in each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten
+        steps. Raises: UsageError: more pairs than there are keys.
     """
     if pairs > KEYS:
         raise UsageError("pairs: {pairs} pairs of different keys, and there are {keys} keys", pairs=pairs, keys=KEYS)
