@@ -66,7 +66,7 @@ def test_the_manuals_example_is_read(tmp_path: Path) -> None:
         "model": {"d_model": 96},
         "training": {"steps": 240, "evaluate_every": 120},
     }
-    assert len(study.at("full").seeds) == 5
+    assert len(study.at("full").seeds) == 6
 
 
 def test_the_manual_names_every_probe() -> None:
