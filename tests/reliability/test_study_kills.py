@@ -59,7 +59,8 @@ def numbers(out: Path) -> dict[str, object]:
 def test_killed_at_random_instants(config: RunConfig, tmp_path: Path, tally: Tally) -> None:
     work(config, tmp_path / "straight")
     straight = numbers(tmp_path / "straight")
-    assert sum("measures" in name for name in straight) == 10  # two probes, two arms, two seeds; the base beside n-grams
+    # Two probes of two arms and two seeds, and the base of both seeds beside the n-grams.
+    assert sum("measures" in name for name in straight) == 10
     assert sum("figures" in name for name in straight) >= 8
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
