@@ -66,7 +66,7 @@ def test_token_counts_know_no_order_and_a_causal_model_no_right_side() -> None:
     models = [Transformer(ModelConfig.parse(shape), 6, seed=seed).eval() for seed in (1, 2)]
     splits = dict.fromkeys(("train", "validation", "test"), split)
     sizes = {"train": 900, "validation": 300, "test": 900}
-    found = linear_probes(*models, TOKENIZER, splits, sizes)
+    found = linear_probes(*models, TOKENIZER, splits, sizes)  # pyright: ignore
     assert found is not None
     assert json.loads(json.dumps(found)) == found
     order = found["order"]["tokens"]
@@ -83,5 +83,5 @@ def test_windows_without_room_have_no_probes() -> None:
     shape = {"context_length": 12, "d_model": 8, "num_heads": 2, "num_layers": 1}
     model = Transformer(ModelConfig.parse(shape), 6).eval()
     splits = dict.fromkeys(("train", "validation", "test"), split)
-    assert linear_probes(model, model, TOKENIZER, splits, dict.fromkeys(splits, 9)) is None
+    assert linear_probes(model, model, TOKENIZER, splits, dict.fromkeys(splits, 9)) is None  # pyright: ignore
     assert torch.is_tensor(model.token_embedding.weight)

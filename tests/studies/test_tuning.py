@@ -178,7 +178,7 @@ def test_runs_are_numbered_in_the_order_in_which_they_are_made(tiny: RunConfig, 
     """A trial beyond an edge was not foreseen; it comes before the runs that follow."""
     seen: list[tuple[int, int, int, int]] = []
 
-    def callback(event: dict) -> None:
+    def callback(event) -> None:
         if event["event"] == "run":
             seen.append((event["run"], event["before"], event["during"], event["in_all"]))
 
