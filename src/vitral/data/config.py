@@ -97,8 +97,8 @@ class CorpusConfig(Config):
         num_works: train on so many works, drawn from those that are long enough; with `share`, on that share of the
             whole training split in equal parts from each. Default: on all.
         train_on: with `"one-work"`, `"others"` trains on all other works instead of the rest of that one.
-        draw: number of the random draw of `share` and `num_works`, such as the seed; with it a share is exact to the
-            character. Default: one fixed draw of whole blocks.
+        draw: number of the random draw of `share`, `num_works` and `"one-work"`, such as the seed; with it a share is
+            exact to the character. Default: one fixed draw of whole blocks.
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
         specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
             that equals `separator` separates the files of a folder by this token. Default: none.
@@ -133,6 +133,11 @@ class CorpusConfig(Config):
     specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     task: TaskConfig | None = None
     replacement: str | None = Field(default=None, min_length=1, max_length=1)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether `draw` has anything to draw."""
+        return self.share is not None or self.num_works is not None or self.split == "one-work"
 
     @model_validator(mode="before")
     @classmethod
