@@ -448,9 +448,8 @@ def _split_of(config: CorpusConfig) -> dict[str, Any]:
 def _split_key(config: CorpusConfig, added: Sequence[Addition], works: Sequence[Work]) -> list[Any]:
     replaced = [{"replacement": config.replacement}] if config.replacement is not None else []
     borders = [[[work.begin, work.end] for work in works]] if works else []
-    if config.split == "one-work":
-        borders.append([chosen_work(works, config.draw).begin])
-    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced, *borders]
+    chosen = [chosen_work(works, config.draw).begin] if config.split == "one-work" else []
+    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced, *borders, *chosen]
 
 
 def _trained_on(config: CorpusConfig, training: TrainingText, added: Sequence[Addition]) -> dict[str, Any]:

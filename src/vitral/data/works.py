@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -142,6 +142,14 @@ class _Line(NamedTuple):
     empty: int
 
 
+class _Chain(NamedTuple):
+    """A title of the table with the line where it is found again, after those found before it."""
+
+    place: int
+    begin: int
+    before: "_Chain | None"
+
+
 def _stripped(text: Text) -> Iterator[_Line]:
     """Every line that is not empty."""
     empty = 0
@@ -193,17 +201,17 @@ def _in_order(table: Sequence[str], lines: Sequence[_Line]) -> list[int | None]:
     if sum(len(places[title]) for title in table) > _MOST_PAIRS:
         return [None] * len(table)
     ends: list[int] = []
-    chains: list[tuple[int, Any]] = []
+    chains: list[_Chain] = []
     for index, title in enumerate(table):
         for line in reversed(places[title]):
             length = bisect_left(ends, line.begin)
-            link = (index, line.begin, chains[length - 1] if length else None)
+            link = _Chain(index, line.begin, chains[length - 1] if length else None)
             ends[length : length + 1], chains[length : length + 1] = [line.begin], [link]
     begins: list[int | None] = [None] * len(table)
     chain = chains[-1] if chains else None
     while chain is not None:
-        index, begin, chain = chain
-        begins[index] = begin
+        begins[chain.place] = chain.begin
+        chain = chain.before
     return begins
 
 
