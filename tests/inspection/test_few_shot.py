@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_refused(passages: Split) -> None:
 
 
 def test_a_passage_of_one_token_leaves_nothing_to_score(passages: Split) -> None:
-    with pytest.raises(UsageError, match=r"^few-shot: a passage of 1 token"):
+    with pytest.raises(UsageError, match=r"^few-shot: a passage of one token"):
         few_shot_losses(copier(), passages, length=1, passages=20, most_examples=3)
 
 

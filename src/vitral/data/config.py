@@ -9,7 +9,7 @@ from vitral.core.config import Config, nearest, shown
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_surrogate
 from vitral.data.encodings import codec_name, is_utf8
-from vitral.data.tasks import TaskConfig
+from vitral.data.tasks import TASKS, TaskConfig
 
 
 class CharConfig(Config):
@@ -143,6 +143,20 @@ class CorpusConfig(Config):
     @classmethod
     def _name_the_source_of_a_task(cls, data: Any) -> Any:
         return {"source": TASK, **data} if isinstance(data, dict) and data.get("task") is not None else data
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _task_has_a_name(cls, value: Any) -> Any:
+        if isinstance(value, Config) or value is None or (isinstance(value, Mapping) and "name" in value):
+            return value
+        raise ValueError(
+            _(
+                "expected a table with the name of a task, such as {example}, not {given}; known: {names}",
+                example='{ name = "repeats" }',
+                given=shown(value),
+                names=", ".join(TASKS),
+            )
+        )
 
     @model_validator(mode="after")
     def _a_task_is_not_read(self) -> "CorpusConfig":

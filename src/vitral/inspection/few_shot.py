@@ -50,9 +50,7 @@ def few_shot_losses(
             passages.
     """
     if length < 2:
-        raise UsageError(
-            "few-shot: a passage of {length} token leaves nothing to score; give at least 2", length=length
-        )
+        raise UsageError("few-shot: a passage of one token leaves nothing to score; give at least two")
     time = length * (most_examples + 1)
     if time > model.config.context_length:
         raise UsageError(
