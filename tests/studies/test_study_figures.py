@@ -1,6 +1,7 @@
 """The figures and tables of a study's page, and its data: what is drawn is what was claimed."""
 
 import csv
+import html
 import json
 import re
 from dataclasses import replace
@@ -104,9 +105,20 @@ def test_tuning_shows_every_value_and_flags_an_edge(result: StudyResult, figures
 
 
 def test_longer_runs_stand_beside_the_usual_ones_of_the_same_seeds(result: StudyResult) -> None:
-    runs = tuple(RunResult(seed, result.folder, (), None, None, 3.0, 1.0) for seed in (1, 2))
+    """Losses of the tokens measured while training: that of the whole test part, 9, plays no role."""
+    runs = tuple(RunResult(seed, result.folder, ((10, 3.0),), None, None, 9.0, 1.0) for seed in (1, 2))
     (table,) = tuning_section(replace(result, tuning=(), longer={"no-feed-forward": runs}))
     assert table.rows[0][1:] == ("2", "3.265", "3.000")
+
+
+def test_longer_runs_that_diverge_leave_their_seeds_out(result: StudyResult) -> None:
+    one = RunResult(1, result.folder, ((10, 3.0),), None, None, 3.0, 1.0)
+    dead = RunResult(2, result.folder, ((5, 3.0),), None, None, None, 1.0, "the test loss is nan")
+    (table,) = tuning_section(replace(result, tuning=(), longer={"no-feed-forward": (one, dead)}))
+    assert table.rows[0][1:] == ("1", "3.260", "3.000")
+    both = (replace(dead, seed=1), dead)
+    (table,) = tuning_section(replace(result, tuning=(), longer={"no-feed-forward": both}))
+    assert table.rows[0][1:] == ("2", "3.265", "not finite")
 
 
 def test_the_table_of_contrasts_says_fails_where_the_claim_does(result: StudyResult) -> None:
@@ -135,7 +147,17 @@ def test_the_data_are_those_of_the_page(result: StudyResult, figures: dict[str, 
     assert [one["failed"] for one in data["claims"]] == [
         None if claim.failures is None else claim.failures.failed for claim in claims
     ]
-    assert data["headline"] in (report / "study.md").read_text(encoding="utf-8").replace("> ", "")
+    markdown = (report / "study.md").read_text(encoding="utf-8").replace("\n> ", "\n")
+    assert data["headline"] in html.unescape(markdown).replace("\\", "")
+    for row in (*data["claims"], *csv.DictReader((report / "comparisons.csv").read_text().splitlines())):
+        if row["verdict"] == "fails":
+            assert not any(
+                row[key] for key in ("difference", "low", "high", "p", "percent", "percent_low", "detectable")
+            )
+            assert (int(row["failed"]), int(row["seeds"])) == (6, 6)
+    (failing,) = [one for one in data["claims"] if one["verdict"] == "fails"]
+    assert (failing["rival_failed"], failing["rival_seeds"]) == (0, 6)
+    assert failing["fisher_p"] == pytest.approx(2 * 2 / 924)
     rows = list(csv.DictReader((report / "tuning.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["arm"], float(row["value"])) for row in rows if row["chosen"] == "true"] == [
         ("full", 0.003),
