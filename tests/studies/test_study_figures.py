@@ -11,9 +11,14 @@ import pytest
 
 from vitral.figures import forest, panels
 from vitral.reports import study_figures as drawn
+from vitral.reports import study_method, study_views
 from vitral.reports.study import write_report
 from vitral.reports.study_tables import contrasts_section, tuning_section
-from vitral.studies import StudyResult, loss_claims
+from vitral.reports.study_views import JudgedView, paired_forests
+from vitral.studies import StudyResult, loss_claims, study_named
+from vitral.studies.claims import Comparison, Quantity, at, judge
+from vitral.studies.design import Budget
+from vitral.studies.probe import View
 from vitral.studies.results import RunResult
 from vitral.studies.tuning import Trial, Tuned
 
@@ -126,6 +131,52 @@ def test_the_table_of_contrasts_says_fails_where_the_claim_does(result: StudyRes
     (row,) = [row for row in table.rows if "fails" in row[-1]]
     assert row[2:4] == ("–", "–")
     assert "6 of 6" in row[-1]
+
+
+def judged_view(quantities: int, rows: int, seeds: int = 4) -> JudgedView:
+    """A probe with as many comparisons of each quantity."""
+    generator = np.random.default_rng(3)
+    comparisons = []
+    for which in range(quantities):
+        quantity = Quantity(f"number {which}", at("x"), better="higher", digits=2)
+        for row in range(rows):
+            values = dict(enumerate((3 * (row == 1) + generator.normal(0, 0.1, seeds)).tolist()))
+            comparisons.append(Comparison(f"arm {row}", "the base", quantity, values, dict.fromkeys(values, 1.0)))
+    return JudgedView(View(comparisons=tuple(comparisons)), judge(comparisons), "probe")
+
+
+@pytest.mark.parametrize(("quantities", "rows", "plots"), [(1, 2, 0), (1, 3, 1), (2, 4, 2), (9, 3, 3)])
+def test_a_probe_of_enough_comparisons_has_a_forest_of_each_quantity(quantities: int, rows: int, plots: int) -> None:
+    found = paired_forests(judged_view(quantities, rows))
+    assert len({plot.name for plot in found}) == len(found) == plots
+
+
+def test_the_forest_of_a_probe_has_the_intervals_of_its_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is better here: the arm above the base points up and is called better."""
+    judged, seen = judged_view(1, 3), []
+    monkeypatch.setattr(
+        study_views, "forest_plot", lambda rows, **told: seen.extend(rows) or forest.forest_plot(rows, **told)
+    )
+    (plot,) = paired_forests(judged)
+    assert [(row.low, row.high, row.estimate) for row in seen] == [
+        (claim.low, claim.high, claim.difference) for claim in judged.claims
+    ]
+    assert [(row.word, row.told) for row in seen] == [("lower", "worse"), ("higher", "better"), ("lower", "worse")]
+    assert sorted(seen[1].dots) == sorted(judged.claims[1].comparison.differences)
+    assert plot.alt.count(".") >= 1
+    assert "arm 1" in plot.alt
+
+
+def test_comparisons_without_a_test_have_no_forest() -> None:
+    assert paired_forests(judged_view(1, 5, seeds=2)) == ()
+
+
+@pytest.mark.parametrize(("budget", "told"), [("quick", True), ("standard", False), (None, False)])
+def test_a_page_says_that_its_budget_tunes_nothing(made, budget, told: bool) -> None:
+    whole = study_named("no-attention")
+    study = whole.model_copy(update={"budgets": {"quick": Budget(tuned=False), "standard": Budget()}})
+    result = replace(made({"full": [1.7]}), study=study, budget=budget)
+    assert ("at this budget (quick)" in study_method._method(result)) is told
 
 
 def test_alternative_texts_are_one_sentence(result: StudyResult, figures: dict[str, list]) -> None:
