@@ -10,7 +10,7 @@ from vitral.figures.sections import Details, Heading, Listing, Section, Table
 from vitral.figures.text import p_text, signed
 from vitral.reports.folder import ReportFolder
 from vitral.reports.study_figures import added
-from vitral.studies.claims import Claim, Judged, Note, Quantity, judge
+from vitral.studies.claims import Claim, Judged, Note, Quantity, digits_for, judge
 from vitral.studies.losses import difference_text
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View
 from vitral.studies.probes import probe_named
@@ -122,10 +122,10 @@ def _paired_forest(name: str, quantity: Quantity, claims: Sequence[Claim]) -> Pl
         side = "undecided" if not claim.shown else "higher" if claim.difference > 0 else "lower"
         told = _(claim.verdict)
         rows.append(ForestRow(one.subject, one.against, claim.difference, claim.low, claim.high, dots, side, told))
+    least = quantity.digits
+    digits = min(least + 2, digits_for((claim.difference for claim in claims), least))
     title = _("Difference of: {quantity}", quantity=quantity.told)
-    figure = forest_plot(
-        rows, x_label=_("difference: {quantity}", quantity=quantity.label), title=title, digits=quantity.digits
-    )
+    figure = forest_plot(rows, x_label=_("difference: {quantity}", quantity=quantity.label), title=title, digits=digits)
     largest = max(claims, key=lambda claim: abs(claim.difference))
     alt = _(
         "{quantity}: {decided} of {n} differences are decided; the largest is that of {arm}, {difference}.",
@@ -133,7 +133,7 @@ def _paired_forest(name: str, quantity: Quantity, claims: Sequence[Claim]) -> Pl
         decided=sum(bool(claim.shown) for claim in claims),
         n=len(claims),
         arm=largest.comparison.subject,
-        difference=signed(largest.difference, quantity.digits),
+        difference=signed(largest.difference, digits),
     )
     return Plot(figure, name, _(PAIRED, n=claims[0].family), alt)
 

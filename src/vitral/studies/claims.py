@@ -227,9 +227,9 @@ class Failures:
     others: int
 
     @property
-    def always(self) -> bool:
-        """Whether the arm fails from every seed."""
-        return self.failed == self.seeds
+    def alone(self) -> bool:
+        """Whether the arm fails from every seed, and its baseline arm does not."""
+        return self.failed == self.seeds and self.others_failed < self.others
 
     @property
     def p(self) -> float:

@@ -174,11 +174,11 @@ def loss_claims(result: StudyResult) -> LossClaims:
 def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
     """The claims for a hurried reader.
 
-    The base's rank; every arm that fails from every seed; the first floor, or else the largest contrast that was shown,
-    an arm that fails before all others; of the probes the decided comparison of least p value, or else the first
-    decided check.
+    The base's rank; every arm that fails from every seed, unless its baseline arm does too; the first floor, or else
+    the largest contrast that was shown, an arm that fails before all others; of the probes the decided comparison of
+    least p value, or else the first decided check.
     """
-    dead = [claim for claim in losses.contrasts if claim.failures is not None and claim.failures.always]
+    dead = [claim for claim in losses.contrasts if claim.failures is not None and claim.failures.alone]
     shown = sorted((claim for claim in losses.contrasts if claim.shown and claim not in dead), key=_size)
     compared = sorted((one for one in probes if isinstance(one, Claim) and one.shown), key=lambda one: one.p or 0.0)
     decided = compared or [one for one in probes if one.shown is not None and not isinstance(one, Claim)]
@@ -263,23 +263,29 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     failed = failed_seeds(result, base)
     if not failed:
         return ""
-    given = {"arm": base.arm.title, "failed": len(failed), "n": len(base.runs)}
-    given["seeds"] = "; ".join(_failure_told(result, base, run) for run in base.runs if run.seed in failed)
-    if any(run.seed in failed and run.stopped is None for run in base.runs):
-        return _("{arm} fails in {failed} of {n} seeds ({seeds}); train for longer", **given)
-    return _("{arm} fails in {failed} of {n} seeds ({seeds})", **given)
+    runs = [run for run in base.runs if run.seed in failed]
+    told = [*_not_below(result, base, runs), *(_stopped(run) for run in runs if run.stopped is not None)]
+    given = {"arm": base.arm.title, "failed": len(failed), "n": len(base.runs), "losses": "; ".join(told)}
+    if any(run.stopped is None for run in runs):
+        return _("{arm} fails in {failed} of {n} seeds ({losses}); train for longer", **given)
+    return _("{arm} fails in {failed} of {n} seeds ({losses})", **given)
 
 
-def _failure_told(result: StudyResult, arm: ArmResult, run: RunResult) -> str:
-    """The seed and why its run fails: the reason why it stopped, or its loss."""
-    if run.stopped is not None:
-        return _("seed {seed}: {why}", seed=run.seed, why=retold(run.stopped))
-    return _(
-        "seed {seed}: the loss {loss} is not below the bigram baseline of {bigram}",
-        seed=run.seed,
-        loss=nats(arm.losses[run.seed]),
-        bigram=nats(bigram_baseline(result, run.seed)),
-    )
+def _stopped(run: RunResult) -> str:
+    return _("seed {seed}: {why}", seed=run.seed, why=retold(run.stopped or ""))
+
+
+def _not_below(result: StudyResult, arm: ArmResult, runs: Sequence[RunResult]) -> list[str]:
+    """The losses that are not below a bigram baseline, by baseline; there is one, unless seeds draw the text."""
+    by_line: dict[str, list[str]] = {}
+    for run in runs:
+        if run.stopped is None:
+            told = _("{loss} from seed {seed}", loss=nats(arm.losses[run.seed]), seed=run.seed)
+            by_line.setdefault(nats(bigram_baseline(result, run.seed)), []).append(told)
+    return [
+        _("not below the bigram baseline of {bigram}: {losses}", bigram=line, losses=", ".join(losses))
+        for line, losses in by_line.items()
+    ]
 
 
 def mean_loss(arm: ArmResult) -> Interval | None:
