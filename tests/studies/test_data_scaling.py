@@ -61,7 +61,7 @@ def pairs(view: View) -> list[tuple[str, str, str]]:
 def test_amounts_for_variety_are_equal_and_drawn_by_the_seed_from_works_that_are_not_tested_on():
     arms = resolved(DATA, "standard")
     texts = {arm.arm.name: arm.seeded(3).corpus for arm in arms}
-    assert {corpus.draw for corpus in texts.values()} == {3}
+    assert {name: corpus.draw for name, corpus in texts.items()} == dict.fromkeys(texts, 3) | {"all": None}
     assert {corpus.split for corpus in texts.values()} == {"works"}
     assert {corpus.tokenizer.name for corpus in texts.values()} == {"byte"}
     several, one, both = (texts[name] for name in ("eight-works", "one-work", "english-portuguese"))

@@ -29,9 +29,7 @@ class Texts:
         self._baselines: dict[str, NgramBaselines] = {}
 
     def of(self, config: CorpusConfig) -> Dataset:
-        """The text of a configuration; of an arm that draws nothing, the same for all seeds."""
-        if not config.is_drawn:
-            config = config.model_copy(update={"draw": None})
+        """The text of a configuration."""
         key = config.model_dump_json()
         if key not in self._prepared:
             self._prepared[key] = prepare(config)
