@@ -12,7 +12,6 @@ from vitral.data import SPLITS, CorpusConfig, prepare
 from vitral.data.split import BLOCK, Blocks
 from vitral.data.training_text import drawn, shared
 from vitral.data.works import Work, chosen_work, in_blocks, is_like, works_by_split, works_from, works_of
-from vitral.studies.texts import Texts
 
 NUM_WORKS = 20
 
@@ -142,11 +141,6 @@ def test_works_and_draw_have_their_place_in_the_fingerprint(book):
         {"num_works": 2},
     ]
     assert len({dataset(book, **option).fingerprint for option in options}) == len(options)
-    # A draw of nothing is no other text: the largest amount of a study is prepared once for all seeds.
-    texts = Texts()
-    drawn = CorpusConfig.parse({"source": str(book), "tokenizer": "byte", "draw": 4})
-    assert texts.of(drawn) is texts.of(drawn.model_copy(update={"draw": 5}))
-    assert texts.of(drawn).fingerprint == dataset(book, works=[]).fingerprint
 
 
 @pytest.mark.parametrize(
