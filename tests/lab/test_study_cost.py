@@ -9,6 +9,7 @@ from vitral.model import Transformer
 from vitral.studies import Study, study_names
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import step_flops
+from vitral.training.plans import ResolvedPlan
 from vitral.training.trials import Pace, time_pace
 
 MINE = Study.parse(
@@ -57,6 +58,31 @@ def test_the_time_of_a_study_by_hand(timed: list[RunConfig], monkeypatch: pytest
     assert 60 * plain.minutes == pytest.approx(10 + 3 * 2 * (once + finally_))
     assert (tuned.runs, plain.runs) == (28, 6)
     assert [config.model.num_layers for config in timed] == [2, 3]  # "still" takes as long as the base
+
+
+def test_threads_are_timed_only_where_other_bases_leave_them_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bases of width 64 and less get one thread, wider ones four; the choice grows with the length of a step."""
+    seen: list[int] = []
+
+    def fake(base: RunConfig, build: object, num_tokens: int) -> ResolvedPlan:
+        seen.append(base.model.d_model)
+        threads = 1 if base.model.d_model <= 64 else 4
+        training = base.training.model_copy(update={"threads": threads})
+        return ResolvedPlan(base.model_copy(update={"training": training}), ())
+
+    monkeypatch.setattr(study_cost, "resolve_plan", fake)
+    paces = Paces()
+    widths = [64, 128, 32, 64, 256, 96, 48]
+    found = [paces.threads(configure("study", overrides=[{"model": {"d_model": width}}])) for width in widths]
+    assert found == [1, 4, 1, 1, 4, 4, 1]
+    assert seen == [64, 128, 96]
+
+
+def test_a_budget_without_verdicts_is_told(timed: list[RunConfig]) -> None:
+    found = {(cost.name, cost.budget): cost.verdicts for cost in study_costs()}
+    assert found["attention-sinks", "quick"] is False  # three contrasts from three seeds
+    assert found["attention-sinks", "standard"] is found["attention-sinks", "full"] is True
+    assert {verdicts for (_name, budget), verdicts in found.items() if budget == "standard"} <= {True, None}
 
 
 def test_costs_grow_with_the_budget(timed: list[RunConfig]) -> None:
