@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +45,7 @@ def an_arm(**training: object) -> ResolvedArm:
     return resolve(STUDY, RunConfig.parse({"training": training}), 31)[0]
 
 
-def read_with_losses(losses: dict[float, float | None], seen: list[float]):
+def read_with_losses(losses: Mapping[float, float | None], seen: list[float]):
     """A function that makes a trial with one of these losses, and notes its factor."""
 
     def run(row) -> Trial:
