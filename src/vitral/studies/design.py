@@ -6,7 +6,7 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -31,8 +31,16 @@ Unit = Literal["nats per token", "bits per character"]
 TUNING_SEED = 0
 """Seed of the runs in which values are tried; no seed of a study that tunes."""
 
+AMOUNTS = ("training.steps", "training.batch_size", "training.accumulation")
+"""Keys that may be tuned and change the operations of a run, so that no arm of a study that matches tunes them."""
+KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "model.dropout", *AMOUNTS)
+"""Keys, or how they begin, that may be tuned. Sizes are not among them: a larger model mostly has the lower loss."""
+
 LONGER_STEPS, LONGER_SEEDS = 2, 2
 """The second budget of an arm that fails: times the steps, and from how many seeds."""
+
+LEAST_FURTHER_STEPS = 2
+"""Of an arm that begins from another and is matched by operations."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
@@ -57,7 +65,7 @@ class Arm(Config):
         contrast: whether its difference to its baseline arm is one of the study's claims.
         tune: factors of configuration values that are tried on validation before the arm is run, for example
             {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
-            if empty.
+            if empty. Only values of the training and of the dropout can be tuned (`KNOBS`).
     """
 
     name: Name
@@ -120,7 +128,8 @@ class Study(Config):
         draws_text: whether `corpus.draw` of a run is its seed: what `share`, `num_works` and `one-work` leave of a text
             is then drawn anew from each seed, and differences between seeds contain it.
         margin: differences of up to this share of the loss count as equivalent.
-        tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`.
+        tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`. An arm that only probes
+            measure is not tuned by it.
     """
 
     name: Name
@@ -159,6 +168,7 @@ class Study(Config):
                 )
         check_seeds(self.seeds)
         check_tune(self.tune)
+        self._check_matched()
         if self.tunes and any(TUNING_SEED in seeds for seeds in (self.seeds, *self._budget_seeds())):
             raise ValueError(_("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED))
         return self
@@ -182,6 +192,21 @@ class Study(Config):
                 raise ValueError(
                     _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
                 )
+
+    def _check_matched(self) -> None:
+        matched = next((arm for arm in self.arms if arm.match), None)
+        for arm in self.arms if matched else ():
+            for key in self.tuned(arm):
+                if matched and key in AMOUNTS:
+                    raise ValueError(
+                        _(
+                            "tune: {key} of {name!r} would undo the match of {matched!r}; tune other values, or leave "
+                            "match out",
+                            key=key,
+                            name=arm.name,
+                            matched=matched.name,
+                        )
+                    )
 
     def _budget_seeds(self) -> list[tuple[int, ...]]:
         return [budget.seeds for budget in self.budgets.values() if budget.seeds is not None]
@@ -267,24 +292,44 @@ class Study(Config):
             )
         reached = BUDGETS.index(budget)
         arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
-        update: dict[str, Any] = {"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds}
+        update: dict[str, Any] = {"arms": arms}
+        if (seeds := self.budgets[budget].seeds) is not None:
+            update["seeds"] = seeds
         if not self.budgets[budget].tuned:
             update |= {"tune": {}, "arms": tuple(arm.model_copy(update={"tune": None}) for arm in arms)}
         return self.model_copy(update=update)
 
 
 def check_tune(tune: Tune) -> None:
-    """Refuse factors that cannot be tried in order: lists of unequal length, or not increasing.
+    """Refuse keys that are no knobs of the training, and factors that cannot be tried in order.
 
     Raises:
-        ValueError: says which.
+        ValueError: says which key, or that lists are of unequal length, or not increasing.
     """
+    for key in tune:
+        if not key.startswith(KNOBS):
+            raise ValueError(
+                _(
+                    "tune: {key} cannot be tuned; these can: {knobs}",
+                    key=key,
+                    knobs=", ".join(f"{knob}*" if knob.endswith(".") else knob for knob in KNOBS),
+                )
+            )
     lengths = {len(factors) for factors in tune.values()}
     if len(lengths) > 1:
         raise ValueError(_("tune: values that move together need as many factors each"))
     for key, factors in tune.items():
-        if list(factors) != sorted(set(factors)):
+        if list(factors) != sorted(set(factors)) or len(set(map(factor_name, factors))) < len(factors):
             raise ValueError(_("tune: the factors of {key} must increase", key=key))
+
+
+def factor_name(factor: float) -> str:
+    """A factor as part of a folder's name: all its digits but the last, which rounding may change.
+
+    >>> factor_name(0.2**2 / 0.5), factor_name(1.0), factor_name(1.0000001)
+    ('0.08', '1', '1.0000001')
+    """
+    return f"{factor:.15g}"
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -313,6 +358,7 @@ class ResolvedArm:
         num_parameters: learned numbers.
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         optimizer_flops: floating-point operations of the optimizer in one training step.
+        vocab_size: of its tokenizer.
         draws_text: whether the seed draws the text too.
         inherited_flops: floating-point operations of the trainings whose weights a run begins from.
     """
@@ -322,8 +368,21 @@ class ResolvedArm:
     num_parameters: int
     flops_per_token: int
     optimizer_flops: int
+    vocab_size: int
     draws_text: bool = False
     inherited_flops: int = 0
+
+    @classmethod
+    def of(cls, arm: Arm, config: RunConfig, vocab_size: int, *, draws_text: bool, inherited_flops: int) -> Self:
+        """The arm with its configuration, counted."""
+        size = count_parameters(config.model, vocab_size), _flops(config, vocab_size)
+        steps = optimizer_flops(config, vocab_size)
+        return cls(arm, config, *size, steps, vocab_size, draws_text, inherited_flops)
+
+    def with_config(self, config: RunConfig) -> "ResolvedArm":
+        """The same arm with another configuration, counted again."""
+        kept = {"draws_text": self.draws_text, "inherited_flops": self.inherited_flops}
+        return ResolvedArm.of(self.arm, config, self.vocab_size, **kept)
 
     def seeded(self, seed: int) -> RunConfig:
         """The whole configuration of its run from a seed."""
@@ -391,7 +450,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
         inherited = _inherited_flops(study, arm, config, parent)
         if arm.match == "flops":
-            config = matched_steps(config, resolved[0].flops - inherited, vocab)
+            config = matched_steps(config, resolved[0].flops, vocab, inherited, where)
         for other in resolved:
             if config == other.config and arm.init_from == other.arm.init_from:
                 raise UsageError(
@@ -400,8 +459,8 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     one=other.arm.name,
                     other=arm.name,
                 )
-        size = count_parameters(config.model, vocab), _flops(config, vocab), optimizer_flops(config, vocab)
-        resolved.append(ResolvedArm(arm, config, *size, study.draws_text, inherited))
+        drawn = study.draws_text
+        resolved.append(ResolvedArm.of(arm, config, vocab, draws_text=drawn, inherited_flops=inherited))
     return tuple(resolved)
 
 
@@ -477,17 +536,28 @@ def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:
     return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), {"training": changes}), where))
 
 
-def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
-    """The configuration with the number of steps, at least one, whose operations are nearest to `flops`.
+def matched_steps(config: RunConfig, flops: int, vocab_size: int, inherited: int, where: str) -> RunConfig:
+    """The configuration with the number of steps whose operations, the inherited ones included, are nearest to `flops`.
 
     The interval between evaluations stays the same share of the steps.
+
+    Raises:
+        UsageError: hardly a step is left; `where` names the arm.
     """
-    before = config.training.steps
-    steps = max(1, round(flops / step_flops(config, vocab_size)))
+    before, own = config.training.steps, step_flops(config, vocab_size)
+    steps = round((flops - inherited) / own)
+    if steps < (LEAST_FURTHER_STEPS if inherited else 1):
+        raise UsageError(
+            '{where}: match = "flops" leaves it {steps} steps: the base has {flops:.2e} operations, the trainings that '
+            "it begins from {inherited:.2e}, a step of its own {own:.2e}; give the base more steps, or leave match out",
+            where=where,
+            steps=max(0, steps),
+            flops=float(flops),
+            inherited=float(inherited),
+            own=float(own),
+        )
     every = max(1, round(config.training.evaluate_every * steps / before))
-    return RunConfig.parse(
-        merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), _("matched steps")
-    )
+    return RunConfig.parse(merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), where)
 
 
 def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal["d_ff", "d_model"] = "d_ff") -> int:

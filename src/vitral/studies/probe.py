@@ -8,6 +8,7 @@ So an interrupted study measures nothing twice, and a report is drawn again with
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,6 +50,7 @@ class Trained:
         dataset: the arm's text.
         budget: of the study; a smaller one asks for fewer samples.
         first: the text of the arm whose weights it began from; None for random weights.
+        parent: the folder of the run whose last weights it began from; None for random weights.
     """
 
     arm: str
@@ -57,6 +59,7 @@ class Trained:
     dataset: Dataset
     budget: BudgetName
     first: Dataset | None = None
+    parent: Path | None = None
 
     @property
     def num_tokens(self) -> int:

@@ -59,12 +59,26 @@ def require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> N
         require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
 
 
-def require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> None:
+def require_text(
+    study: Study,
+    arms: Sequence[ResolvedArm],
+    seeds: Sequence[int],
+    texts: Texts,
+    designed: Sequence[ResolvedArm] | None = None,
+) -> None:
     """Refuse, before anything is trained, a text that is too short for an arm.
+
+    Args:
+        study: the design.
+        arms: as they run, tuned or not.
+        seeds: from which they run.
+        texts: of the arms.
+        designed: all arms of the study, the base first; `arms` if None.
 
     Raises:
         UsageError: names the arm and the reason.
     """
+    designed = arms if designed is None else designed
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
         data = texts.of(config.corpus)
         length = config.model.context_length
@@ -80,8 +94,8 @@ def require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int]
                 arm=arm.arm.name,
                 error=error,
             ) from None
-        _require_parents_tokens(study, arm, data, arms, texts)
-        same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
+        _require_parents_tokens(study, arm, data, designed, texts)
+        same = data.tokenizer.plain() == texts.of(designed[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
                 "study {study}, arm {arm}: its text makes other tokens than the base's, so losses per "
