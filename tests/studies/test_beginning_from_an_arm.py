@@ -10,7 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.lab.study_health import examine_study
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
-from vitral.studies.design import resolve
+from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 

@@ -14,9 +14,10 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.studies import StudyResult, execution, run_study, texts
-from vitral.studies.design import TUNING_SEED, Arm, ResolvedArm, Study, resolve
+from vitral.studies.design import TUNING_SEED, Arm, Study
 from vitral.studies.execution import Job, _can_be_tried, _with_second_budget
 from vitral.studies.losses import loss_claims
+from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
 from vitral.studies.texts import Texts
 from vitral.studies.tuning import Trial, chosen, further, rows, scaled, trial_name, tuned, tuned_as_recorded

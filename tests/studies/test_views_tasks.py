@@ -14,7 +14,7 @@ from vitral.figures.sections import Table
 from vitral.model import Transformer
 from vitral.runs import load_run, trajectory
 from vitral.studies import study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, Trained, View
 from vitral.studies.probes.few_shot import FEW_SHOT
 from vitral.studies.probes.in_context import IN_CONTEXT

@@ -10,11 +10,12 @@ from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
 from vitral.lab.configuration import configure
 from vitral.model import Transformer
 from vitral.studies import Study, study_named, study_names
-from vitral.studies.design import BudgetName, ResolvedArm, resolve
+from vitral.studies.design import BudgetName
 from vitral.studies.estimator import enough
 from vitral.studies.measures import FINAL_TOKENS
 from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
+from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.tuning import rows
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import step_flops

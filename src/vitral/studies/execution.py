@@ -20,20 +20,13 @@ from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter, load_run
 from vitral.runs.lock import LOCK, only_writer
-from vitral.studies.design import (
-    LONGER_SEEDS,
-    TUNING_SEED,
-    BudgetName,
-    ResolvedArm,
-    Study,
-    check_seeds,
-    resolve,
-)
+from vitral.studies.design import LONGER_SEEDS, TUNING_SEED, BudgetName, Study, check_seeds
 from vitral.studies.jobs import Job, Progress, jobs_of, longer_of, require_own, require_room, trials_of, tuned_from
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import beside_ngrams, final_losses, final_split, measure
 from vitral.studies.probes import probe_named
 from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, seeds_of, write_record
+from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import (
     ArmResult,
     RunResult,

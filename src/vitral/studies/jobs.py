@@ -9,15 +9,9 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
-from vitral.studies.design import (
-    LONGER_STEPS,
-    TUNING_SEED,
-    Arm,
-    ResolvedArm,
-    Study,
-    with_more_steps,
-)
+from vitral.studies.design import LONGER_STEPS, TUNING_SEED, Arm, Study
 from vitral.studies.record import LONGER
+from vitral.studies.resolution import ResolvedArm, with_more_steps
 from vitral.studies.results import (
     read_run,
     require_config,

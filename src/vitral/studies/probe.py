@@ -2,8 +2,8 @@
 
 A probe's measurement is a call of a function of `vitral.inspection` or `vitral.evaluation`; its result is plain data,
 kept as a JSON file beside the runs. A probe's view is a function of that data alone: quantities, contrasts and at most
-one figure of its own. It decides nothing and words nothing: comparisons and checks go to `vitral.studies.claims`.
-So an interrupted study measures nothing twice, and a report is drawn again without a model.
+one figure of its own. It decides nothing and words nothing: comparisons go to `vitral.studies.judging`. So an
+interrupted study measures nothing twice, and a report is drawn again without a model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +17,10 @@ from vitral.core.language import _
 from vitral.data import Dataset
 from vitral.figures.sections import Section, Table
 from vitral.runs import LoadedRun
-from vitral.studies.claims import (
-    ENOUGH_SEEDS,
-    LEVEL,
-    Check,
-    Comparison,
-    Note,
-    Plain,
-    Quantity,
-    Read,
-    mean_interval,
-    series,
-)
-from vitral.studies.design import BudgetName, tokens_trained
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Read, series
+from vitral.studies.design import BudgetName
+from vitral.studies.intervals import mean_interval
+from vitral.studies.resolution import tokens_trained
 from vitral.studies.results import StudyResult
 from vitral.training import RunConfig
 
@@ -123,7 +114,7 @@ class View:
 
     Attributes:
         sections: in order, figures among them.
-        comparisons: one exploratory family, judged by `vitral.studies.claims.judge`.
+        comparisons: one exploratory family, judged by `vitral.studies.judging.judge`.
         checks: numbers beside the ranges that theory states.
         notes: facts that need no test.
     """

@@ -8,7 +8,8 @@ from vitral.core.guarded import GuardedFolder, NotOurs
 from vitral.core.language import _
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.runs.lock import LOCK
-from vitral.studies.design import Study, check_seeds, first_difference
+from vitral.studies.design import Study, check_seeds
+from vitral.studies.resolution import first_difference
 
 RECORD = "study.json"
 FORMAT = 2

@@ -14,8 +14,9 @@ from vitral.evaluation import NgramBaselines
 from vitral.runs import LoadedRun, Parent, enter, load_run
 from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
-from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
+from vitral.studies.design import Arm, BudgetName, Study
 from vitral.studies.record import ARMS
+from vitral.studies.resolution import ResolvedArm, tokens_trained
 
 CURVE_POINTS = 20
 

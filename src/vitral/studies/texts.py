@@ -10,11 +10,9 @@ from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.studies.design import (
-    ResolvedArm,
-    Study,
-)
+from vitral.studies.design import Study
 from vitral.studies.measures import final_split
+from vitral.studies.resolution import ResolvedArm
 from vitral.training import RunConfig
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of

@@ -16,8 +16,9 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
-from vitral.studies.design import TUNING_SEED, ResolvedArm, Tune, factor_name
+from vitral.studies.design import TUNING_SEED, Tune, factor_name
 from vitral.studies.record import TUNING
+from vitral.studies.resolution import ResolvedArm
 from vitral.studies.results import RunResult, Trial, Tuned, read_run
 from vitral.training import RunConfig
 
