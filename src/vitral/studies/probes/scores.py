@@ -22,12 +22,17 @@ LABELS = {
     "entropy_share": N_("entropy share"),
     "saturated": N_("saturated"),
     "jacobian": N_("jacobian"),
-    "sensitivity": N_("sensitivity"),
-    "sensitivity_median": N_("sensitivity median"),
+    "sensitivity": N_("mean sensitivity"),
+    "sensitivity_median": N_("median sensitivity, ‖∂a/∂q‖"),
 }
+PLOTS = {"variance": N_("Variance of the scores"), "sensitivity_median": N_("Sensitivity of the weights")}
 CAPTIONS = {
-    "variance": N_("The variance against d_k, by scale."),
-    "sensitivity_median": N_("The sensitivity median against d_k, by scale."),
+    "variance": N_(
+        "Variance of the scores of independent queries and keys against d_k, by scale; dashed lines are theory."
+    ),
+    "sensitivity_median": N_(
+        "Sensitivity of the weights a of a row to its query q, median over rows, against d_k, by scale."
+    ),
 }
 COUNTED = {
     "d_k": "d_k",
@@ -122,7 +127,7 @@ def _plot(measured: Plain, name: str, file: str) -> Plot:
             for scale, values in expected.items()
         ]
     x = Axis(_("d_k (components of a head)"), log=True, ticks=d_ks)
-    figure = line_plot(lines, x, Axis(_(LABELS[name]), log=True))
+    figure = line_plot(lines, x, Axis(_(LABELS[name]), log=True), title=_(PLOTS[name]))
     ends = {line.label: line.y[-1] or 0.0 for line in lines if not line.theory}
     about = _("{quantity} at d_k {d_k}", quantity=_(LABELS[name]), d_k=d_ks[-1])
     return Plot(figure, file, _(CAPTIONS[name]), extremes_told(about, ends, lambda value: number(value, ".3g")))
