@@ -118,21 +118,24 @@ def panel_plot(
     wide = BESIDE + OWN_SCALE * any(apart)
     above = ABOVE + LINE_INCHES * max(len(_heading(panel, own=own)) for panel, own in zip(shown, apart, strict=True))
     head = TITLE_INCHES * bool(title)
-    width = LEFT + columns * PANEL_WIDTH + (columns - 1) * wide + 0.25
     height = head + rows * (above + PANEL_HEIGHT) + (rows - 1) * 0.12 + BOTTOM
+    beside = wrapped(y.label, height - head - BOTTOM / 2)
+    margin = LEFT + LINE_INCHES * (len(beside) - 1)
+    width = margin + columns * PANEL_WIDTH + (columns - 1) * wide + 0.25
     figure = Figure(figsize=(width, height))
     for number, (panel, span, own) in enumerate(zip(shown, spans, apart, strict=True)):
         row, column = divmod(number, columns)
-        left = LEFT + column * (PANEL_WIDTH + wide)
+        left = margin + column * (PANEL_WIDTH + wide)
         bottom = height - head - (row + 1) * (above + PANEL_HEIGHT) - row * 0.12
         axes = figure.add_axes((left / width, bottom / height, PANEL_WIDTH / width, PANEL_HEIGHT / height))
         _scale(axes, frame, _own(span, y, zero) if own else common)
         _background(axes, frame, named=not number)
         _draw(axes, panel)
-        _dress(axes, panel, own=own, first=column == 0, last=number + columns >= len(shown))
-    figure.text((LEFT + (width - LEFT) / 2) / width, 0.12 / height, drawable(x.label), ha="center", va="bottom")
-    middle = (BOTTOM + (height - head - BOTTOM) / 2) / height
-    figure.text(0.1 / width, middle, drawable(y.label), rotation=90, ha="left", va="center")
+        first = all(apart[number - column : number])  # of the panels in its row that share an axis
+        _dress(axes, panel, own=own, first=first, last=number + columns >= len(shown))
+    figure.text((margin + (width - margin) / 2) / width, 0.12 / height, drawable(x.label), ha="center", va="bottom")
+    middle = (BOTTOM / 2 + (height - head - BOTTOM / 2) / 2) / height
+    figure.text(0.1 / width, middle, "\n".join(beside), rotation=90, ha="left", va="center", multialignment="center")
     if title:
         top = 1 - 0.12 / height
         figure.text(0.1 / width, top, drawable(title), va="top", fontweight="bold", fontsize=FONT_SIZE + 1)

@@ -144,14 +144,16 @@ def _gaps(result: StudyResult) -> Plot | None:
     # Arms that read other texts do not see the same batches.
     if not arms or (result.study.varies_text and not often):
         return None
-    panels, ends = [], []
+    panels, ends, left_out = [], [], []
     for arm in arms:
         rival = baseline_arm(result, arm)
         seeds = _less(_of_seeds(arm, tested=often), _of_seeds(rival, tested=often))
         panel = _panel(arm.arm.title, seeds, _("against {arm}", arm=rival.arm.title))
-        if panel is not None:
-            panels.append(panel)
-            ends.append((arm.arm.title, _end(panel)))
+        if panel is None:
+            left_out.append(arm.arm.title)
+            continue
+        panels.append(panel)
+        ends.append((arm.arm.title, _end(panel)))
     if not panels:
         return None
     unit = _(result.study.unit)
@@ -169,6 +171,8 @@ def _gaps(result: StudyResult) -> Plot | None:
         title=_("Difference of the loss while training"),
     )
     caption = _(GAPS_TESTED if often else GAPS_TRAINED, margin=number(100 * margin, ".3g"))
+    if left_out:
+        caption += _(" Not drawn, since its steps are others: {names}.", names=", ".join(left_out))
     low, high = min(ends, key=lambda end: end[1]), max(ends, key=lambda end: end[1])
     alt = _(
         "At the last step the differences lie between {low} ({least}) and {high} ({most}).",
