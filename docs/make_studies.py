@@ -1,13 +1,17 @@
 """Write the pages of docs/studies from studies that have been run: python docs/make_studies.py FOLDER ...
 
-Each page is the study's own report, its figures beside it; nothing is written by hand.
+Each page is the study's own report, its figures beside it. Only the sentences of the index are written by hand, in
+findings.toml; their numbers are those of the results.
 """
 
 import json
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from vitral.studies import study_named, study_names
 
@@ -73,12 +77,27 @@ def _row(name: str) -> str:
     results, page = FOLDER / name / "results.json", (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     if results.is_file():
         found = json.loads(results.read_text(encoding="utf-8"))
-        headline, budget = found["headline"].replace("|", "\\|"), found["budget"] or ""
+        finding = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8")).get(name, "")
+        told = finding.format_map(_numbers(found)) if finding else found["headline"]
+        headline, budget = told.replace("|", "\\|"), found["budget"] or ""
     else:  # a page of an earlier version
         headline = next((line[2:] for line in page.splitlines() if line.startswith("> ")), "").replace("|", "\\|")
         budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
         budget += ", earlier rule"
     return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {headline} |\n"
+
+
+def _numbers(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By arm: its mean loss, and its contrast."""
+    numbers: dict[str, dict[str, Any]] = {}
+    for arm in results["arms"]:
+        losses = [run["compared_loss"] for run in arm["runs"] if run["compared_loss"] is not None]
+        numbers[arm["name"]] = {"loss": fmean(losses)} if losses else {}
+    for claim in results["claims"]:
+        if claim["of"] == "losses" and claim["arm"] in numbers:
+            percent = None if claim["percent"] is None else f"{claim['percent']:+.1f}".replace("-", "\N{MINUS SIGN}")
+            numbers[claim["arm"]] |= {"percent": percent, "failed": claim["failed"], "seeds": claim["seeds"]}
+    return numbers
 
 
 if __name__ == "__main__":
