@@ -48,6 +48,8 @@ DATA_ONLY = (
     "detectable",
     "failed",
     "rival_failed",
+    "rival_seeds",
+    "fisher_p",
     "family",
     "why",
     "arm",

@@ -118,7 +118,8 @@ def _finding(claims: Sequence[Claim]) -> str:
     """One sentence: how many arms differ, and the largest difference."""
     worse, better, fails = (sum(claim.verdict == word for claim in claims) for word in ("worse", "better", "fails"))
     told = _(
-        "Of {n} contrasts: {worse} worse, {better} better, {fails} failing, {rest} equivalent or undecided",
+        "Of {n} contrasts: {worse} worse, {better} better, {fails} failing, {rest} equivalent, undecided or without a "
+        "verdict",
         n=len(claims),
         worse=worse,
         better=better,
@@ -130,7 +131,7 @@ def _finding(claims: Sequence[Claim]) -> str:
         return f"{told}."
     largest = max(shown, key=lambda claim: abs(claim.percent or 0.0))
     return _(
-        "{told}; the largest difference is that of {arm}, {percent}%.",
+        "{told}; the largest decided difference is that of {arm}, {percent}%.",
         told=told,
         arm=largest.comparison.subject,
         percent=signed(largest.percent or 0.0, 1),

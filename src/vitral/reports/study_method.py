@@ -105,7 +105,9 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
         *_other_texts(result),
         Table(_("What each arm changes in the configuration."), (_("arm"), _("changes")), changes, prose=(1,)),
         Details(_("Every run"), (runs_table(result),)),
-        Details(_("Configuration of the base"), (Preformatted(tomli_w.dumps(dict(result.base)), "config.toml"),)),
+        Details(
+            _("Configuration of the base"), (Preformatted(tomli_w.dumps(dict(result.arms[0].config)), "config.toml"),)
+        ),
         Details(_("Text"), (Preformatted(_json(corpus), "corpus.json"),)),
         Details(_("Machine and versions"), (Preformatted(_json(result.environment), "environment.json"),)),
     ]

@@ -40,8 +40,9 @@ def contrasts_section(losses: LossClaims) -> list[Table]:
     caption = ngettext(
         "Differences of the test loss ({n} contrast, judged on the log scale). Failures are counted and have no "
         "difference; their p is that of Fisher's exact test.",
-        "Differences of the test loss ({n} contrasts, judged together on the log scale). Failures are counted and "
-        "have no difference; their p is that of Fisher's exact test, times the {n} contrasts.",
+        "Differences of the test loss ({n} contrasts, one family). Failures are counted and have no difference; their "
+        "p is that of Fisher's exact test, times the {n} contrasts. The others are judged together on the log scale, "
+        "at their share of the level of 5%.",
         len(losses.contrasts),
         n=len(losses.contrasts),
     )
@@ -194,7 +195,8 @@ def runs_table(result: StudyResult) -> Table:
         for run in arm.runs
     ]
     caption = _(
-        "Losses in nats per token; train loss is the mean over the last batches, with dropout where there is any."
+        "Losses in nats per token. Train: mean over the logged batches between the last two evaluations, with dropout "
+        "where there is any. Validation: on the tokens that are measured while training. Test: on the whole test part."
     )
     return Table(caption, columns, tuple(rows), prose=(6,))
 

@@ -222,7 +222,7 @@ class Claim:
         family: comparisons that were corrected for together; of an arm that fails, all contrasts of the study.
         why: reason why there was no test; empty where there was one.
         margin: differences of up to this share of the baseline arm's loss count as equivalent; None: no margin.
-        detectable: the share of the baseline arm's loss that this design finds with a probability of about 0.8.
+        detectable: the share of the baseline arm's loss that this design finds with a probability of 0.7 to 0.8.
         failures: of an arm that fails; None otherwise.
     """
 

@@ -45,7 +45,8 @@ def judge_losses(
         comparisons: arms and their rivals; every value is positive and finite, or its arm fails.
         margin: share of the rival's loss within which arms count as equivalent.
         failures: by arm, of the arms that fail: these are tested by Fisher's exact test with Bonferroni's correction
-            for all comparisons, and their losses stay out of the estimator. Whether there are enough seeds for a test
+            for all comparisons, and their losses stay out of the estimator, which has the other contrasts' share of the
+            level of 5 %. Whether there are enough seeds for a test
             depends on the number of all comparisons too.
     """
     failing = dict(failures or {})
@@ -61,7 +62,10 @@ def judge_losses(
         rows = list(series)
         logs = np.log([[series[row][seed] for seed in seeds] for row in rows])
         try:
-            estimates = estimator.differences(logs, [(rows.index(one.arm), rows.index(one.rival)) for one in tested])
+            pairs = [(rows.index(one.arm), rows.index(one.rival)) for one in tested]
+            # Arms that fail have their equal share of the family's level.
+            counted = sum(not one.excluded for one in comparisons)
+            estimates = estimator.differences(logs, pairs, share=len(tested) / counted)
             found = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
         except ZeroDivisionError:
             whys = dict.fromkeys(whys, _(SAMPLES["seeds"]["same"]))

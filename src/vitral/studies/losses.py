@@ -478,10 +478,10 @@ def _seen(detectable: Sequence[float]) -> str:
     """The smallest difference that the design could have seen."""
     least, most = (number(100 * end, ".2g") for end in (min(detectable), max(detectable)))
     if least == most:
-        return _("A true difference of {least}% would have been found with a probability of about 0.8.", least=least)
+        return _("A true difference of {least}% would have been found with a probability of 0.7 to 0.8.", least=least)
     return _(
         "A true difference of {least}% to {most}%, depending on the contrast, would have been found with a probability "
-        "of about 0.8.",
+        "of 0.7 to 0.8.",
         least=least,
         most=most,
     )
