@@ -300,6 +300,7 @@ class Run(Shown):
         Raises:
             UsageError: it cannot be found, or has changed since.
         """
+        self.sealed.require_text()
         return prepare_recorded(
             self.sealed.config.corpus,
             self.sealed.document("corpus"),
