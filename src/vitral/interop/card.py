@@ -1,6 +1,7 @@
 """The model card of an export: what the model was trained on, its losses beside the baselines, how to use and make it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
@@ -87,7 +88,7 @@ def licence(name: str) -> str:
 def _of_origin(origin: Mapping[str, Any]) -> list[str]:
     revision = f", revision `{origin['revision']}`" if "revision" in origin else ""
     return [
-        f"Imported from `{origin.get('source')}`{revision}; not trained further. Its text and its licence are those of "
+        f"Imported from `{origin.get('hub', Path(str(origin.get('source'))).name)}`{revision}; not trained further. Its text and its licence are those of "
         "that model."
     ]
 

@@ -99,6 +99,7 @@ def write_run(model: Imported, out: Path) -> RunFolder:
     config = RunConfig(corpus=corpus, model=_whole(model.config), training=TrainingConfig(device="cpu"))
     record = {
         "format": FORMAT,
+        "name": Path(str(model.origin["source"])).name,
         IMPORTED: dict(model.origin),
         "sha256": hashlib.sha256(json.dumps(model.origin["files"], sort_keys=True).encode()).hexdigest(),
         "tokenizer": model.tokenizer.name,

@@ -1,0 +1,37 @@
+"""vitral import: a run of another library's model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vitral.cli.options import RunFolderOption
+from vitral.core.language import _
+
+
+def import_model(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER|hf:OWNER/NAME",
+            help="A folder of transformers with config.json and safetensors, or a model of the Hugging Face hub, with "
+            "@REVISION if another than the newest is meant.",
+        ),
+    ],
+    out: RunFolderOption = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="tokenizer.json, or a folder with one.  [default: that of the model]")
+    ] = None,
+) -> None:
+    """Make a run of another library's model: GPT-2, Llama, Mistral, GPT-NeoX, OPT, GPT-Neo, MPT.
+
+    Only safetensors are read; nothing is unpickled, and no code that comes with a model is run.
+    """
+    from vitral.cli.screen import say
+    from vitral.lab import import_
+
+    run = import_(source, out, tokenizer=tokenizer)
+    said = run.sealed.imported or {}
+    parameters = sum(row.count for row in run.parameters())
+    say(_("imported: {path} ({form}, {parameters:,} parameters)", path=run.path, form=said["form"], parameters=parameters))
+    say(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path))
