@@ -72,7 +72,11 @@ BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d
 def made(variant: str | dict[str, Any], seed: int = 3) -> Transformer:
     """A model of a variant, by name or by its settings, whose parameters are all large and distinct."""
     changes = VARIANTS[variant] if isinstance(variant, str) else variant
-    model = Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval()
+    return enlarged(Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval(), seed)
+
+
+def enlarged(model: Transformer, seed: int = 3) -> Transformer:
+    """The model with parameters that are all large and distinct."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -28,10 +28,10 @@ def import_model(
     Only safetensors are read; nothing is unpickled, and no code that comes with a model is run.
     """
     from vitral.cli.screen import say
-    from vitral.lab import import_
+    from vitral.interop import import_model as make_run
+    from vitral.lab.interchange import folder_for
 
-    run = import_(source, out, tokenizer=tokenizer)
-    said = run.sealed.imported or {}
-    parameters = sum(row.count for row in run.parameters())
-    say(_("imported: {path} ({form}, {parameters:,} parameters)", path=run.path, form=said["form"], parameters=parameters))
+    run = make_run(source, out or folder_for(source), tokenizer=tokenizer)
+    origin = run.document("corpus")["imported"]
+    say(_("imported: {path} ({form})", path=run.path, form=origin["form"]))
     say(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path))

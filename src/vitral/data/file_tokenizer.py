@@ -127,7 +127,7 @@ class FileTokenizer:
             "name": self.name,
             "vocab_size": self.vocab_size,
             "start": self.start,
-            "tokenizer": json.loads(self.document),
+            "document": self.document,
         }
 
     @classmethod
@@ -137,10 +137,10 @@ class FileTokenizer:
         Raises:
             UsageError: an entry is missing or malformed.
         """
-        size, start, inside = plain.get("vocab_size"), plain.get("start"), plain.get("tokenizer")
-        if type(size) is not int or type(start) is not int or not isinstance(inside, Mapping):
-            raise UsageError("tokenizer: expected vocab_size, start and the content of a tokenizer.json")
-        return cls(json.dumps(inside, ensure_ascii=False), size, start)
+        size, start, document = plain.get("vocab_size"), plain.get("start"), plain.get("document")
+        if type(size) is not int or type(start) is not int or not isinstance(document, str):
+            raise UsageError("tokenizer: expected vocab_size, start and the document, the content of a tokenizer.json")
+        return cls(document, size, start)
 
 
 def read_engine(document: str) -> "tokenizers.Tokenizer":

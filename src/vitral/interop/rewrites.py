@@ -8,14 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.interop import until_parts
 from vitral.model import ModelConfig
 from vitral.model.positions import sinusoids
 
 
 def model_config(plain: dict[str, Any], where: str) -> ModelConfig:
     """The configuration of plain data."""
-    return ModelConfig.parse(until_parts.plain(plain), where)
+    return ModelConfig.parse(plain, where)
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _foreign(document: str, path: Path, vocab_size: int, said: Mapping[str, Any]
     newline = engine.encode(NEWLINE, add_special_tokens=False).ids if not _refuses(engine, NEWLINE) else []
     known = [token for token in (begin, *newline, 0) if type(token) is int and 0 <= token < vocab_size]
     try:
-        return FileTokenizer(json.dumps(data, ensure_ascii=False), vocab_size, known[0])
+        return FileTokenizer(document, vocab_size, known[0])
     except UsageError as error:
         raise UsageError("{path}: {error}", path=path, error=error) from None
 

@@ -24,8 +24,13 @@ def import_(source: str | Path, out: str | Path | None = None, *, tokenizer: str
         UsageError: the model cannot be read, or cannot be said in Vitral; nothing is left behind.
         StorageError: writing to disk failed.
     """
-    folder = Path(out) if out is not None else free_folder(str(source).partition("@")[0].replace(":", "/"))
+    folder = folder_for(source) if out is None else Path(out)
     return Run(import_model(source, folder, tokenizer=None if tokenizer is None else Path(tokenizer)).path)
+
+
+def folder_for(source: str | Path) -> Path:
+    """A free folder for the run of an imported model."""
+    return free_folder(str(source).partition("@")[0].replace(":", "/"))
 
 
 @checked(first=True)

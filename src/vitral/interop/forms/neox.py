@@ -45,7 +45,7 @@ def _write(config: ModelConfig) -> dict[str, Any]:
         "intermediate_size": config.hidden_width,
         "hidden_act": THEIRS[str(config.feed_forward)],
         "layer_norm_eps": config.epsilon,
-        "use_parallel_residual": config.parallel,
+        "use_parallel_residual": bool(config.parallel),
         "attention_bias": config.biases.qkv,
         "attention_dropout": 0.0,
         "hidden_dropout": 0.0,
