@@ -23,14 +23,14 @@ ROTARY: dict[str, Any] = {"norm_type": "rmsnorm", "feed_forward": "swiglu", "bia
 OF_FORM: dict[str, dict[str, Any]] = {
     "gpt2": {"feed_forward": "gelu_tanh", "tie_head": True},
     "llama": {**ROTARY, "num_kv_heads": 1, "norm_epsilon": 1e-6, "d_head": 6},
-    "mistral": {**ROTARY, "attention": {"mask": {"name": "window", "size": 5}}},
+    "mistral": {**ROTARY, "num_kv_heads": 2, "attention": {"mask": {"name": "window", "size": 5}}},
     "gpt-neox": {"positions": {"name": "rotary", "fraction": 0.25}, "parallel": True},
     "opt": {"norm": "post", "feed_forward": "relu", "tie_head": True},
     "gpt-neo": {
         "attention": {"mask": ["causal", {"name": "window", "size": 4}], "scale": "none"},
         "bias": {"qkv": False},
     },
-    "mpt": {"positions": "alibi", "bias": False},
+    "mpt": {"positions": "alibi", "bias": False, "d_ff": 64},
 }
 """A model that each form says as it is."""
 

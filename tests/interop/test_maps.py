@@ -58,7 +58,7 @@ def test_a_model_that_a_form_says_as_it_is_stays_as_it_is(name: str) -> None:
     said = form.said(weighted(model))
     assert all(said.weights[key].equal(tensor) for key, tensor in model.state_dict().items())
     config = {"tie_word_embeddings": said.config.tie_head, **form.write(said.config)}
-    assert form.config(Settings(config, "config.json")) == said.config
+    assert form.config(Settings(config, "config.json")).plain() == said.config.plain()
 
 
 @pytest.mark.parametrize("name", OF_FORM)
@@ -98,7 +98,6 @@ SAID_BY = {
     "sinusoidal": "gpt2",
     "no positions": "gpt2",
     "multi-query": "gpt2",
-    "window": "gpt-neo",
     "no residual": None,
     "adaptive": None,
     "prefix": None,
@@ -136,7 +135,7 @@ def test_heads_that_are_no_power_of_two_have_other_slopes_in_mpt() -> None:
 
 
 def test_biases_that_are_zero_are_no_biases_and_others_are_refused() -> None:
-    model = Transformer(ModelConfig(d_model=16, num_heads=2, positions="alibi", num_layers=1, d_ff=32), 9).eval()
+    model = Transformer(ModelConfig(d_model=16, num_heads=2, positions="alibi", num_layers=1, d_ff=64), 9).eval()
     zero = {name: tensor * 0 if name.endswith("bias") else tensor for name, tensor in model.state_dict().items()}
     model.load_state_dict(zero)
     assert distance(model, rebuilt(forms()["mpt"].said(weighted(model)), 9)) < 1e-5

@@ -1,6 +1,6 @@
 """A form: another library's model, as far as it is one of Vitral's, in both directions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,8 @@ from vitral.interop.rules import Rule
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
+UNCHANGED = ("norm", "norm_type", "recurrence", "residual")
+"""Keys that no rewrite changes."""
 Prepare = Callable[[dict[str, Tensor], Settings], dict[str, Tensor]]
 
 
@@ -71,18 +73,22 @@ class Form:
         Raises:
             UsageError: it cannot; names the key, its value and what the form has.
         """
+        self._require(model.config, UNCHANGED)
         for rewrite in self.rewrites:
             model = rewrite(model)
-        for key, value in facts(model.config).items():
-            if key in self.allows and value not in self.allows[key]:
+        self._require(model.config)
+        return model
+
+    def _require(self, config: ModelConfig, keys: Collection[str] | None = None) -> None:
+        for key, value in facts(config).items():
+            if (keys is None or key in keys) and key in self.allows and value not in self.allows[key]:
                 raise UsageError(
                     "{form}: {key} = {value} cannot be said in this form, which has {known}",
                     form=self.name,
                     key=key,
                     value=shown(value),
-                    known=_(" or ").join(map(shown, self.allows[key])) or _("none"),
+                    known=_(" or ").join(map(shown, self.allows[key])),
                 )
-        return model
 
     def named(self, tensors: Mapping[str, Tensor], *, tied: bool, where: str) -> dict[str, Tensor]:
         """Its tensors by their full names, without constants and without a second copy of a tied head.
@@ -104,7 +110,7 @@ class Form:
 
 
 NORM_EPSILON = 1e-5
-MULTIPLE = "a multiple of d_model"
+USUAL_WIDTH = "4 d_model"
 
 
 def facts(config: ModelConfig) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
     masks = ["none"] if attention == "none" else [attention.mask.of(layer).name for layer in range(config.num_layers)]
     rotary = config.rotary
     return {
-        "norm": config.norm,
+        "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
         "norm_type": str(getattr(config.norm_type, "name", config.norm_type)),
         "norm_epsilon": None if config.epsilon == NORM_EPSILON else config.epsilon,
         "final_norm": config.has_final_norm,
@@ -131,7 +137,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "parallel": bool(config.parallel),
         "num_kv_heads": config.kv_heads if config.kv_heads != config.num_heads else None,
         "num_heads": config.num_heads,
-        "d_ff": MULTIPLE if config.hidden_width % config.d_model == 0 else config.hidden_width,
+        "d_ff": USUAL_WIDTH if config.hidden_width == 4 * config.d_model else config.hidden_width,
         "d_head": config.d_head if config.d_head * config.num_heads != config.d_model else None,
         "bias.qkv": biases.qkv,
         "bias.output": biases.output,

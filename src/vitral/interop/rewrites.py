@@ -132,7 +132,7 @@ def with_feed_forward(kind: str) -> Rewrite:
         config = model.config
         if config.feed_forward != "none" or config.norm != "pre" or not config.residual:
             return model
-        width, hidden = config.d_model, config.d_ff or 4 * config.d_model
+        width, hidden = config.d_model, 4 * config.d_model
         added: dict[str, Tensor] = {}
         for name in model.blocks:
             added |= model.norm(f"{name}.mlp_norm")

@@ -20,7 +20,8 @@ from vitral.model import ModelConfig
 def _read(settings: Settings) -> dict[str, Any]:
     settings.only(hidden_act="silu")
     width, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
-    projections = settings.truth("attention_bias", False)
+    projections, sublayer = settings.truth("attention_bias", False), settings.truth("mlp_bias", False)
+    biases = {"qkv": projections, "output": projections, "feed_forward": sublayer}
     return {
         "context_length": settings.count("max_position_embeddings", 2048),
         "d_model": width,
@@ -33,7 +34,7 @@ def _read(settings: Settings) -> dict[str, Any]:
         "norm_epsilon": settings.real("rms_norm_eps", 1e-6),
         "positions": read_rotary(settings),
         "feed_forward": "swiglu",
-        "bias": {"qkv": projections, "output": projections, "feed_forward": settings.truth("mlp_bias", False)},
+        "bias": biases if projections or sublayer else False,
         "tie_head": settings.truth("tie_word_embeddings", False),
     }
 

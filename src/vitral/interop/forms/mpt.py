@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vitral.interop.form import MULTIPLE, Form
+from vitral.interop.form import USUAL_WIDTH, Form
 from vitral.interop.rewrites import (
     fold_scale,
     forget_training,
@@ -17,7 +17,7 @@ from vitral.model import ModelConfig
 
 
 def _read(settings: Settings) -> dict[str, Any]:
-    settings.only(no_bias=True, embedding_fraction=1.0, norm_type="low_precision_layernorm")
+    settings.only(expansion_ratio=4, no_bias=True, embedding_fraction=1.0, norm_type="low_precision_layernorm")
     if (logit_scale := settings.take("logit_scale")) is not None:
         raise settings.refused("logit_scale", logit_scale)
     for unread in ("learned_pos_emb", "verbose", "fc_type", "ffn_config", "init_config"):
@@ -36,7 +36,7 @@ def _read(settings: Settings) -> dict[str, Any]:
         "d_model": width,
         "num_layers": settings.count("n_layers", 24),
         "num_heads": heads,
-        "d_ff": width * settings.count("expansion_ratio", 4),
+        "d_ff": 4 * width,
         "norm_epsilon": settings.real("layer_norm_epsilon", 1e-5),
         "positions": "alibi",
         "attention": {"scale": scale},
@@ -51,7 +51,7 @@ def _write(config: ModelConfig) -> dict[str, Any]:
         "d_model": config.d_model,
         "n_layers": config.num_layers,
         "n_heads": config.num_heads,
-        "expansion_ratio": config.hidden_width // config.d_model,
+        "expansion_ratio": 4,
         "layer_norm_epsilon": config.epsilon,
         "learned_pos_emb": False,
         "no_bias": True,
@@ -102,7 +102,7 @@ MPT = Form(
         "num_heads": tuple(2**power for power in range(13)),
         "num_kv_heads": (None,),
         "d_head": (None,),
-        "d_ff": (MULTIPLE,),
+        "d_ff": (USUAL_WIDTH,),
         **{f"bias.{kind}": (False,) for kind in ("qkv", "output", "feed_forward", "norm", "head")},
     },
     rewrites=(
