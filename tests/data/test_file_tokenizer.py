@@ -25,7 +25,9 @@ def byte_level() -> Engine:
 def sentence_pieces() -> Engine:
     """As Llama's: a space before every text, bytes where there is no letter."""
     letters = [f"<0x{byte:02X}>" for byte in range(256)] + ["▁", *"theca"] + ["th"]
-    model = models.BPE(vocab={letter: index for index, letter in enumerate(letters)}, merges=[("t", "h")], byte_fallback=True)
+    model = models.BPE(
+        vocab={letter: index for index, letter in enumerate(letters)}, merges=[("t", "h")], byte_fallback=True
+    )
     engine = Engine(model)
     engine.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     engine.decoder = decoders.Sequence(

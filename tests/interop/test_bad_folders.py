@@ -191,7 +191,7 @@ def test_a_hub_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
         def model_info(self, name: str, revision: str | None) -> Any:
             raise OSError("no network\nat all")
 
-    with pytest.raises(UsageError, match="no network$"):
+    with pytest.raises(UsageError, match=r"no network$"):
         import_model("hf:someone/something", tmp_path / "run", hub=Offline())
 
 

@@ -1,4 +1,4 @@
-"""An imported run is a run: generate, explain, inspect, measure, fine-tune, list, compare; what needs a text says so."""
+"""An imported run is a run: generate, explain, inspect, measure, fine-tune, compare; what needs a text says so."""
 
 import json
 from pathlib import Path
@@ -47,9 +47,10 @@ def test_equal_sources_are_equal_runs_and_other_weights_another(imported: Path, 
     assert enter(again.path, print).identity.run == enter(imported, print).identity.run
     other = Transformer(of_form("gpt2").config, 256, seed=5)
     write_source(tmp_path / "other", "gpt2", other)
-    assert enter(import_model(tmp_path / "other", tmp_path / "o").path, print).identity.run != enter(
-        imported, print
-    ).identity.run
+    assert (
+        enter(import_model(tmp_path / "other", tmp_path / "o").path, print).identity.run
+        != enter(imported, print).identity.run
+    )
 
 
 def test_every_instrument_works_on_it(imported: Path) -> None:

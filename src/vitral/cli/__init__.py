@@ -117,7 +117,9 @@ for command in (
     doctor.doctor,
 ):
     told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
-    app.command({"continue_run": "continue", "import_model": "import"}.get(command.__name__), cls=Command)(with_language(told))
+    app.command({"continue_run": "continue", "import_model": "import"}.get(command.__name__), cls=Command)(
+        with_language(told)
+    )
 app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 

@@ -1,4 +1,4 @@
-"""The model card of an export: what the model was trained on, its losses beside the baselines, how to use and make it."""
+"""The model card of an export: the text, the losses beside the baselines, how to use the model and make it again."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -86,11 +86,11 @@ def licence(name: str) -> str:
 
 
 def _of_origin(origin: Mapping[str, Any]) -> list[str]:
+    # A path of this machine is nobody's business.
+    name = origin.get("hub") or Path(str(origin.get("source"))).name
     revision = f", revision `{origin['revision']}`" if "revision" in origin else ""
-    return [
-        f"Imported from `{origin.get('hub', Path(str(origin.get('source'))).name)}`{revision}; not trained further. Its text and its licence are those of "
-        "that model."
-    ]
+    told = "not trained further. Its text and its licence are those of that model."
+    return [f"Imported from `{name}`{revision}; {told}"]
 
 
 def _losses(run: LoadedRun) -> list[str]:

@@ -12,8 +12,8 @@ from vitral.core.errors import UsageError
 from vitral.core.files import as_json, is_left_behind, storage, temporary_name
 from vitral.core.guarded import GuardedFolder
 from vitral.interop.card import card
-from vitral.interop.form import Form
 from vitral.interop.foreign import CONFIG, WEIGHTS
+from vitral.interop.form import Form
 from vitral.interop.importing import SPECIAL_IDS
 from vitral.interop.proof import Proof, prove, require_transformers
 from vitral.interop.registry import ANY, chosen

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped, sha256
-from vitral.core.machine import require_memory
 from vitral.core.language import _
+from vitral.core.machine import require_memory
 from vitral.interop.form import Form
 from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
@@ -60,9 +60,7 @@ def read_foreign(folder: Path) -> Foreign:
     """
     where = str(folder)
     if not folder.is_dir():
-        raise UsageError(
-            "{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where
-        )
+        raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
     raw = _read(folder / CONFIG, MOST_CONFIG)
     said = read_json(raw, folder / CONFIG)
     settings = Settings(said, f"{where}/{CONFIG}")
@@ -142,7 +140,9 @@ def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UsageError("{folder}: no model.safetensors", folder=folder)
     raw = _read(folder / INDEX, MOST_INDEX)
     listed = read_json(raw, folder / INDEX).get("weight_map")
-    if not isinstance(listed, dict) or not all(isinstance(name, str) and _SHARD.fullmatch(name) for name in listed.values()):
+    if not isinstance(listed, dict) or not all(
+        isinstance(name, str) and _SHARD.fullmatch(name) for name in listed.values()
+    ):
         raise UsageError("{path}: weight_map must name a file of this folder for each tensor", path=folder / INDEX)
     tensors, files = dict[str, Tensor](), {INDEX: sha256(raw)}
     for name in sorted(set(listed.values())):

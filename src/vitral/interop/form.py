@@ -104,7 +104,9 @@ class Form:
             head = weights.pop(self.head)
             if self.embedding in weights and not head.equal(weights[self.embedding]):
                 raise UsageError(
-                    "{where}: its head is tied to its embedding, but {name} is another matrix", where=where, name=self.head
+                    "{where}: its head is tied to its embedding, but {name} is another matrix",
+                    where=where,
+                    name=self.head,
                 )
         return weights
 
@@ -116,7 +118,8 @@ USUAL_WIDTH = "4 d_model"
 def facts(config: ModelConfig) -> dict[str, Any]:
     """What of a configuration a form may not be able to say, by key."""
     attention, biases = config.attention, config.biases
-    masks = ["none"] if attention == "none" else [attention.mask.of(layer).name for layer in range(config.num_layers)]
+    layers = range(config.num_layers)
+    masks = [] if attention == "none" else [getattr(attention.mask.of(layer), "name", "own") for layer in layers]
     rotary = config.rotary
     return {
         "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
@@ -127,9 +130,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "positions.pairing": None if rotary is None else rotary.pairing,
         "positions.fraction": None if rotary is None else rotary.fraction,
         "attention": "none" if attention == "none" else "softmax",
-        "attention.mask": next((mask for mask in masks if mask not in ("causal", "window")), "by-layer")
-        if len(set(masks)) > 1
-        else (masks or ["causal"])[0],
+        "attention.mask": _one_mask(masks),
         "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),
         "recurrence": config.recurrence,
         "feed_forward": str(getattr(config.feed_forward, "name", config.feed_forward)),
@@ -146,3 +147,10 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "bias.head": biases.head,
         "tie_head": config.tie_head,
     }
+
+
+def _one_mask(masks: Sequence[str]) -> str:
+    """The mask of all blocks; "by-layer" where causal and windowed blocks take turns, else the first other one."""
+    if len(set(masks)) <= 1:
+        return next(iter(masks), "causal")
+    return next((mask for mask in masks if mask not in ("causal", "window")), "by-layer")

@@ -38,7 +38,9 @@ def fetched(source: str, hub: Any = None) -> tuple[Path, dict[str, str]]:
     """
     name, _at, revision = source.removeprefix(PREFIX).partition("@")
     if not name or name.count("/") > 1 or not all(name.split("/")):
-        raise UsageError("{source}: not a name on the hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION", source=source)
+        raise UsageError(
+            "{source}: not a name on the hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION", source=source
+        )
     hub = hub or _package(source)
     exact = _asked(source, lambda: hub.model_info(name, revision=revision or None).sha)
     if not isinstance(exact, str) or len(exact) != 40:

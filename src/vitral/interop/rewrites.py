@@ -168,7 +168,9 @@ def with_biases(**wanted: bool) -> Rewrite:
             elif any(bool(weights[name].any()) for name in names if name.endswith("bias")):
                 continue
             else:
-                weights = {name: tensor for name, tensor in weights.items() if name not in names or name.endswith("weight")}
+                weights = {
+                    name: tensor for name, tensor in weights.items() if name not in names or name.endswith("weight")
+                }
             kept[kind] = has
         return model if kept == biases else Weighted(model.config, weights).changed({}, bias=kept)
 

@@ -49,7 +49,10 @@ def transposed(ours: str, theirs: str) -> Rule:
 def split(ours: str, theirs: Sequence[str], sizes: Sequence[int]) -> Rule:
     """Rows that we store in one tensor and they in several, such as queries, keys and values."""
     return Rule(
-        (ours,), tuple(theirs), lambda tensors: tensors[0].split(list(sizes)), lambda tensors: [torch.cat(list(tensors))]
+        (ours,),
+        tuple(theirs),
+        lambda tensors: tensors[0].split(list(sizes)),
+        lambda tensors: [torch.cat(list(tensors))],
     )
 
 
@@ -110,7 +113,9 @@ def imported(rules: Sequence[Rule], theirs: Tensors, where: str) -> dict[str, Te
     try:
         return _changed([(rule.theirs, rule.ours, rule.take) for rule in rules], theirs)
     except (RuntimeError, ValueError) as error:
-        raise UsageError("{where}: its tensors do not have the shapes of this form ({error})", where=where, error=error) from None
+        raise UsageError(
+            "{where}: its tensors do not have the shapes of this form ({error})", where=where, error=error
+        ) from None
 
 
 def _changed(steps: Iterable[tuple[Sequence[str], Sequence[str], Change]], tensors: Tensors) -> dict[str, Tensor]:

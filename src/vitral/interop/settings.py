@@ -1,25 +1,30 @@
 """Reading another library's configuration: every key is understood, harmless, or refused with the reason."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from vitral.core.config import shown
 from vitral.core.errors import UsageError
 
-HARMLESS = frozenset(
-    """_attn_implementation _attn_implementation_autoset _commit_hash _name_or_path architectures attention_dropout
-    attn_pdrop auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
-    decoder_start_token_id diversity_penalty do_sample dropout dtype early_stopping embd_pdrop embed_dropout emb_pdrop
-    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id gradient_checkpointing hidden_dropout id2label init_device init_std initializer_range
-    is_decoder is_encoder_decoder is_llama_config keys_to_ignore_at_inference label2id layerdrop length_penalty
-    max_length min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
-    output_attentions output_hidden_states output_scores pad_token_id prefix pretraining_tp problem_type
-    remove_invalid_values repetition_penalty resid_dropout resid_pdrop return_dict return_dict_in_generate
-    rope_interleaved sep_token_id summary_activation summary_first_dropout summary_proj_to_labels summary_type
-    summary_use_proj suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder
-    tokenizer_class tokens_per_eos top_k top_p torch_dtype torchscript transformers_version typical_p unk_token_id
-    use_bfloat16 use_cache""".split()
+HARMLESS = re.compile(
+    r"""
+    _attn_implementation|_attn_implementation_autoset|_commit_hash|_name_or_path|architectures|
+    attention_dropout|attn_pdrop|auto_map|bad_words_ids|begin_suppress_tokens|bos_token_id|
+    chunk_size_feed_forward|classifier_dropout|decoder_start_token_id|diversity_penalty|do_sample|dropout|dtype|
+    early_stopping|emb_pdrop|embd_pdrop|embed_dropout|encoder_no_repeat_ngram_size|eos_token_id|
+    exponential_decay_length_penalty|finetuning_task|forced_bos_token_id|forced_eos_token_id|
+    gradient_checkpointing|hidden_dropout|id2label|init_device|init_std|initializer_range|is_decoder|
+    is_encoder_decoder|is_llama_config|keys_to_ignore_at_inference|label2id|layerdrop|length_penalty|max_length|
+    min_length|model_type|no_repeat_ngram_size|num_beam_groups|num_beams|num_return_sequences|output_attentions|
+    output_hidden_states|output_scores|pad_token_id|prefix|pretraining_tp|problem_type|remove_invalid_values|
+    repetition_penalty|resid_dropout|resid_pdrop|return_dict|return_dict_in_generate|rope_interleaved|
+    sep_token_id|summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj|
+    suppress_tokens|task_specific_params|temperature|tf_legacy_loss|tie_encoder_decoder|tokenizer_class|
+    tokens_per_eos|top_k|top_p|torch_dtype|torchscript|transformers_version|typical_p|unk_token_id|use_bfloat16|
+    use_cache
+    """,
+    re.VERBOSE,
 )
 """Keys that do not enter the computation of the logits outside training."""
 
@@ -33,7 +38,7 @@ class Settings:
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         """Begin with all keys."""
-        self._left, self.where = {key: value for key, value in data.items() if key not in HARMLESS}, where
+        self._left, self.where = {key: value for key, value in data.items() if not HARMLESS.fullmatch(key)}, where
 
     def take(self, key: str, default: Any = None) -> Any:
         """The value of a key; the default where there is none, or null."""
@@ -67,7 +72,7 @@ class Settings:
         return float(found)
 
     def truth(self, key: str, default: bool) -> bool:
-        """true or false.
+        """True or false.
 
         Raises:
             UsageError: it is neither.
@@ -119,7 +124,9 @@ class Settings:
         for key, value in self._left.items():
             if value not in (None, False, [], {}):
                 raise UsageError(
-                    "{where}: {key} = {value} is not known here, and may change the numbers", where=self.where, key=key,
+                    "{where}: {key} = {value} is not known here, and may change the numbers",
+                    where=self.where,
+                    key=key,
                     value=shown(value),
                 )
 

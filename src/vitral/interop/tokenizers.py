@@ -41,9 +41,8 @@ def written(tokenizer: Tokenizer) -> str:
 
 def _engine(base: Tokenizer, specials: list[str], whole: Tokenizer) -> Any:
     """The tokenizer of the package; special tokens are words of its vocabulary, which keep their ids."""
-    from tokenizers import Regex
+    from tokenizers import Regex, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Engine
-    from tokenizers import decoders, models, pre_tokenizers
 
     taken = dict(whole.declared) if isinstance(whole, DeclaringTokenizer) else {}
     free = [token for token in range(whole.vocab_size) if token not in set(taken.values())]
@@ -153,8 +152,12 @@ def _candidate(data: Mapping[str, Any]) -> Tokenizer | None:
     model = data.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), Mapping):
         return None
-    added = [(one.get("content"), one.get("id")) for one in data.get("added_tokens") or () if isinstance(one, Mapping)]
-    declared = tuple(sorted(added, key=lambda one: str(one[1]).zfill(9)))
+    added = [
+        (str(one.get("content")), int(one.get("id", -1)))
+        for one in data.get("added_tokens") or ()
+        if isinstance(one, Mapping)
+    ]
+    declared = tuple(sorted(added, key=lambda one: one[1]))
     specials = {text for text, _ in declared}
     words = sorted((word for word in model["vocab"] if word not in specials), key=lambda word: model["vocab"][word])
     try:
@@ -162,7 +165,9 @@ def _candidate(data: Mapping[str, Any]) -> Tokenizer | None:
         if model.get("type") == "WordLevel" and words[:1] == [PAD] and all(len(word) == 1 for word in words[1:]):
             base = CharTokenizer("".join(words[1:]))
         elif model.get("type") == "BPE" and words[:256] == byte_letters():
-            merges = [tuple(one.split(" ")) if isinstance(one, str) else tuple(one) for one in model.get("merges") or ()]
+            merges = [
+                tuple(one.split(" ")) if isinstance(one, str) else tuple(one) for one in model.get("merges") or ()
+            ]
             base = BPETokenizer(numbered_merges(merges)) if merges else ByteTokenizer()
         else:
             return None
@@ -187,7 +192,9 @@ def _from_merges(folder: Path, files: Mapping[str, bytes]) -> str:
     engine.decoder = decoders.ByteLevel()
     raw = read_if_there(folder / "special_tokens_map.json", MOST_TOKENIZER)
     listed = {} if raw is None else read_json(raw, folder / "special_tokens_map.json")
-    texts = [one.get("content") if isinstance(one, Mapping) else one for one in listed.values() if not isinstance(one, list)]
+    texts = [
+        one.get("content") if isinstance(one, Mapping) else one for one in listed.values() if not isinstance(one, list)
+    ]
     known = [text for text in dict.fromkeys([*texts, "<|endoftext|>"]) if isinstance(text, str) and text in vocabulary]
     engine.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in known])
     return engine.to_str(pretty=False)

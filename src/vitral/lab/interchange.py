@@ -1,4 +1,4 @@
-"""Models of other libraries, in and out: `import_` and `export`, as the commands `vitral import` and `vitral export`."""
+"""Models of other libraries: `import_` and `export`, as the commands `vitral import` and `vitral export`."""
 
 import shlex
 from pathlib import Path
@@ -42,8 +42,8 @@ def export(
     Args:
         run: a folder, or a run.
         out: the folder to create.
-        to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them that
-            can say the model.
+        to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them
+            that can say the model.
         proof: whether transformers opens the export and gives the same logits; needs the extra `interop`.
         checkpoint: "best" or "last".
 

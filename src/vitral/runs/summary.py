@@ -265,7 +265,11 @@ def _judged(
         return replace(summary, state="running")
     if damage:
         return replace(summary, state="damaged", why=_reason(damage[0], summary.path))
-    if newest is not None and newest.step >= (math.inf if summary.steps is None else summary.steps) and not newest.state.get("pending"):
+    if (
+        newest is not None
+        and newest.step >= (math.inf if summary.steps is None else summary.steps)
+        and not newest.state.get("pending")
+    ):
         return replace(summary, state="finished")
     reasons = [str(event.get("reason", "")) for event in events if event["event"] == "stopped"]
     return replace(summary, state="stopped", why=_reason(reasons[-1], summary.path) if reasons else "")

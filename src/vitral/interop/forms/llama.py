@@ -117,7 +117,6 @@ _ALLOWS: dict[str, tuple[Any, ...]] = {
 }
 
 
-
 def _even_biases(model: Weighted) -> Weighted:
     """Attention's biases are all there or none: zeros fill the gap."""
     biases = model.config.biases
