@@ -117,7 +117,8 @@ class Rotary(Positions):
     def swapped(self, x: Float[Tensor, "*any d_head"]) -> Float[Tensor, "*any d_head"]:
         """Every feature replaced by the other of its pair; features that stay are kept."""
         if self.partner is None:
-            return x.roll(x.shape[-1] // 2, dims=-1)
+            first, second = x.chunk(2, dim=-1)
+            return torch.cat((second, first), dim=-1)
         return x.index_select(-1, self.partner)
 
 
