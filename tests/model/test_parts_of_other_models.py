@@ -86,7 +86,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
         "feed_forward": draw(st.sampled_from(["gelu_tanh", "swiglu", "relu"])),
         "tie_head": draw(st.booleans()),
     }
-    names = ("qkv", "output", "feed_forward", "norm")
+    names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm")
     chosen["bias"] = draw(st.one_of(st.booleans(), st.fixed_dictionaries(dict.fromkeys(names, st.booleans()))))
     if not chosen["tie_head"] and isinstance(chosen["bias"], dict):
         chosen["bias"]["head"] = draw(st.booleans())
