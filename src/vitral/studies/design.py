@@ -328,7 +328,7 @@ class ResolvedArm:
 
     def seeded(self, seed: int) -> RunConfig:
         """The whole configuration of its run from a seed."""
-        drawn = {"corpus": {"draw": seed}} if self.draws_text else {}
+        drawn = {"corpus": {"draw": seed}} if self.draws_text and self.config.corpus.is_drawn else {}
         return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
 
     @property
