@@ -8,6 +8,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Batches, CorpusConfig, Dataset, load_corpus, prepare, prepare_recorded, windows
+from vitral.data.report import corpus_report
 from vitral.data.tasks import KeyValueRecall, MarkovChains, RepeatedStrings, Task, task_text
 
 TASKS = [
@@ -156,3 +157,29 @@ def test_an_impossible_task_is_refused_in_one_line(table: dict, words: str) -> N
     with pytest.raises(UsageError, match=words) as refused:
         CorpusConfig.parse(table)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["recall", {}, {"pairs": 2}, 3])
+def test_a_task_without_a_name_is_told_the_known_ones(given: object) -> None:
+    with pytest.raises(UsageError) as refusal:
+        CorpusConfig.parse({"task": given}, "corpus")
+    assert all(task.name in str(refusal.value) for task in TASKS)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("word", ["task", "repeats", "recall"])
+def test_the_word_of_a_task_is_not_the_name_of_a_text(word: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        load_corpus(CorpusConfig.parse({"source": word}), cache=tmp_path)
+    assert all(task.name in str(refusal.value) for task in TASKS)
+
+
+def test_the_report_of_a_task_has_no_advice_on_lines(tmp_path: Path) -> None:
+    tasked = prepared(RepeatedStrings(sequences=200), tmp_path)
+    text = tasked.load_text().text
+    assert isinstance(text, str)
+    (tmp_path / "t.txt").write_text(text, encoding="utf-8")
+    plain = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "split": "tail"}), cache=tmp_path)
+    found = [corpus_report(data, text, context_length=16, batch_size=2) for data in (tasked, plain)]
+    assert found[0].lines == found[1].lines
+    assert [any(f"{len(text):,}" in problem for problem in report.problems) for report in found] == [False, True]

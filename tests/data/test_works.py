@@ -1,15 +1,17 @@
 """Works of a text: found by lines, files or contents; held out whole; drawn for training, equally much from each."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
 from vitral.data import SPLITS, CorpusConfig, prepare
 from vitral.data.split import BLOCK, Blocks
 from vitral.data.training_text import drawn, shared
-from vitral.data.works import in_blocks, works_by_split, works_from
+from vitral.data.works import Work, chosen_work, in_blocks, is_like, works_by_split, works_from, works_of
 
 NUM_WORKS = 20
 
@@ -139,9 +141,73 @@ def test_works_and_draw_have_their_place_in_the_fingerprint(book):
         {"num_works": 2},
     ]
     assert len({dataset(book, **option).fingerprint for option in options}) == len(options)
-    # A draw of nothing is no other text: the largest amount of a study is prepared once for all seeds.
-    assert dataset(book, split="works", draw=4).fingerprint == dataset(book, split="works").fingerprint
-    assert dataset(book).fingerprint == dataset(book, works=[]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({}, "works"),
+        ({"split": "tail", "share": 0.5, "draw": 1}, "works"),
+        ({"works": [], "draw": 1}, "draw"),
+        ({"split": "works", "draw": 1}, "draw"),
+        ({"split": "works", "share": 1.0, "draw": 0}, "draw"),
+        ({"split": "one-work", "num_works": 1}, "num_works"),
+    ],
+)
+def test_keys_that_would_change_nothing_are_refused(book, options, key):
+    with pytest.raises(UsageError, match=rf"^corpus\.{key}: "):
+        dataset(book, **options)
+
+
+def contents(text):
+    return [(work.title, text[work.begin : work.end]) for work in works_of(text)]
+
+
+def test_titles_that_stand_twice_in_the_contents_or_inside_works_do_not_move_the_works():
+    notes = ["A\nx\n", "NOTES\ny\n", "B\nz\n", "NOTES\nw\n"]
+    assert contents("Contents\nA\nNOTES\nB\nNOTES\n\n\n" + "".join(notes)) == [
+        (work.split("\n")[0], work) for work in notes
+    ]
+    # The first title of the table twice: the second of them does not end the table.
+    preface = ["PREFACE\nx\n", "A\ny\n", "PREFACE\nz\n", "B\nw\n"]
+    assert contents("Contents\nPREFACE\nA\nPREFACE\nB\n" + "".join(preface)) == [
+        (work.split("\n")[0], work) for work in preface
+    ]
+    # A title as a line of earlier and later works.
+    works = ["HAMLET\nTEMPEST\nx\n", "LEAR\ny\nHAMLET\n", "TEMPEST\nz\nLEAR\n"]
+    table = "Contents\nHAMLET\nLEAR\nTEMPEST\n\n"
+    assert contents(table + "".join(works)) == [(work.split("\n")[0], work) for work in works]
+    # As a line of the work before it: the title has more empty lines before it.
+    works = ["HAMLET\nLEAR\nx\n\n\n", "LEAR\n\nLEAR\ny\n"]
+    assert contents("Contents\nHAMLET\nLEAR\n\n" + "".join(works)) == [(work.split("\n")[0], work) for work in works]
+
+
+def test_the_end_of_a_work_is_unknown_where_the_next_title_is_not_found():
+    assert contents("contents\nA\nB\nC\nD\n\nA\na\nbee\nC\nc\nD\nd\n") == [("C", "C\nc\n"), ("D", "D\nd\n")]
+    assert contents("contents\nA\nB\n") == contents("A\nB\nA\nB\n") == []
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 30 + "*b", "a*" * 30 + "b"])
+def test_a_pattern_with_many_stars_takes_linear_time(pattern):
+    # A backtracking search would try about 10^22 ways to divide the line.
+    text = "a" * 200 + "\n" + "a" * 200 + "b\n"
+    assert [work.begin for work in works_from(text, [pattern])] == [201]
+
+
+def test_patterns_agree_with_a_regular_expression():
+    stream = numpy_stream(5, "patterns")
+    for _ in range(2000):
+        pattern = "".join(stream.choice(list("ab*"), size=stream.integers(1, 6)))
+        line = "".join(stream.choice(list("ab"), size=stream.integers(0, 7)))
+        assert is_like(line, pattern.split("*")) == bool(re.fullmatch(pattern.replace("*", ".*"), line)), pattern
+
+
+def test_seeds_draw_different_works_until_all_are_drawn():
+    works = [Work(str(number), 10 * number, 10 * number + 10) for number in range(28)]
+    several = [chosen_work(works, draw) for draw in range(28)]
+    assert len({work.title for work in several}) == 28
+    assert chosen_work(works, 28) == several[0] == chosen_work(works, None)
+    assert [work.title for work in several] != [work.title for work in works]
 
 
 def test_lines_that_begin_works_are_found_and_missing_ones_told():

@@ -9,16 +9,14 @@ from vitral.data.tasks import KeyValueRecall
 from vitral.inspection.mask_recall import (
     BINS,
     LONGEST,
-    answer_logits,
-    distances,
     recall_under_masks,
     sequences,
-    small_model,
     task_of,
     trained,
     without_keys,
 )
-from vitral.inspection.retrieval import MASKS
+from vitral.inspection.recall import answer_distances
+from vitral.inspection.retrieval import MASKS, answer_logits, small_model
 
 SMALL = KeyValueRecall(pairs=2, queries=2, keys=3, values=4, shortest=0, longest=3)
 
@@ -29,7 +27,7 @@ def ids(text: str) -> torch.Tensor:
 
 def test_distances_by_hand() -> None:
     """Keys a and c at 1 and 3, their values at 2 and 4, asked at 8 and 10, answered at 9 and 11."""
-    assert distances(SMALL, ids(".aBcD..?cDaB")).tolist() == [[9 - 4, 11 - 2]]
+    assert answer_distances(ids(".aBcD..?cDaB"), SMALL).tolist() == [[9 - 4, 11 - 2]]
 
 
 def test_guesses_by_hand() -> None:
@@ -42,7 +40,7 @@ def test_guesses_by_hand() -> None:
 def test_every_distance_has_a_bin() -> None:
     for pairs in (1, 4):
         task = task_of(pairs)
-        found = distances(task, sequences(task, 300, 1, "test"))
+        found = answer_distances(sequences(task, 300, 1, "test"), task)
         assert BINS[0][0] <= int(found.min())
         assert int(found.max()) <= BINS[-1][1]
         assert int(found.max()) > LONGEST
@@ -51,11 +49,11 @@ def test_every_distance_has_a_bin() -> None:
 @pytest.mark.parametrize("mask", MASKS)
 def test_no_answer_is_seen_where_it_is_predicted(mask: str) -> None:
     task = task_of(4)
-    model = small_model(mask, task, 1).eval()
+    model = small_model(mask, task.answers[0] - 1, task.span, len(task.alphabet) + 1, 1).eval()
     tokens = sequences(task, 3, 1, "test")
     changed = tokens.clone()
     changed[:, task.answers[2]] = tokens[:, task.answers[2]].roll(1) * 0 + 8
-    before, after = (answer_logits(model, task, each) for each in (tokens, changed))
+    before, after = (answer_logits(model, each, task.answers, len(task.alphabet)) for each in (tokens, changed))
     assert before.shape[:2] == (3, 4)
     assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6)
 
@@ -64,7 +62,8 @@ def test_a_single_value_is_found_at_every_distance() -> None:
     task = task_of(1)
     model, loss = trained("causal", task, 120, 1)
     tokens = sequences(task, 200, 0, "test")
-    right = answer_logits(model, task, tokens).argmax(dim=-1) == tokens[:, list(task.answers)]
+    logits = answer_logits(model, tokens, task.answers, len(task.alphabet))
+    right = logits.argmax(dim=-1) == tokens[:, list(task.answers)]
     assert float(right.double().mean()) > 0.9
     assert loss < 0.5
 

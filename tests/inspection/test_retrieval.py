@@ -8,6 +8,8 @@ import torch
 from vitral.inspection.retrieval import (
     ASK,
     CHANCE,
+    LENGTH,
+    MASKED,
     MASKS,
     SYMBOLS,
     VOCAB,
@@ -30,11 +32,11 @@ def test_the_answer_is_as_far_back_as_the_distance_and_is_asked_for() -> None:
 @pytest.mark.parametrize("mask", MASKS)
 def test_no_token_of_the_answer_is_seen_where_it_is_predicted(mask: str) -> None:
     """Changing one token of the answer leaves the logits of those up to it as they are."""
-    model = small_model(mask, 11, 1).eval()
+    model = small_model(mask, 11, 11 + LENGTH, VOCAB, 1).eval()
     tokens = sequences(11, 3, 1, "test")
     changed = tokens.clone()
     changed[:, 13] = 2 + (changed[:, 13] - 1) % SYMBOLS
-    before, after = (answer_logits(model, each) for each in (tokens, changed))
+    before, after = (answer_logits(model, each, range(11, 15), MASKED) for each in (tokens, changed))
     assert before.shape == (3, 4, VOCAB)
     assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6)
 

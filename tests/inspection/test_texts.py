@@ -19,6 +19,7 @@ from vitral.inspection.texts import (
     BEAM,
     SAMPLINGS,
     TRUTH,
+    _measures,
     continuation_nats,
     copied,
     cut_prompts,
@@ -187,6 +188,16 @@ def test_measures_of_strategies_are_plain_data_and_the_same_again(model: Transfo
     known = training_text(dataset)
     for rows in measured["strategies"].values():
         assert all(row["copied"] == longest_copy(row["text"], known).length for row in rows)
+
+
+def test_the_length_of_words_leaves_out_the_last_which_may_be_cut() -> None:
+    letters = [measures_of(text)["letters"] for text in ("thou art ki", "O", "  ... ")]
+    assert letters == [3.5, 1.0, 0.0]
+
+
+def measures_of(text: str) -> dict[str, Any]:
+    tokenizer = ByteTokenizer()
+    return _measures(tokenizer.encode(text).tolist(), text, tokenizer)
 
 
 def test_means_are_by_prompt_and_none_where_one_is_missing() -> None:

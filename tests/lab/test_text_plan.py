@@ -15,7 +15,7 @@ from vitral.data import Corpus, CorpusConfig, count_windows, prepare
 from vitral.evaluation import ngram_baselines
 from vitral.lab import ModelCount
 from vitral.lab.configuration import plan_run
-from vitral.lab.text_plan import DROPOUT, LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text
+from vitral.lab.text_plan import DROPOUT, LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text, written_plan
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
@@ -197,3 +197,10 @@ def test_the_state_of_the_optimizer_is_counted(chosen: dict[str, Any]) -> None:
     kept = sum(tensor.numel() for tensor in optimizer_tensors(model, optimizer).values() if tensor.dim())
     counted = ModelCount.of("model", config, 11)
     assert counted.cost.optimizer_bytes == 4 * kept
+
+
+def test_a_task_is_split_by_sequences():
+    for corpus, split in (({"task": {"name": "recall"}}, "sequences"), ({"source": "sample"}, "blocks")):
+        plan = written_plan(RunConfig.parse({"corpus": corpus}), "a file")
+        assert {choice.key: choice.word for choice in plan.choices}["corpus.split"] == split
+        assert any(split in line for line in plan.lines)

@@ -105,6 +105,14 @@ def test_layer_norm_by_hand() -> None:
     assert build_norm("layernorm", 2, bias=False).bias is None
 
 
+def test_a_layer_norm_loses_mean_and_scale() -> None:
+    """So two streams that differ in these only are one to everything behind it."""
+    norm, x = build_norm("layernorm", 7, bias=True), torch.randn(5, 7, dtype=torch.float64)
+    norm.double()
+    torch.testing.assert_close(norm(2 * x + 3), norm(x), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(norm(-x), norm(x), rtol=1e-4, atol=1e-4)
+
+
 def test_rms_norm_by_hand() -> None:
     # Mean of squares 12.5; the mean is not taken away.
     norm = build_norm("rmsnorm", 2, bias=True)

@@ -14,7 +14,8 @@ from tests.reliability.conftest import FULL, Tally
 SOURCE = Path(vitral.__file__ or "").parent
 ROOT = Path(__file__).resolve().parents[2]
 
-LOOP, RUN, GATE = "training/loop.py", "training/run.py", "runs/gate.py"
+LOOP, RUN, RESUMPTION = "training/loop.py", "training/run.py", "training/resumption.py"
+GATE = "runs/gate.py"
 GUARDED, CHECKPOINT, FOLDER, LOG = "core/guarded.py", "runs/checkpoint.py", "runs/folder.py", "runs/metrics_log.py"
 CRASHES, DAMAGE, NUMBERS, KILLS, DISKS = (
     f"tests/reliability/test_{name}.py" for name in ("crashes", "damage", "numbers", "kills", "disks")
@@ -132,7 +133,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         f"{KILLS} -k has_its_weights_before",
     ),
     "a resume refuses another configuration": (
-        RUN,
+        RESUMPTION,
         "    if sealed.changed:\n",
         "    if False:\n",
         f"{KILLS} -k refused_key_by_key",
@@ -168,7 +169,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "tests/model/test_own_parts.py -k wrong_factory",
     ),
     "the recorded threads": (
-        RUN,
+        RESUMPTION,
         "with using_threads(identity_of(sealed, checkpoint).current_threads):",
         "if True:",
         f"{KILLS} -k recorded_threads",

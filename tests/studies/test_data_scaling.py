@@ -61,13 +61,14 @@ def pairs(view: View) -> list[tuple[str, str, str]]:
 def test_amounts_for_variety_are_equal_and_drawn_by_the_seed_from_works_that_are_not_tested_on():
     arms = resolved(DATA, "standard")
     texts = {arm.arm.name: arm.seeded(3).corpus for arm in arms}
-    assert {corpus.draw for corpus in texts.values()} == {3}
+    assert {name: corpus.draw for name, corpus in texts.items()} == dict.fromkeys(texts, 3) | {"all": None}
     assert {corpus.split for corpus in texts.values()} == {"works"}
     assert {corpus.tokenizer.name for corpus in texts.values()} == {"byte"}
     several, one, both = (texts[name] for name in ("eight-works", "one-work", "english-portuguese"))
     assert [several.num_works, one.num_works] == [8, 1]
     assert several.share == one.share == texts["forty-eighth"].share
-    assert both.share == one.share / 2  # pyright: ignore
+    assert one.share is not None
+    assert both.share == one.share / 2
     assert both.also == ("machado",)
     assert [arm.arm.against for arm in resolved(DATA, "quick") if arm.arm.against] == ["forty-eighth"] * 2
 

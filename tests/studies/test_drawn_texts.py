@@ -1,5 +1,8 @@
 """A study whose seeds draw the text: each run has its own, its own n-grams, and the test text of all others."""
 
+from dataclasses import replace
+from statistics import fmean
+
 import numpy as np
 import pytest
 
@@ -7,9 +10,13 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import ngram_baselines
+from vitral.reports.study import write_report
+from vitral.reports.study_method import how_it_was_run
 from vitral.runs import RunFolder
 from vitral.studies import Study, run_study
 from vitral.studies.design import resolve
+from vitral.studies.losses import bigram_baseline, loss_claims
+from vitral.studies.measures import _curve_baselines
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -49,7 +56,7 @@ def test_every_run_has_the_text_of_its_seed_and_the_n_grams_of_that_text(base, r
         for seed in (0, 1, 2):
             folder = RunFolder(run_path(result.folder, arm, seed))
             config = RunConfig.parse(folder.config)
-            assert config.corpus.draw == seed
+            assert config.corpus.draw == (seed if arm == "one" else None)
             data = prepare(config.corpus)
             document = folder.document("corpus")
             assert document["fingerprint"] == data.fingerprint
@@ -77,3 +84,56 @@ def test_tokens_that_depend_on_the_draw_are_refused(base) -> None:
     pairs = RunConfig.parse(merge(base.plain(), {"corpus": {"tokenizer": {"name": "bpe", "vocab_size": 300}}}))
     with pytest.raises(UsageError, match=r"draws_text gives each seed its own training text"):
         resolve(DRAWN, pairs, 300)
+
+
+def test_baselines_beside_curves_are_those_of_all_seeds(result) -> None:
+    """The arm `one` stands for the base, whose own text is the same for every seed here."""
+    (arm,) = (arm for arm in result.arms if arm.arm.name == "one")
+    kept = [RunFolder(run.path).document("ngrams")["orders"] for run in arm.runs]
+    found = _curve_baselines(replace(result, arms=(arm,))).orders
+    assert len({one["2"] for one in kept}) > 1
+    assert found[2] == pytest.approx(fmean(one["2"] for one in kept))
+
+
+@pytest.fixture(scope="module")
+def long_works(base: RunConfig, tmp_path_factory) -> RunConfig:
+    """The base on works of unequal length and letters, of which each seed draws one."""
+    path = tmp_path_factory.mktemp("works") / "works.txt"
+    generator = np.random.default_rng(6)
+    works = ("".join(generator.choice([*"abcdefghi"[: 3 + n], " "], size=16_000 + 3_000 * n)) for n in range(5))
+    path.write_text("".join(f"CHAPTER {n}\n{work}\n" for n, work in enumerate(works)), encoding="utf-8", newline="\n")
+    return RunConfig.parse(merge(base.plain(), {"corpus": {"source": str(path), "split": "one-work"}}))
+
+
+@pytest.fixture(scope="module")
+def by_work(long_works: RunConfig, tmp_path_factory):
+    """The study on one work for each seed, with a test part of its own."""
+    study = DRAWN.model_copy(
+        update={"arms": (DRAWN.arms[0], DRAWN.arms[1].model_copy(update={"changes": {"corpus": {"share": 0.5}}}))}
+    )
+    return run_study(study, long_works, tmp_path_factory.mktemp("by-work"), seeds=[0, 1, 2])
+
+
+def test_seeds_with_their_own_test_texts_make_a_page_and_are_judged_by_them(long_works, by_work) -> None:
+    assert write_report(by_work).html.is_file()
+    assert "blocks" not in loss_claims(by_work).rank.text
+    found = set()
+    for seed in (0, 1, 2):
+        data = prepare(RunConfig.parse(merge(long_works.plain(), {"corpus": {"draw": seed}})).corpus)
+        counted = ngram_baselines(data.splits["train"], data.splits["test"], 256).orders[2]
+        assert bigram_baseline(by_work, seed) == pytest.approx(counted, abs=1e-4)
+        found.add(round(counted, 4))
+    assert len(found) > 1
+
+
+def test_an_arm_whose_first_run_never_began_has_the_text_of_the_next(result, tmp_path) -> None:
+    """A run that begins from an arm without a result has no folder."""
+    base, one = result.arms
+    gone = replace(one.runs[0], path=tmp_path / "nothing", test_loss=None, stopped="its parent has no result")
+
+    def told(arm) -> str:
+        return str(how_it_was_run(replace(result, arms=(base, arm)), ""))
+
+    fingerprint = RunFolder(one.runs[1].path).document("corpus")["sha256"]
+    assert told(replace(one, runs=(gone, *one.runs[1:]))).count(fingerprint) >= told(one).count(fingerprint)
+    assert "Texts of the arms" not in told(replace(one, runs=(gone,)))

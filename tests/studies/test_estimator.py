@@ -51,6 +51,23 @@ def test_a_wild_arm_does_not_widen_the_others() -> None:
     assert beside[5].half > 50 * beside[0].half
 
 
+@pytest.mark.parametrize("wild", [0, 1, 2])
+@pytest.mark.parametrize("key", range(1, 6))
+def test_of_three_arms_a_wild_one_leaves_the_others_what_their_difference_varies(wild: int, key: int) -> None:
+    """Their variance is half that of their difference, the wild one keeps its own; by hand."""
+    values = table(3, 6, key)
+    values[wild] *= 20
+    one, other = (arm for arm in range(3) if arm != wild)
+    quiet = np.var(values[one] - values[other], ddof=1) / 2
+    both = sum(np.var(values[arm] - values[wild], ddof=1) for arm in (one, other)) / 2
+    found = variances(values)
+    assert found.used[[one, other]] == pytest.approx(quiet)
+    assert found.used[wild] == pytest.approx(both - quiet)
+    (beside,) = differences(values, [(one, other)])
+    (alone,) = differences(values[[one, other]], [(0, 1)])
+    assert beside.half < 1.2 * alone.half
+
+
 def test_the_seed_has_no_part_in_a_difference() -> None:
     values = table(5, SEEDS)
     shifted = values + np.array([10.0, -7.0, 3.0, 0.0, 5.0])

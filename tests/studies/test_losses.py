@@ -1,12 +1,14 @@
 """The claims about a study's losses follow from the numbers: other numbers, other claims."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from vitral.studies import StudyResult, against_counts, loss_claims
 from vitral.studies.claims import Check, Claim, Note
-from vitral.studies.losses import baseline_arm, difference_text, headline, mean_loss
+from vitral.studies.losses import baseline_arm, difference_text, failed_seeds, headline, mean_loss
+from vitral.studies.results import RunResult
 
 FULL = [1.76, 1.77, 1.75]
 WITHOUT = [2.531, 2.528, 2.533]
@@ -113,6 +115,117 @@ def test_one_failure_is_counted_and_shows_no_difference(made) -> None:
     assert (claim.failures.failed, claim.failures.seeds, claim.failures.others_failed) == (1, 3, 0)
 
 
+def test_an_arm_that_fails_from_every_seed_is_always_in_the_headline(made) -> None:
+    """Beside a floor, and with three seeds, of which Fisher's test shows nothing (p = 0.1)."""
+    result = with_floor(made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": [3.2, 3.3, None]}))
+    claims = loss_claims(result)
+    dead = claims.contrast("no-feed-forward")
+    assert dead is not None
+    assert dead.shown is False
+    assert headline(claims) == (claims.rank, dead, *claims.floors)
+    once = loss_claims(with_floor(made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": [3.2, 1.8, 1.8]})))
+    assert headline(once) == (once.rank, *once.floors)
+
+
+def test_arms_that_fail_as_their_base_does_are_not_in_the_headline(made) -> None:
+    claims = loss_claims(made({"full": [3.0, 3.1, 3.2], "no-feed-forward": [3.2, 3.3, None]}))
+    assert headline(claims) == (claims.rank,)
+    some = loss_claims(made({"full": [1.7, 1.8, None], "no-feed-forward": [3.2, 3.3, None]}))
+    assert headline(some) == (some.rank, some.contrasts[0])
+
+
+def test_failures_do_not_make_a_family_small_enough_for_a_test(made) -> None:
+    """Three contrasts from three seeds have no verdict, whatever number of arms fails."""
+    arms = {"full": FULL, "no-feed-forward": [3.2] * 3, "no-attention-matched": LINEAR, "no-attention": WITHOUT}
+    claims = loss_claims(made(arms))
+    assert [claim.verdict for claim in claims.contrasts if claim.failures] == ["fails"]
+    assert {claim.p for claim in claims.contrasts if not claim.failures} == {None}
+
+
+def test_the_sentence_about_failures_says_how_many_contrasts_correct_its_p(made) -> None:
+    full = [1.76, 1.77, 1.75, 1.765, 1.755, 1.77]
+    claim = contrast(made({"full": full, "no-feed-forward": [3.0] * 6, "no-attention": [2.6] * 6}), "no-feed-forward")
+    assert claim.p == pytest.approx(2 * 2 / 924)
+    assert "the 2 contrasts" in claim.text
+
+
+def test_a_failing_base_is_told_by_seed_and_a_loss_apart_from_a_run_without_one(made) -> None:
+    why = contrast(made({"full": [1.7, None, 2.531], "no-feed-forward": LINEAR}), "no-feed-forward").why
+    loss, _, stopped = why.partition("seed 2")
+    assert "seed 1" not in why
+    assert "2.531 from seed 3" in loss
+    assert "2.520" in loss
+    assert "nan" in stopped
+    only = contrast(made({"full": [1.7, None, 1.8], "no-feed-forward": LINEAR}), "no-feed-forward").why
+    assert "2.520" not in only
+
+
+def drawing(result: StudyResult, **corpus: object) -> StudyResult:
+    """The result of a study whose seeds draw the text."""
+    study = result.study.model_copy(update={"draws_text": True})
+    return replace(result, study=study, base={**result.base, "corpus": {**result.base["corpus"], **corpus}})
+
+
+def test_where_seeds_draw_the_text_each_is_judged_by_its_own_bigrams(made) -> None:
+    """By hand: the texts' bigram baselines are 2.0 and 3.0; 2.4 fails on the first and 2.6 passes on the second."""
+    result = drawing(made({"full": [1.75, 1.75], "no-feed-forward": [2.4, 2.6]}))
+    known = replace(result, beside_ngrams={2: {1: [-0.2, -0.3], 2: [-1.25, -1.25]}})
+    assert failed_seeds(known, known.arms[1]) == (1,)
+    assert failed_seeds(result, result.arms[1]) == (2,)  # not measured: their mean, 2.520
+    fixed = replace(known, study=result.study.model_copy(update={"draws_text": False}))
+    assert failed_seeds(fixed, fixed.arms[1]) == (2,)
+
+
+def test_different_test_texts_are_not_mixed_block_by_block(made) -> None:
+    """Each seed has its own test text, of its own length: the interval is that of the two seeds' means, 0.1 and 0.3."""
+    blocks = {3: [0.0, 0.2], 5: [0.1, 0.3, 0.5]}
+    result = replace(made({"full": [1.70, 1.90]}), beside_ngrams={3: blocks, 4: blocks})
+    rank = loss_claims(drawing(result, split="one-work")).rank.text
+    half = 12.7062 * 0.1  # t(0.975, 1) s / sqrt(2), s = 0.1414
+    assert rank.count(f"{0.2 - half:+.3f} to {0.2 + half:+.3f}".replace("-", "\N{MINUS SIGN}")) == 2
+    assert "blocks" not in rank
+    alone = replace(result, beside_ngrams={3: {3: blocks[3]}, 4: {3: blocks[3]}})
+    assert "+0.100" in loss_claims(drawing(alone, split="one-work")).rank.text
+
+
+def test_a_study_that_draws_only_the_training_text_keeps_the_interval_over_blocks(made) -> None:
+    blocks = {1: [0.0, 0.2], 2: [0.1, 0.3]}
+    result = replace(made({"full": [1.70, 1.90]}), beside_ngrams={3: blocks, 4: blocks})
+    assert "2 blocks" in loss_claims(drawing(result, split="works")).rank.text
+
+
+def with_longer(result: StudyResult, **losses: list[float | None]) -> list[str]:
+    """What is noted of longer runs with these losses, by arm with underscores."""
+    longer = {
+        name.replace("_", "-"): tuple(
+            RunResult(seed, result.folder, () if loss is None else ((20, loss),), None, None, loss, 1.0, why)
+            for seed, loss in enumerate(found, start=1)
+            for why in ("the test loss is nan" if loss is None else None,)
+        )
+        for name, found in losses.items()
+    }
+    before, claims = loss_claims(result), loss_claims(replace(result, longer=longer))
+    return [note.text for note in claims.notes if note not in before.notes]
+
+
+def test_a_second_budget_that_does_not_finish_either_is_told(made) -> None:
+    result = made({"full": FULL, "no-feed-forward": [None, None, None]})
+    (told,) = with_longer(result, full=[1.7, 1.7], no_feed_forward=[None, None])
+    assert "20 steps" in told
+    (told,) = with_longer(result, full=[1.7, 1.7], no_feed_forward=[None, 1.9])
+    assert "+0.200" in told
+    assert "1 seed" in told
+
+
+def test_only_an_arm_that_fails_is_told_of_its_second_budget(made) -> None:
+    """The baseline arm of a failing arm has longer runs too; it does not fail."""
+    result = made({"full": FULL, "no-attention": [1.9, 1.91, 1.92], "no-feed-forward": [3.1, 3.2, 3.3]})
+    result = rearranged(result, "no-feed-forward", against="no-attention")
+    told = with_longer(result, full=[1.7], no_attention=[1.8], no_feed_forward=[2.0])
+    assert len(told) == 1
+    assert "+0.200" in told[0]
+
+
 def test_the_base_beside_the_counts_has_both_intervals(made) -> None:
     """Worked by hand: two seeds, three blocks whose means over seeds are 0.1, 0.2 and 0.3."""
     result = made({"full": [1.70, 1.90]})
@@ -150,7 +263,7 @@ def test_a_run_that_stopped_is_noted_and_its_seed_left_out(made) -> None:
     assert [note.arm for note in loss_claims(result).notes] == ["no-attention"]
     claim = contrast(result)
     assert (claim.seeds, claim.verdict) == (2, "fails")
-    assert claim.difference == pytest.approx((2.531 - 1.76 + 2.533 - 1.75) / 2, abs=1e-4)
+    assert math.isnan(claim.difference)
     assert mean_loss(result.arms[1]) is not None
 
 

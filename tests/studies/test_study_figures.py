@@ -1,6 +1,7 @@
 """The figures and tables of a study's page, and its data: what is drawn is what was claimed."""
 
 import csv
+import html
 import json
 import re
 from dataclasses import replace
@@ -10,9 +11,14 @@ import pytest
 
 from vitral.figures import forest, panels
 from vitral.reports import study_figures as drawn
+from vitral.reports import study_method, study_views
 from vitral.reports.study import write_report
 from vitral.reports.study_tables import contrasts_section, tuning_section
-from vitral.studies import StudyResult, loss_claims
+from vitral.reports.study_views import JudgedView, paired_forests
+from vitral.studies import StudyResult, loss_claims, study_named
+from vitral.studies.claims import Comparison, Quantity, at, judge
+from vitral.studies.design import Budget
+from vitral.studies.probe import View
 from vitral.studies.results import RunResult
 from vitral.studies.tuning import Trial, Tuned
 
@@ -104,9 +110,20 @@ def test_tuning_shows_every_value_and_flags_an_edge(result: StudyResult, figures
 
 
 def test_longer_runs_stand_beside_the_usual_ones_of_the_same_seeds(result: StudyResult) -> None:
-    runs = tuple(RunResult(seed, result.folder, (), None, None, 3.0, 1.0) for seed in (1, 2))
+    """Losses of the tokens measured while training: that of the whole test part, 9, plays no role."""
+    runs = tuple(RunResult(seed, result.folder, ((10, 3.0),), None, None, 9.0, 1.0) for seed in (1, 2))
     (table,) = tuning_section(replace(result, tuning=(), longer={"no-feed-forward": runs}))
     assert table.rows[0][1:] == ("2", "3.265", "3.000")
+
+
+def test_longer_runs_that_diverge_leave_their_seeds_out(result: StudyResult) -> None:
+    one = RunResult(1, result.folder, ((10, 3.0),), None, None, 3.0, 1.0)
+    dead = RunResult(2, result.folder, ((5, 3.0),), None, None, None, 1.0, "the test loss is nan")
+    (table,) = tuning_section(replace(result, tuning=(), longer={"no-feed-forward": (one, dead)}))
+    assert table.rows[0][1:] == ("1", "3.260", "3.000")
+    both = (replace(dead, seed=1), dead)
+    (table,) = tuning_section(replace(result, tuning=(), longer={"no-feed-forward": both}))
+    assert table.rows[0][1:] == ("2", "3.265", "not finite")
 
 
 def test_the_table_of_contrasts_says_fails_where_the_claim_does(result: StudyResult) -> None:
@@ -114,6 +131,52 @@ def test_the_table_of_contrasts_says_fails_where_the_claim_does(result: StudyRes
     (row,) = [row for row in table.rows if "fails" in row[-1]]
     assert row[2:4] == ("–", "–")
     assert "6 of 6" in row[-1]
+
+
+def judged_view(quantities: int, rows: int, seeds: int = 4) -> JudgedView:
+    """A probe with as many comparisons of each quantity."""
+    generator = np.random.default_rng(3)
+    comparisons = []
+    for which in range(quantities):
+        quantity = Quantity(f"number {which}", at("x"), better="higher", digits=2)
+        for row in range(rows):
+            values = dict(enumerate((3 * (row == 1) + generator.normal(0, 0.1, seeds)).tolist()))
+            comparisons.append(Comparison(f"arm {row}", "the base", quantity, values, dict.fromkeys(values, 1.0)))
+    return JudgedView(View(comparisons=tuple(comparisons)), judge(comparisons), "probe")
+
+
+@pytest.mark.parametrize(("quantities", "rows", "plots"), [(1, 2, 0), (1, 3, 1), (2, 4, 2), (9, 3, 3)])
+def test_a_probe_of_enough_comparisons_has_a_forest_of_each_quantity(quantities: int, rows: int, plots: int) -> None:
+    found = paired_forests(judged_view(quantities, rows))
+    assert len({plot.name for plot in found}) == len(found) == plots
+
+
+def test_the_forest_of_a_probe_has_the_intervals_of_its_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is better here: the arm above the base points up and is called better."""
+    judged, seen = judged_view(1, 3), []
+    monkeypatch.setattr(
+        study_views, "forest_plot", lambda rows, **told: seen.extend(rows) or forest.forest_plot(rows, **told)
+    )
+    (plot,) = paired_forests(judged)
+    assert [(row.low, row.high, row.estimate) for row in seen] == [
+        (claim.low, claim.high, claim.difference) for claim in judged.claims
+    ]
+    assert [(row.word, row.told) for row in seen] == [("lower", "worse"), ("higher", "better"), ("lower", "worse")]
+    assert sorted(seen[1].dots) == sorted(judged.claims[1].comparison.differences)
+    assert plot.alt.count(".") >= 1
+    assert "arm 1" in plot.alt
+
+
+def test_comparisons_without_a_test_have_no_forest() -> None:
+    assert paired_forests(judged_view(1, 5, seeds=2)) == ()
+
+
+@pytest.mark.parametrize(("budget", "told"), [("quick", True), ("standard", False), (None, False)])
+def test_a_page_says_that_its_budget_tunes_nothing(made, budget, told: bool) -> None:
+    whole = study_named("no-attention")
+    study = whole.model_copy(update={"budgets": {"quick": Budget(tuned=False), "standard": Budget()}})
+    result = replace(made({"full": [1.7]}), study=study, budget=budget)
+    assert ("at this budget (quick)" in study_method._method(result)) is told
 
 
 def test_alternative_texts_are_one_sentence(result: StudyResult, figures: dict[str, list]) -> None:
@@ -135,7 +198,17 @@ def test_the_data_are_those_of_the_page(result: StudyResult, figures: dict[str, 
     assert [one["failed"] for one in data["claims"]] == [
         None if claim.failures is None else claim.failures.failed for claim in claims
     ]
-    assert data["headline"] in (report / "study.md").read_text(encoding="utf-8").replace("> ", "")
+    markdown = (report / "study.md").read_text(encoding="utf-8").replace("\n> ", "\n")
+    assert data["headline"] in html.unescape(markdown).replace("\\", "")
+    for row in (*data["claims"], *csv.DictReader((report / "comparisons.csv").read_text().splitlines())):
+        if row["verdict"] == "fails":
+            assert not any(
+                row[key] for key in ("difference", "low", "high", "p", "percent", "percent_low", "detectable")
+            )
+            assert (int(row["failed"]), int(row["seeds"])) == (6, 6)
+    (failing,) = [one for one in data["claims"] if one["verdict"] == "fails"]
+    assert (failing["rival_failed"], failing["rival_seeds"]) == (0, 6)
+    assert failing["fisher_p"] == pytest.approx(2 * 2 / 924)
     rows = list(csv.DictReader((report / "tuning.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["arm"], float(row["value"])) for row in rows if row["chosen"] == "true"] == [
         ("full", 0.003),

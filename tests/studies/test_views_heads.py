@@ -130,6 +130,26 @@ def test_claims_about_heads_follow_the_numbers() -> None:
     assert [(check.value, check.shown) for check in other.checks] == [(1, False)]
 
 
+def test_an_overlap_like_that_of_other_seeds_is_said_and_one_beyond_is_not() -> None:
+    """Each head attends to a key of its own: 0 beside 0.5. Rows drawn alike within and between runs: no difference."""
+    apart = two_arms(["previous", "line"], few=0.4, many=0.1, together=0.5)
+    assert apart.notes == ()
+    generator = np.random.default_rng(2)
+
+    def noisy(seed: int) -> dict[str, Any]:
+        """Heads whose rows are drawn alike, within a run and between runs."""
+        run, rows = a_run(["near"] * 2, 0.1 + seed / 100, 0.5, 0.5), generator.dirichlet([1.0] * 6, (2, 3))
+        text = b64encode(np.rint(rows * STEPS).astype("<u2").tobytes()).decode()
+        return run | {"rows": {"shape": [2, 3, 6], "layers": [text]}}
+
+    view = viewed({"many": {seed: noisy(seed) for seed in range(1, 7)}})
+    (claim,) = (claim for claim in judge(view.comparisons) if "kept rows" in claim.comparison.quantity.name)
+    assert claim.shown is False
+    (note,) = view.notes
+    assert note.arm == "many"
+    assert claim.span in note.text
+
+
 def test_kinds_are_counted_within_a_layer() -> None:
     """Two layers of one head each, of two kinds: the run has two kinds, no layer has more than one."""
     one, two = a_run(["previous"], 0.1, 0.1, None), a_run(["line"], 0.1, 0.1, None)

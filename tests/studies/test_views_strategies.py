@@ -24,6 +24,7 @@ def made_up(by_strategy: Mapping[str, list[tuple[float, float]]]) -> dict[str, A
         "marks": [0, 0],
         "words": [1.0] * 4,
         "characters": [1.0] * 4,
+        "letters": 1.0,
         "copied": 5,
         "novel": 0.5,
         "model": 2.0,

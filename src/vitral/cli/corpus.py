@@ -37,7 +37,10 @@ def corpus(
     tokenizer: TokenizerOption = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Train/validation/test split: blocks, tail or nanogpt.  [default: chosen for the text]"),
+        typer.Option(
+            help="Train/validation/test split: blocks, tail, nanogpt, works or one-work (docs/configuration.md).  "
+            "[default: chosen for the text]"
+        ),
     ] = None,
     special: SpecialOption = None,
     context: ContextOption = None,
@@ -52,7 +55,11 @@ def corpus(
     ] = None,
     format: TableFormatOption = TableFormat.text,
 ) -> None:
-    """Report on a text: size, alphabet, n-gram baselines, problems, and how vitral train would train on it."""
+    """Report on a text: size, alphabet, n-gram baselines, problems, and how vitral train would train on it.
+
+    Works, random draws and generated tasks are set in a configuration file, as works, num_works, draw and task of
+    [corpus] (docs/configuration.md); train on it, then report on the run.
+    """
     from vitral.cli.screen import print_form, print_json, say
     from vitral.lab import survey
 

@@ -29,7 +29,7 @@ def resume(
     from vitral.cli.session import time_frame
     from vitral.reports.run import require_run_report
     from vitral.training import resume
-    from vitral.training.run import FinishedRun
+    from vitral.training.resumption import FinishedRun
 
     try:
         with live_reporter() as report:

@@ -9,7 +9,7 @@ from vitral.core.config import Config, nearest, shown
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_surrogate
 from vitral.data.encodings import codec_name, is_utf8
-from vitral.data.tasks import TaskConfig
+from vitral.data.tasks import TASKS, TaskConfig
 
 
 class CharConfig(Config):
@@ -106,8 +106,8 @@ class CorpusConfig(Config):
         num_works: train on so many works, drawn from those that are long enough; with `share`, on that share of the
             whole training split in equal parts from each. Default: on all.
         train_on: with `"one-work"`, `"others"` trains on all other works instead of the rest of that one.
-        draw: number of the random draw of `share` and `num_works`, such as the seed; with it a share is exact to the
-            character. Default: one fixed draw of whole blocks.
+        draw: number of the random draw of `share`, `num_works` and `"one-work"`, such as the seed; with it a share is
+            exact to the character. Default: one fixed draw of whole blocks.
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
         specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
             that equals `separator` separates the files of a folder by this token. Default: none.
@@ -143,10 +143,29 @@ class CorpusConfig(Config):
     task: TaskConfig | None = None
     replacement: str | None = Field(default=None, min_length=1, max_length=1)
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether `draw` has anything to draw."""
+        return self.share is not None or self.num_works is not None or self.split == "one-work"
+
     @model_validator(mode="before")
     @classmethod
     def _name_the_source_of_a_task(cls, data: Any) -> Any:
         return {"source": TASK, **data} if isinstance(data, dict) and data.get("task") is not None else data
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _task_has_a_name(cls, value: Any) -> Any:
+        if isinstance(value, Config) or value is None or (isinstance(value, Mapping) and "name" in value):
+            return value
+        raise ValueError(
+            _(
+                "expected a table with the name of a task, such as {example}, not {given}; known: {names}",
+                example='{ name = "repeats" }',
+                given=shown(value),
+                names=", ".join(TASKS),
+            )
+        )
 
     @model_validator(mode="after")
     def _a_task_is_not_read(self) -> "CorpusConfig":

@@ -18,7 +18,7 @@ from vitral.core.files import temporary_name
 from vitral.core.language import N_, in_language
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
-from vitral.data.tasks import Task, task_text
+from vitral.data.tasks import TASKS, Task, task_text
 from vitral.data.texts import (
     Document,
     Reading,
@@ -273,10 +273,27 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
         return from_folder(path, config)
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
+    refuse_task_name(name)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(
         "corpus {name!r}: no such name, file or folder; {hint}", name=shown(name), hint=nearest(name, known)
     )
+
+
+def refuse_task_name(name: str) -> None:
+    """Refuse the word "task", or the name of one, where the name of a text is expected.
+
+    Raises:
+        UsageError: says where a task is set.
+    """
+    if name in (TASK, *TASKS):
+        raise UsageError(
+            "{name!r} is a generated task and no text; set it in a configuration file, CONFIG.toml: [corpus] "
+            "task = {example}; known tasks: {names}",
+            name=name,
+            example=f'{{ name = "{TASKS[0] if name == TASK else name}" }}',
+            names=", ".join(TASKS),
+        )
 
 
 def own_folder() -> Path | None:

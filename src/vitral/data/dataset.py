@@ -35,7 +35,15 @@ from vitral.data.tokenizers import (
     with_special_tokens,
 )
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
-from vitral.data.works import Work, corpus_works, refuse_held_out, split_corpus, titles_by_split
+from vitral.data.works import (
+    Work,
+    chosen_work,
+    corpus_works,
+    refuse_held_out,
+    refuse_unused,
+    split_corpus,
+    titles_by_split,
+)
 
 _Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
@@ -144,10 +152,12 @@ def prepare(
         corpus: the text, if it is already loaded.
 
     Raises:
-        UsageError: the text cannot be used: see `load_corpus`, `corpus_works`, `split_corpus`, `restricted` and
-            `load_additions`; or the tokenizer given has no token for one of its characters or for the replacement.
+        UsageError: the text cannot be used: see `refuse_unused`, `load_corpus`, `corpus_works`, `split_corpus`,
+            `restricted` and `load_additions`; or the tokenizer given has no token for one of its characters or for the
+            replacement.
         StorageError: the tokens cannot be stored.
     """
+    refuse_unused(config)
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
     added = load_additions(config, corpus, folder)
@@ -438,7 +448,8 @@ def _split_of(config: CorpusConfig) -> dict[str, Any]:
 def _split_key(config: CorpusConfig, added: Sequence[Addition], works: Sequence[Work]) -> list[Any]:
     replaced = [{"replacement": config.replacement}] if config.replacement is not None else []
     borders = [[[work.begin, work.end] for work in works]] if works else []
-    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced, *borders]
+    chosen = [chosen_work(works, config.draw).begin] if config.split == "one-work" else []
+    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced, *borders, *chosen]
 
 
 def _trained_on(config: CorpusConfig, training: TrainingText, added: Sequence[Addition]) -> dict[str, Any]:

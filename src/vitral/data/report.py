@@ -152,7 +152,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         *_size_problems(dataset, batches_per_pass, context_length, batch_size),
         *_alphabet_problems(alphabet, rare, unlearnable),
         *_character_problems(text, counts),
-        *_line_problems(lines),
+        *([] if dataset.config.task else _line_problems(lines)),  # a task has no lines
         *_duplicate_problems(duplicates),
     ]
     return CorpusReport(

@@ -206,7 +206,7 @@ def train_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
         "also": [addition.text_hash for addition in added] or None,
         "num_works": config.num_works,
         "train_on": config.train_on,
-        "draw": config.draw if config.share or config.num_works or config.split == "one-work" else None,
+        "draw": config.draw if config.is_drawn else None,
     }
     asked = {key: value for key, value in chosen.items() if value is not None}
     return [asked] if asked else []

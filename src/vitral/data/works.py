@@ -1,14 +1,16 @@
 """The works of a text: the files of a folder, the sections that chosen lines begin, or those of its table of contents.
 
-A table of contents is a line `Contents` and the lines after it, up to where the first of them occurs again. A work goes
-from the first later line that is its title to the first later line that is the next title. Where the next title does
-not occur again word for word, the end of the work is unknown, and it is omitted.
+A table of contents is a line `Contents` and the lines after it, up to where they begin to occur again, in their order.
+A work goes from the line that is its title to the line that is the next title. Where the next title does not occur
+again word for word, the end of the work is unknown, and it is omitted.
 """
 
-import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +35,10 @@ _BLANK = 1000
 _FEWEST = 3
 """Works below which none can be held out."""
 _SHOWN_AT_MOST = 200
+_MOST_BORDERS = 20
+"""Lines that are tried as the end of a table of contents."""
+_MOST_PAIRS = 1_000_000
+"""Pairs of a title and a line of the text above which a table of contents is not used."""
 
 
 @dataclass(frozen=True)
@@ -75,33 +81,138 @@ def corpus_works(corpus: Corpus, config: CorpusConfig) -> list[Work]:
     return found
 
 
+def refuse_unused(config: CorpusConfig) -> None:
+    """Refuse keys of a configuration that would change nothing.
+
+    Raises:
+        UsageError: `works` or `draw` is not used, or `num_works` is given where one work is trained on.
+    """
+    if config.works is not None and config.split not in BY_WORKS and config.num_works is None:
+        raise UsageError(
+            'corpus.works: split = {split!r} does not need the works; set split = "works" or "one-work", or num_works, '
+            "or leave works out",
+            split=config.split,
+        )
+    if config.num_works is not None and config.split == "one-work" and config.train_on is None:
+        raise UsageError(
+            'corpus.num_works: split = "one-work" trains on the rest of one work; leave num_works out, or set '
+            'train_on = "others" to draw among the other works'
+        )
+    if config.draw is not None and not config.is_drawn:
+        raise UsageError(
+            'corpus.draw: nothing is drawn; set share, num_works or split = "one-work" too, or leave draw out'
+        )
+
+
 def works_of(text: Text) -> list[Work]:
     r"""The works of a table of contents, in the order of the text; none where there is no table.
+
+    As many titles as possible are found again in the order of the table. Of several lines that are the same title,
+    those after the most empty lines count, and the first of these.
 
     >>> [work.title for work in works_of("Contents\nHAMLET\nLEAR\n\nHAMLET\nto be\nLEAR\nnothing\n")]
     ['HAMLET', 'LEAR']
     """
-    begins: dict[str, int | None] = {}
-    listing = over = False
+    head = list(_after_contents(text))
+    borders = _borders([line.title for line in head])
+    if not borders:
+        return []
+    listed = {line.title for line in head[: borders[-1]]}
+    lines = [line for line in _stripped(text) if line.title in listed and line.begin >= head[borders[0]].begin]
+    found: list[int | None] = []
+    for border in borders:
+        table, first = [line.title for line in head[:border]], head[border].begin
+        places = _in_order(table, [line for line in lines if line.begin >= first])
+        if _agreement(places) > _agreement(found):
+            found = places
+    titles = (line.title for line in head)
+    ends = [*found[1:], len(text)]
+    return [
+        Work(title, begin, end)
+        for title, begin, end in zip(titles, found, ends, strict=False)
+        if begin is not None and end is not None
+    ]
+
+
+class _Line(NamedTuple):
+    """A line without spaces at its ends, and the number of empty lines before it."""
+
+    title: str
+    begin: int
+    empty: int
+
+
+class _Chain(NamedTuple):
+    """A title of the table with the line where it is found again, after those found before it."""
+
+    place: int
+    begin: int
+    before: "_Chain | None"
+
+
+def _stripped(text: Text) -> Iterator[_Line]:
+    """Every line that is not empty."""
+    empty = 0
     for begin, line in lines_of(text):
         title = line.strip()
-        if not listing:
-            if begin >= HEAD:
-                return []
-            listing = title.lower() == CONTENTS
-        elif not over and title not in begins:
-            begins |= {title: None} if title else {}
-        elif title in begins:
-            over = True
-            begins[title] = begin if begins[title] is None else begins[title]
-    if not over:
-        return []
-    found = [
-        Work(title, begin, end)
-        for (title, begin), end in zip(begins.items(), [*list(begins.values())[1:], len(text)], strict=True)
-        if begin is not None and end is not None and end > begin
-    ]
-    return found if all(one.end <= other.begin for one, other in pairwise(found)) else []
+        if title:
+            yield _Line(title, begin, empty)
+        empty = 0 if title else empty + 1
+
+
+def _after_contents(text: Text) -> Iterator[_Line]:
+    """The lines after `Contents`, as far as a table of contents may reach; none where it begins too late."""
+    start = None
+    for line in _stripped(text):
+        if line.begin >= HEAD + (start or 0):
+            return
+        if start is not None:
+            yield line
+        elif line.title.lower() == CONTENTS:
+            start = line.begin
+
+
+def _borders(titles: Sequence[str]) -> list[int]:
+    """The lines at which the table may be over: the first that stand there twice, and the first line again."""
+    seen, again, first = set[str](), list[int](), list[int]()
+    for index, title in enumerate(titles):
+        if title in seen:
+            again.append(index)
+            first += [index] if title == titles[0] else []
+        seen.add(title)
+    return sorted({*again[:_MOST_BORDERS], *first[:_MOST_BORDERS]})
+
+
+def _agreement(places: Sequence[int | None]) -> int:
+    """Titles that are found again less those that are not; 0 for no table at all is less than any table with one."""
+    found = sum(place is not None for place in places)
+    return 2 * found - len(places) if found else -(1 << 60)
+
+
+def _in_order(table: Sequence[str], lines: Sequence[_Line]) -> list[int | None]:
+    """Where each title begins, so that most titles are found, in the order of the table (Hunt & Szymanski 1977)."""
+    times, places = Counter(table), defaultdict[str, list[_Line]](list)
+    for line in lines:
+        places[line.title].append(line)
+    for title, found in places.items():
+        if 0 < times[title] < len(found):
+            least = sorted((line.empty for line in found), reverse=True)[times[title] - 1]
+            places[title] = [line for line in found if line.empty >= least]
+    if sum(len(places[title]) for title in table) > _MOST_PAIRS:
+        return [None] * len(table)
+    ends: list[int] = []
+    chains: list[_Chain] = []
+    for index, title in enumerate(table):
+        for line in reversed(places[title]):
+            length = bisect_left(ends, line.begin)
+            link = _Chain(index, line.begin, chains[length - 1] if length else None)
+            ends[length : length + 1], chains[length : length + 1] = [line.begin], [link]
+    begins: list[int | None] = [None] * len(table)
+    chain = chains[-1] if chains else None
+    while chain is not None:
+        begins[chain.place] = chain.begin
+        chain = chain.before
+    return begins
 
 
 def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
@@ -113,11 +224,11 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
     Raises:
         UsageError: no line of the text is like one of them.
     """
-    patterns = {line: re.compile(".*".join(map(re.escape, line.split(ANY)))) for line in lines}
+    patterns = {line: line.split(ANY) for line in lines}
     unseen, near, begins = set(lines), set[str](), list[tuple[str, int]]()
     words = {word for line in lines for word in line.replace(ANY, " ").split()}
     for begin, line in lines_of(text):
-        like = [key for key, pattern in patterns.items() if pattern.fullmatch(line)]
+        like = [key for key, pattern in patterns.items() if is_like(line, pattern)]
         unseen.difference_update(like)
         if like:
             begins.append((line.strip(), begin))
@@ -129,6 +240,22 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
         raise UsageError("corpus.works: no line of the text reads {line!r}; {hint}", line=missing, hint=hint)
     ends = [*(begin for _, begin in begins[1:]), len(text)]
     return [Work(title, begin, end) for (title, begin), end in zip(begins, ends, strict=True)]
+
+
+def is_like(line: str, parts: Sequence[str]) -> bool:
+    """Whether a line is these parts in order with any characters between them; in linear time, unlike `re`."""
+    first, *between, last = parts if len(parts) > 1 else (*parts, "")
+    if len(parts) == 1:
+        return line == first
+    end = len(line) - len(last)
+    if end < len(first) or not line.startswith(first) or not line.endswith(last):
+        return False
+    place = len(first)
+    for part in between:
+        place = line.find(part, place, end) + len(part)
+        if place < len(part):
+            return False
+    return True
 
 
 def lines_of(text: Text) -> Iterator[tuple[int, str]]:
@@ -214,11 +341,11 @@ def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
 
 
 def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
-    """One work of those at least half as long as the longest.
+    """One work of those at least half as long as the longest: number `draw` of one fixed random order.
 
     Args:
         works: of a text.
-        draw: number of the draw; None: a fixed one.
+        draw: number of the draw; None: the same as 0. Only after all works comes the first one again.
 
     Raises:
         UsageError: there is no work besides it.
@@ -229,7 +356,8 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
         )
     least = max(work.num_characters for work in works) / 2
     long = [work for work in works if work.num_characters >= least]
-    return long[int(numpy_stream(SPLIT_SEED if draw is None else draw, "one work").integers(len(long)))]
+    order = numpy_stream(SPLIT_SEED, "one work").permutation(len(long))
+    return long[int(order[(draw or 0) % len(long)])]
 
 
 def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[str, Blocks]:

@@ -33,9 +33,8 @@ from vitral.explanation.operations import (
     Softmax,
     Weigh,
 )
-from vitral.explanation.operations.attention import ROTARY
 from vitral.explanation.sheet import SheetQuantity, Values
-from vitral.model.settings import RotaryConfig
+from vitral.model.settings import ROTARY, RotaryConfig
 
 HEADS = ("heads", "time", "d_head")
 SQUARE = ("heads", "time", "source")

@@ -19,13 +19,13 @@ from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import beam_search, distribution
 from vitral.explanation.operations import CellNamer
-from vitral.explanation.operations.attention import ROTARY
 from vitral.explanation.operations.decoding import Filtered, FoundBeam, Greedy
 from vitral.explanation.recipe import Architecture, RecipeLine, follow, recipe
 from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.positions import Rotary
+from vitral.model.settings import ROTARY
 
 NUM_BEAMS, BEAM_LENGTH = 3, 4
 """Of the beam search in the last chapter."""

@@ -1,6 +1,6 @@
 """Cost of one token by the length of the text: measured times and bytes beside counted ones, at the same lengths.
 
-One small model, whose attention outweighs the rest at the longest lengths, is used in six ways. With n tokens, of
+One small model, whose attention outweighs the rest at the longest lengths, is used in seven ways. With n tokens, of
 which the last is the new one:
 
 - `cached`: one more token, with the keys and values of the others in a cache (many texts side by side, per text);
@@ -9,7 +9,8 @@ which the last is the new one:
 - `at-once`: a window of n in one forward pass, per token (the causal time above, divided by n);
 - `one-by-one`: the same window, every token given, one token at a time with a cache: forward passes only, mean over
   its tokens;
-- `training`: forward and backward pass over a window of n, per token.
+- `training`: forward and backward pass over a window of n, per token;
+- `training-both`: the same under the mask that lets every token see all others, with as many targets.
 
 Times are processor times, summed over all threads of this process, because other programs do not count into them;
 wall-clock times are kept beside them. All ways and lengths take turns, round after round, and the median of the rounds
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vitral.attention.masks import Mask
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
@@ -41,6 +43,7 @@ WAYS = {
     "at-once": N_("window read at once"),
     "one-by-one": N_("window read token by token"),
     "training": N_("training on a window"),
+    "training-both": N_("training on a window, bidirectional"),
 }
 """Titles of the ways that are timed."""
 BYTES = {
@@ -86,6 +89,7 @@ def counted(length: int) -> dict[str, int | float]:
         "at-once": forward,
         "one-by-one": forward - square + square * (length + 1) / (2 * length),
         "training": 3 * forward,
+        "training-both": 3 * forward,
     }
 
 
@@ -188,7 +192,8 @@ def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[l
                 "bidirectional": seconds(partial(_read, both, window)),
                 "at-once": whole / length,
                 "one-by-one": np.mean([seconds(partial(step, point)) for point in midpoints], axis=0) / batch,
-                "training": seconds(partial(_learn, causal, window)) / length,
+                "training": seconds(partial(_learn, causal, window, causal.mask)) / length,
+                "training-both": seconds(partial(_learn, both, window, causal.mask)) / length,
             }
             for way, value in taken.items():
                 found[way][index] += [(float(value[0]), float(value[1]))] if turn else []
@@ -226,9 +231,10 @@ def _read(model: Transformer, window: torch.Tensor) -> None:
         model(window)
 
 
-def _learn(model: Transformer, window: torch.Tensor) -> None:
+def _learn(model: Transformer, window: torch.Tensor, targets: Mask | None) -> None:
+    """The mask says which tokens are targets: of a model that sees them, too, only the time is of interest."""
     model.zero_grad()
-    next_token_loss(model(window), window, model.mask).backward()
+    next_token_loss(model(window), window, targets).backward()
 
 
 def memory(lengths: Sequence[int]) -> Plain:

@@ -36,7 +36,7 @@ def few_shot_losses(
     Args:
         model: in evaluation mode.
         split: the tokens, of which passages are spread evenly.
-        length: tokens of a passage; its first token is not scored.
+        length: tokens of a passage, at least two; its first token is not scored.
         passages: number of scored passages.
         most_examples: most examples before a passage; there are always so many passages before it.
 
@@ -46,8 +46,11 @@ def few_shot_losses(
         error over passages.
 
     Raises:
-        UsageError: the row does not fit into the model's context, or the split has too few passages.
+        UsageError: a passage is a single token, the row does not fit into the model's context, or the split has too few
+            passages.
     """
+    if length < 2:
+        raise UsageError("few-shot: a passage of one token leaves nothing to score; give at least two")
     time = length * (most_examples + 1)
     if time > model.config.context_length:
         raise UsageError(

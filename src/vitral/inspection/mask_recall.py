@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
-from vitral.inspection.retrieval import CLIP, LAYERS, MASKS, PEAK, REACH, WARMUP, WINDOW
-from vitral.model import ModelConfig, Transformer
+from vitral.inspection.recall import answer_distances
+from vitral.inspection.retrieval import MASKS, REACH, answer_logits, fit, small_model
+from vitral.model import Transformer
 
 KEYS = VALUES = 8
 BATCH = 64
@@ -61,7 +61,7 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         raise UsageError("pairs: {pairs} pairs of different keys, and there are {keys} keys", pairs=pairs, keys=KEYS)
     task = task_of(pairs)
     tokens = sequences(task, TESTED, 0, "test")
-    which = distances(task, tokens)
+    which = answer_distances(tokens, task)
     inside = [(which >= low) & (which <= high) for low, high in BINS]
     found: dict[str, dict[str, Any]] = {mask: {} for mask in MASKS}
     guess = {mask: by_bin(without_keys(task, tokens, earlier=mask != "bidirectional"), inside) for mask in MASKS}
@@ -69,7 +69,8 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         for seed in seeds:
             model, loss = trained(mask, task, steps, seed)
             with torch.inference_mode():
-                right = answer_logits(model, task, tokens).argmax(dim=-1) == tokens[:, list(task.answers)]
+                logits = answer_logits(model, tokens, task.answers, len(task.alphabet))
+            right = logits.argmax(dim=-1) == tokens[:, list(task.answers)]
             by_seed[str(seed)] = {"accuracy": by_bin(right.double(), inside), "loss": loss}
     return {
         "pairs": pairs,
@@ -86,15 +87,6 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
 def sequences(task: KeyValueRecall, count: int, seed: int, *index: int | str) -> Int[Tensor, "count time"]:
     """New sequences as ids; the id after the last of the alphabet is the mask token."""
     return torch.from_numpy(task.draw(numpy_stream(seed, "recall", task.pairs, *index), count))
-
-
-def distances(task: KeyValueRecall, tokens: Int[Tensor, "rows time"]) -> Int[Tensor, "rows answers"]:
-    """How many positions before each answer its value is, next to its key."""
-    answers = torch.tensor(list(task.answers))
-    keys = tokens[:, answers - 1]
-    before = tokens[:, : answers[0] - 1]
-    places = (before[:, None] == keys[:, :, None]).int().argmax(dim=-1) + 1
-    return answers - places
 
 
 def without_keys(
@@ -118,53 +110,8 @@ def by_bin(shares: Float[Tensor, "rows answers"], inside: Sequence[Tensor]) -> l
     return [float(shares[chosen].mean()) if bool(chosen.any()) else None for chosen in inside]
 
 
-def small_model(mask: str, task: KeyValueRecall, seed: int) -> Transformer:
-    """Rotary positions, so that "the symbol after this one" is one rule everywhere."""
-    masks: dict[str, Any] = {
-        "prefix": {"name": "prefix", "length": task.answers[0] - 1},
-        "window": {"name": "window", "size": WINDOW},
-    }
-    config = {
-        "context_length": task.span,
-        "d_model": 32,
-        "d_ff": 64,
-        "num_heads": 2,
-        "num_layers": LAYERS,
-        "positions": "rotary",
-        "attention": {"mask": masks.get(mask, mask)},
-    }
-    return Transformer(ModelConfig.parse(config), len(task.alphabet) + 1, seed=seed)
-
-
-def answer_logits(
-    model: Transformer, task: KeyValueRecall, tokens: Int[Tensor, "rows time"]
-) -> Float[Tensor, "rows answers vocab"]:
-    """The logits of the answers, at masked tokens where the mask shows every position, else at the keys before them."""
-    answers = torch.tensor(list(task.answers))
-    if model.mask is not None and model.mask.first_target() is None:
-        hidden = tokens.clone()
-        hidden[:, answers] = len(task.alphabet)
-        return model(hidden)[:, answers]
-    return model(tokens[:, :-1])[:, answers - 1]
-
-
 def trained(mask: str, task: KeyValueRecall, steps: int, seed: int) -> tuple[Transformer, float]:
-    """A model after training on new sequences at every step, and the mean loss of the last ten steps.
-
-    AdamW with a linear warm-up, then a constant learning rate, without weight decay.
-    """
-    model, losses = small_model(mask, task, seed), list[float]()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.98), weight_decay=0.0)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
-        tokens = sequences(task, BATCH, seed, "training", step)
-        targets = tokens[:, list(task.answers)]
-        loss = functional.cross_entropy(answer_logits(model, task, tokens).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    last = losses[-10:]
-    return model.eval(), sum(last) / len(last)
+    """A model after training on new sequences at every step, and the mean loss of the last ten steps."""
+    masked = len(task.alphabet)
+    model = small_model(mask, task.answers[0] - 1, task.span, masked + 1, seed)
+    return model, fit(model, lambda step: sequences(task, BATCH, seed, "training", step), task.answers, masked, steps)

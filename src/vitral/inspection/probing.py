@@ -114,7 +114,7 @@ def _borders(models: Mapping[str, Transformer], windows: Mapping[str, Windows], 
         name: {part: activations_at(model, rows, middle) for part, rows in windows.items()}
         for name, model in models.items()
     }
-    features["tokens"] = {part: np.eye(vocab)[rows[:, middle]] for part, rows in windows.items()}
+    features["tokens"] = {part: token_frequencies(rows[:, [middle]], vocab) for part, rows in windows.items()}
     found: dict[str, Any] = {}
     for task, distance in (("word begin", since_border), ("word end", until_border)):
         classes = {part: distance(word[rows], middle) for part, rows in windows.items()}
@@ -158,5 +158,7 @@ def random_classes(
 ) -> dict[str, Int[np.ndarray, " _"]]:
     """The control task: for each pair of tokens a class drawn from the task's own, the same wherever the pair is."""
     vocab = 1 + max(int(each.max()) for each in pairs.values())
-    drawn = numpy_stream(0, "control task", task).choice(classes["train"], size=vocab * vocab)
-    return {part: drawn[each[:, 0] * vocab + each[:, 1]] for part, each in pairs.items()}
+    codes = {part: each[:, 0].astype(np.int64) * vocab + each[:, 1] for part, each in pairs.items()}
+    there = np.unique(np.concatenate(list(codes.values())))  # far fewer than vocab * vocab
+    drawn = numpy_stream(0, "control task", task).choice(classes["train"], size=len(there))
+    return {part: drawn[np.searchsorted(there, each)] for part, each in codes.items()}

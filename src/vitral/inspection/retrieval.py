@@ -13,7 +13,7 @@ and ASK. The bidirectional model is trained on masked positions: the whole answe
 positions back in one layer, so layers · (w - 1) in all: it is the control, a mask whose reach is known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -72,14 +72,32 @@ def sequences(distance: int, count: int, seed: int, *index: int | str) -> Int[Te
     return torch.from_numpy(tokens)
 
 
-def small_model(mask: str, distance: int, seed: int) -> Transformer:
-    """A model with rotary positions, with which one rule, "so many positions back", serves every position."""
+def trained_accuracy(mask: str, distance: int, steps: int, seed: int) -> tuple[float, float]:
+    """Train a model on new sequences at every step; returns its accuracy on others, and the loss of `fit`."""
+    model, answers = small_model(mask, distance, distance + LENGTH, VOCAB, seed), range(distance, distance + LENGTH)
+    loss = fit(model, lambda step: sequences(distance, BATCH, seed, "training", step), answers, MASKED, steps)
+    tokens = sequences(distance, TESTED, seed, "test")
+    with torch.inference_mode():
+        right = answer_logits(model, tokens, answers, MASKED).argmax(dim=-1) == tokens[:, list(answers)]
+    return float(right.double().mean()), loss
+
+
+def small_model(mask: str, prompt: int, context: int, vocab: int, seed: int) -> Transformer:
+    """A model with rotary positions, with which one rule, "so many positions back", serves every position.
+
+    Args:
+        mask: one of `MASKS`.
+        prompt: positions that a prefix mask shows to all.
+        context: positions in all.
+        vocab: tokens.
+        seed: of its initialisation.
+    """
     masks: dict[str, Any] = {
-        "prefix": {"name": "prefix", "length": distance},
+        "prefix": {"name": "prefix", "length": prompt},
         "window": {"name": "window", "size": WINDOW},
     }
     config = {
-        "context_length": distance + LENGTH,
+        "context_length": context,
         "d_model": 32,
         "d_ff": 64,
         "num_heads": 2,
@@ -87,42 +105,55 @@ def small_model(mask: str, distance: int, seed: int) -> Transformer:
         "positions": "rotary",
         "attention": {"mask": masks.get(mask, mask)},
     }
-    return Transformer(ModelConfig.parse(config), VOCAB, seed=seed)
+    return Transformer(ModelConfig.parse(config), vocab, seed=seed)
 
 
-def answer_logits(model: Transformer, tokens: Int[Tensor, "rows time"]) -> Float[Tensor, "rows answer vocab"]:
-    """The logits of the answer's tokens, none of which the model sees.
+def answer_logits(
+    model: Transformer, tokens: Int[Tensor, "rows time"], answers: Sequence[int], masked: int
+) -> Float[Tensor, "rows answers vocab"]:
+    """The logits of the answers, none of which the model sees before it.
 
-    They are read at masked positions where the mask shows every position, else at the position before each token.
+    They are read at masked positions where the mask shows every position, else at the position before each answer.
+
+    Args:
+        model: with one of `MASKS`.
+        tokens: whole sequences.
+        answers: their positions.
+        masked: the mask token.
     """
-    answer = tokens.shape[1] - LENGTH
+    places = torch.tensor(answers)
     if model.mask is not None and model.mask.first_target() is None:
         hidden = tokens.clone()
-        hidden[:, answer:] = MASKED
-        return model(hidden)[:, answer:]
-    return model(tokens[:, :-1])[:, answer - 1 :]
+        hidden[:, places] = masked
+        return model(hidden)[:, places]
+    return model(tokens[:, :-1])[:, places - 1]
 
 
-def trained_accuracy(mask: str, distance: int, steps: int, seed: int) -> tuple[float, float]:
-    """Train a model on new sequences at every step; returns its accuracy on others, and the last ten steps' mean loss.
+def fit(
+    model: Transformer,
+    batch: Callable[[int], Int[Tensor, "rows time"]],
+    answers: Sequence[int],
+    masked: int,
+    steps: int,
+) -> float:
+    """Train a model on the answers of the sequences of each step; returns the mean loss of the last ten steps.
 
-    AdamW with a linear warm-up, then a constant learning rate, without weight decay.
+    AdamW with a linear warm-up, then a constant learning rate, without weight decay. The model is then in evaluation
+    mode.
     """
-    model = small_model(mask, distance, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.98), weight_decay=0.0)
     losses: list[float] = []
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
-        tokens = sequences(distance, BATCH, seed, "training", step)
-        loss = functional.cross_entropy(answer_logits(model, tokens).flatten(0, 1), tokens[:, distance:].flatten())
+        tokens = batch(step)
+        targets = tokens[:, list(answers)].flatten()
+        loss = functional.cross_entropy(answer_logits(model, tokens, answers, masked).flatten(0, 1), targets)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(float(loss.detach()))
-    tokens = sequences(distance, TESTED, seed, "test")
-    with torch.inference_mode():
-        right = answer_logits(model.eval(), tokens).argmax(dim=-1) == tokens[:, distance:]
+    model.eval()
     last = losses[-10:]
-    return float(right.double().mean()), sum(last) / len(last)
+    return sum(last) / len(last)

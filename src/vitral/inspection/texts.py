@@ -11,6 +11,7 @@ of T tokens:
     looping      the same as a share of the T tokens
     words, characters   distinct-1 … distinct-4 (Li et al. 2016), of words in lower case and of characters; 0 where the
                  text has no such n-gram, so that a text of blanks is the least varied and not left out
+    letters      mean characters of its words, without the last, which may be cut; 0 without words
     copied       characters of its longest substring that occurs in the training text
     novel        share of its 12-grams of characters that do not occur there
     model        nats per token given the prompt, under the model itself, in the windows that generation uses
@@ -263,6 +264,7 @@ def _measures(tokens: list[int], text: str, tokenizer: Tokenizer) -> Plain:
         "looping": loop.length / len(tokens),
         "looped": _decoded(tokens[loop.begin : loop.begin + loop.period], tokenizer),
         "marks": [len(_decoded(tokens[:end], tokenizer)) for end in (loop.begin, loop.begin + loop.length)],
+        "letters": float(np.mean([len(word) for word in spoken[:-1] or spoken] or [0])),
         "words": [distinct(spoken, n) for n in range(1, GRAMS + 1)],
         "characters": [distinct(text, n) for n in range(1, GRAMS + 1)],
     }

@@ -25,6 +25,8 @@ SAMPLES = 8
 """Texts written side by side."""
 _CHARACTERS = 8
 """Characters written for each wanted word; words of most languages are shorter, with the space after them."""
+_LONGER = (1, 2, 4, 8)
+"""Times as long a text is written where it has fewer words than the others."""
 _SHOWN = 400
 
 
@@ -41,32 +43,42 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
 
     Returns:
         "real", the share of the words that occur in the training split; "distinct", the number of different words over
-        the number of words; "words", how many were measured; "test_real" and "test_distinct", the same for the first
-        words of the test split; "text", the beginning of the first sample.
+        the number of words; "words", how many were measured, always as many as asked for; "test_real" and
+        "test_distinct", the same for the first words of the test split; "text", the beginning of the first sample.
 
     Raises:
-        UsageError: the samples have no word.
+        UsageError: the samples have fewer words, however long they are.
     """
     tokens = math.ceil(_CHARACTERS * words / SAMPLES / characters_per_token(dataset.splits["test"], tokenizer))
-    prompts = np.repeat(_line_begin(tokenizer, dataset)[None, :], SAMPLES, axis=0)
-    rows = sampled(model, tokenizer, prompts, tokens, Sampling(), seed)
-    texts = [tokenizer.decode(row) for row in rows]
-    known = _known_words(dataset)
+    prompts, known = np.repeat(_line_begin(tokenizer, dataset)[None, :], SAMPLES, axis=0), _known_words(dataset)
+    texts, found = list[str](), dict[str, Any]()
+    for longer in _LONGER:  # the same samples, continued
+        rows = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
+        texts = [tokenizer.decode(row) for row in rows]
+        found = share_of_words(texts, known, words)
+        if found["words"] == words:
+            break
+    if found["words"] < words:
+        raise UsageError(
+            "the samples have {found} words, and {words} are measured of every model",
+            found=found["words"],
+            words=words,
+        )
     test = tokenizer.decode(dataset.splits["test"].tokens[: 4 * _CHARACTERS * words])
-    found = share_of_words(texts, known, words // SAMPLES + 1)
-    if not found["words"]:
-        raise UsageError("the samples have no word")
     truth = share_of_words([test], known, words)
     return {**found, "test_real": truth["real"], "test_distinct": truth["distinct"], "text": texts[0][:_SHOWN]}
 
 
-def share_of_words(texts: Sequence[str], known: frozenset[str], each: int) -> dict[str, Any]:
-    """The shares of known and of distinct words among the first words of each text; the last, perhaps cut, is left out.
+def share_of_words(texts: Sequence[str], known: frozenset[str], number: int) -> dict[str, Any]:
+    """The shares of known and of distinct words among the first words of texts, equally many of each, `number` in all.
 
-    >>> share_of_words(["The cat, the dxg sat", "to"], frozenset(["the", "cat"]), 4)
-    {'real': 0.75, 'distinct': 0.75, 'words': 4}
+    The last word of a text, perhaps cut, is left out.
+
+    >>> share_of_words(["The cat, the dxg sat", "to be so"], frozenset(["the", "cat"]), 4)
+    {'real': 0.5, 'distinct': 1.0, 'words': 4}
     """
-    words = [word for text in texts for word in WORD.findall(text.lower())[:-1][:each]]
+    each = math.ceil(number / len(texts))
+    words = [word for text in texts for word in WORD.findall(text.lower())[:-1][:each]][:number]
     count = max(1, len(words))
     real = sum(word in known for word in words)
     return {"real": real / count, "distinct": len(set(words)) / count, "words": len(words)}

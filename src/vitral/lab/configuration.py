@@ -14,6 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.parts import changed_parts, without_sources
 from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
+from vitral.data.corpora import refuse_task_name
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.training import Callback, RunConfig, train
@@ -238,6 +239,7 @@ def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:
     if start is None or start in corpus_names() or os.path.lexists(start) or len(Path(start).parts) > 1 or "." in start:
         return
+    refuse_task_name(start)
     names = {*known, *corpus_names()}
     raise UsageError(
         "{start!r} is not a preset, a known text or a file; {hint}", start=start, hint=nearest(start, names)

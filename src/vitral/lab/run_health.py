@@ -23,7 +23,7 @@ from vitral.runs.metrics_log import NAME as LOG
 from vitral.training import silent
 from vitral.training.loop import loss_of
 from vitral.training.parts import require_same_parts
-from vitral.training.run import restored
+from vitral.training.resumption import restored
 from vitral.training.trainer import chain_from_anchor
 
 MOST_SAMPLE = 1 << 26

@@ -186,7 +186,8 @@ class _Chooser:
 
 def _values(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
-    return {key: plain[key.split(".")[0]][key.split(".")[1]] for key in TOLD}
+    values = {key: plain[key.split(".")[0]][key.split(".")[1]] for key in TOLD}
+    return values if config.corpus.task is None else {**values, "corpus.split": "sequences"}
 
 
 def _alphabet(corpus: Corpus) -> int:

@@ -19,7 +19,7 @@ from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
 from vitral.core.language import _
 from vitral.core.parts import OwnPart
-from vitral.model.settings import Bias, BiasConfig, RotaryConfig, biases_of, plain_rotary, rotary_table
+from vitral.model.settings import ROTARY, Bias, BiasConfig, RotaryConfig, biases_of, plain_rotary, rotary_table
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -212,7 +212,7 @@ class ModelConfig(Config):
     def _heads_fit(self) -> "ModelConfig":
         given = cast("int | None", self.d_head)
         check_heads(self.d_model, self.num_heads, self.kv_heads, given)
-        self.__dict__["d_head"] = given or self.d_model // self.num_heads
+        object.__setattr__(self, "d_head", given or self.d_model // self.num_heads)
         turning = 2 if self.rotary is None else self.rotary.width(self.d_head)
         if turning == self.d_head and turning % 2:
             raise ValueError(
@@ -236,7 +236,7 @@ class ModelConfig(Config):
         if self.final_norm and self.norm == "none":
             raise ValueError(_('final_norm: a model with norm = "none" has no norms; leave it out'))
         if self.final_norm == (self.norm == "pre"):
-            self.__dict__["final_norm"] = None
+            object.__setattr__(self, "final_norm", None)
         return self
 
     @model_validator(mode="after")
@@ -282,7 +282,7 @@ class ModelConfig(Config):
         """A copy with other values; a d_head that follows from d_model and num_heads follows from the new ones."""
         made = super().model_copy(update=update, deep=deep)
         if self._has_usual_heads and "d_head" not in (update or {}):
-            made.__dict__["d_head"] = made.d_model // made.num_heads
+            object.__setattr__(made, "d_head", made.d_model // made.num_heads)
         return made
 
     @property
@@ -314,7 +314,7 @@ class ModelConfig(Config):
         """The settings of rotary positions; None if the positions are of another kind."""
         if isinstance(self.positions, RotaryConfig):
             return self.positions
-        return RotaryConfig() if self.positions == "rotary" else None
+        return ROTARY if self.positions == "rotary" else None
 
     @property
     def hidden_width(self) -> int:

@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.modules import own_module
 from vitral.model.config import ModelConfig, OwnPositions
-from vitral.model.settings import LinearScaling, Llama3Scaling, RotaryConfig
+from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
 
 
 class Positions(nn.Module):
@@ -88,7 +88,7 @@ class Rotary(Positions):
     def __init__(self, config: ModelConfig) -> None:
         """Compute the rotations up to the context length."""
         super().__init__()
-        self.rotation = config.rotary or RotaryConfig()
+        self.rotation = config.rotary or ROTARY
         self.register_buffer("turns", turns(0, config.context_length, config.d_head, self.rotation), persistent=False)
         partner = partners(config.d_head, self.rotation)
         is_roll = torch.equal(partner, torch.arange(config.d_head).roll(config.d_head // 2))
@@ -117,7 +117,8 @@ class Rotary(Positions):
     def swapped(self, x: Float[Tensor, "*any d_head"]) -> Float[Tensor, "*any d_head"]:
         """Every feature replaced by the other of its pair; features that stay are kept."""
         if self.partner is None:
-            return x.roll(x.shape[-1] // 2, dims=-1)
+            first, second = x.chunk(2, dim=-1)
+            return torch.cat((second, first), dim=-1)
         return x.index_select(-1, self.partner)
 
 
@@ -158,7 +159,7 @@ class Relative(Positions):
         return self.by_distance[:, distance + self.reach]
 
 
-def frequencies(width: int, rotation: RotaryConfig) -> Float[Tensor, " half"]:
+def frequencies(width: int, rotation: RotaryConfig = ROTARY) -> Float[Tensor, " half"]:
     """base^(-2i/width), i = 0 … width/2 - 1, scaled, in float64."""
     rates = rotation.base ** (-torch.arange(width // 2, dtype=torch.float64) / (width // 2))
     scaling = rotation.scaling
@@ -189,7 +190,7 @@ def partners(d_head: int, rotation: RotaryConfig) -> Int[Tensor, " d_head"]:
     return partner
 
 
-def turns(start: int, end: int, d_head: int, rotation: RotaryConfig) -> Float[Tensor, "2 time d_head"]:
+def turns(start: int, end: int, d_head: int, rotation: RotaryConfig = ROTARY) -> Float[Tensor, "2 time d_head"]:
     """The rotations of all pairs: (cos φ, cos φ) and (-sin φ, sin φ) at positions start … end - 1, in float64.
 
     They rotate (a, b) to (a, b) · (cos, cos) + (b, a) · (-sin, sin). Features that stay have 1 and 0.

@@ -114,9 +114,13 @@ class RotaryConfig(Config):
         return int(d_head * self.fraction)
 
 
+ROTARY = RotaryConfig()
+"""Rotary positions with every setting as it usually is."""
+
+
 def plain_rotary(positions: object) -> object:
     """The name alone where every setting has its default."""
-    return "rotary" if positions == RotaryConfig() else positions
+    return "rotary" if positions == ROTARY else positions
 
 
 def rotary_table(value: object) -> bool:

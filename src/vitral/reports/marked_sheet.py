@@ -9,7 +9,7 @@ from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import phrases
 from vitral.figures.html import page
 from vitral.figures.sections import Callout, Heading, Paragraph, Section, Table
-from vitral.reports.graded_class import PAGE_LANGUAGE, points_text, sheet_sections
+from vitral.reports.sheet_grade import PAGE_LANGUAGE, points_text, sheet_sections
 
 MARKS = {
     Verdict.unknown: "",

@@ -14,20 +14,23 @@ LOSSES = "losses"
 
 
 def claim_row(claim: Claim) -> dict[str, Any]:
-    """A comparison as one row: estimates, interval, p value, word."""
+    """A comparison as one row: estimates, interval, p value, word.
+
+    An arm that fails has counts instead, of its seeds and its rival's; its p value, Fisher's, has a key of its own.
+    """
     share = _share(claim)
     failures = claim.failures
     return {
         "subject": claim.comparison.subject,
         "against": claim.comparison.against,
         "quantity": claim.comparison.quantity.label,
-        "seeds": claim.seeds,
+        "seeds": claim.seeds if failures is None else failures.seeds,
         "difference": _finite(claim.difference),
         "low": claim.low,
         "high": claim.high,
-        "p": claim.p,
+        "p": claim.p if failures is None else None,
         "family": claim.family,
-        "verdict": claim.verdict if not claim.why else None,
+        "verdict": claim.verdict if failures is not None or not claim.why else None,
         "why": claim.why or None,
         "arm": claim.comparison.arm or None,
         "rival": claim.comparison.rival or None,
@@ -38,6 +41,8 @@ def claim_row(claim: Claim) -> dict[str, Any]:
         "detectable": claim.detectable,
         "failed": None if failures is None else failures.failed,
         "rival_failed": None if failures is None else failures.others_failed,
+        "rival_seeds": None if failures is None else failures.others,
+        "fisher_p": None if failures is None else claim.p,
     }
 
 

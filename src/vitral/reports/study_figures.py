@@ -45,6 +45,10 @@ ABOVE_NGRAMS = N_(
     "Test loss minus the {baseline} baseline, counted on the training split and scored on the same text: thin lines "
     "are seeds, the thick line their mean. Dotted: n-gram baselines. Early steps may lie above the frame."
 )
+ABOVE_DRAWN = N_(
+    "Test loss minus the mean of the seeds' {baseline} baselines, each counted on the seed's own training split: thin "
+    "lines are seeds, the thick line their mean. Dotted: n-gram baselines. Early steps may lie above the frame."
+)
 TRAINED = N_(
     "Training loss by optimizer step: thin lines are seeds, the thick line their mean. Each point is the mean of the "
     "batches logged since the previous one, with dropout where there is any. Early steps may lie above the frame."
@@ -210,7 +214,8 @@ def _curves(result: StudyResult) -> Plot | None:
         settled=SETTLED,
         title=title,
     )
-    caption = _(ABOVE_NGRAMS, baseline=near.label) if near is not None else _(TRAINED)
+    above = ABOVE_DRAWN if result.study.draws_text else ABOVE_NGRAMS
+    caption = _(above, baseline=near.label) if near is not None else _(TRAINED)
     low, high = min(ends, key=lambda end: end[1]), max(ends, key=lambda end: end[1])
     alt = _(
         "The losses end between {low} ({least}) and {high} ({most}).",

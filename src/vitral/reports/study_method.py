@@ -12,6 +12,7 @@ from vitral.figures.sections import Columns, Details, Heading, Paragraph, Prefor
 from vitral.figures.text import NONE
 from vitral.reports.study_tables import runs_table
 from vitral.runs import RunFolder
+from vitral.runs.folder import CONFIG
 from vitral.studies.probe import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult, load_last
 
@@ -30,7 +31,8 @@ METHOD = N_(
     "simulated level gives both the p values and the intervals, so that an interval excludes zero exactly where p <"
     " 0.05. Arms are equivalent where the whole interval lies within the margin of {margin}% of the loss. An arm "
     "fails from a seed where its loss is not finite, or not below the bigram baseline although it sees more than "
-    "one token; failures are counted and tested by Fisher's exact test. Each probe is a further family, "
+    "one token; failures are counted and tested by Fisher's exact test, with Bonferroni's correction for all contrasts "
+    "of losses that the study has. Each probe is a further family, "
     "exploratory: paired t tests with Bonferroni's correction. Intervals of single means are 95% Student t "
     "intervals."
 )
@@ -40,6 +42,10 @@ TUNED = N_(
     "says so."
 )
 UNTUNED = N_("No arm was tuned: all arms use the hyperparameters of the base; an arm that changes one says so.")
+UNTUNED_HERE = N_(
+    "Nothing was tuned at this budget ({budget}), whatever the design says of tuning: all arms use the hyperparameters "
+    "of the base; an arm that changes one says so."
+)
 CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
 """Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
 
@@ -108,7 +114,17 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
 def _method(result: StudyResult) -> str:
     paired = PAIRED_TEXTS if result.study.varies_text else PAIRED
     method = _(METHOD, margin=number(100 * result.study.margin, ".3g"))
-    return " ".join([_(paired), _(TUNED if result.tuning else UNTUNED), method])
+    return " ".join([_(paired), _tuned(result), method])
+
+
+def _tuned(result: StudyResult) -> str:
+    """Whether arms were tuned; plainly said where only a larger budget tunes, since the design tells of it."""
+    if result.tuning:
+        return _(TUNED)
+    budget = result.study.budgets.get(result.budget) if result.budget else None
+    if budget is not None and not budget.tuned:
+        return _(UNTUNED_HERE, budget=result.budget)
+    return _(UNTUNED)
 
 
 def _other_texts(result: StudyResult) -> list[Section]:
@@ -117,7 +133,10 @@ def _other_texts(result: StudyResult) -> list[Section]:
     for arm in result.arms:
         if arm.config["corpus"] == result.base["corpus"]:
             continue
-        text = RunFolder.open(arm.runs[0].path).document("corpus")
+        folders = [RunFolder.open(run.path) for run in arm.runs if (run.path / CONFIG).is_file()]
+        if not folders:  # it begins from an arm that has no result
+            continue
+        text = folders[0].document("corpus")
         trained_on = json.dumps(text["trained_on"], ensure_ascii=False) if "trained_on" in text else NONE
         sizes = number(text["split"]["tokens"]["train"], ","), number(text["vocab_size"], ",")
         rows.append((arm.arm.title, text["tokenizer"], *sizes, trained_on, text["sha256"]))

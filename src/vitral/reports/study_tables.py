@@ -11,7 +11,7 @@ from vitral.figures.tables import Column, DataTable
 from vitral.figures.text import NONE, big, nats, p_text, signed, unbroken
 from vitral.reports.study_figures import references
 from vitral.studies.claims import Claim, Interval
-from vitral.studies.losses import LossClaims, difference_text, mean_loss
+from vitral.studies.losses import LossClaims, difference_text, last_losses, mean_loss
 from vitral.studies.results import RunResult, StudyResult
 from vitral.studies.tuning import Tuned
 
@@ -38,9 +38,9 @@ def contrasts_section(losses: LossClaims) -> list[Table]:
     )
     caption = ngettext(
         "Differences of the test loss ({n} contrast, judged on the log scale). Failures are counted and have no "
-        "difference.",
+        "difference; their p is that of Fisher's exact test.",
         "Differences of the test loss ({n} contrasts, judged together on the log scale). Failures are counted and "
-        "have no difference.",
+        "have no difference; their p is that of Fisher's exact test, times the {n} contrasts.",
         len(losses.contrasts),
         n=len(losses.contrasts),
     )
@@ -139,18 +139,20 @@ def _tuned(result: StudyResult, tuned: Tuned, factors: Sequence[float]) -> tuple
 
 
 def _longer(result: StudyResult) -> Table:
-    """Mean losses of the same seeds after the usual steps and after more."""
+    """Mean losses of the same seeds and the same test tokens after the usual steps and after more."""
     rows = []
     for name, runs in result.longer.items():
-        arm = result.arm(name)
-        seeds = {run.seed for run in runs}
-        usual = [loss for seed, loss in arm.losses.items() if seed in seeds]
-        longer = [run.test_loss * arm.factor for run in runs if run.test_loss is not None]
-        cells = (nats(fmean(losses)) if losses else NONE for losses in (usual, longer))
-        rows.append((arm.arm.title, str(len(runs)), *cells))
+        arm, tried = result.arm(name), {run.seed for run in runs}
+        usual, longer = ({**last_losses(one)} for one in (arm.runs, runs))
+        usual = {seed: loss for seed, loss in usual.items() if seed in tried}
+        # A mean over seeds of which one finished with one budget only would compare different seeds.
+        shared = usual.keys() & longer.keys() or usual.keys() | longer.keys()
+        found = ([loss * arm.factor for seed, loss in losses.items() if seed in shared] for losses in (usual, longer))
+        cells = (nats(fmean(losses)) if losses else _("not finite") for losses in found)
+        rows.append((arm.arm.title, str(len(shared) or len(tried)), *cells))
     caption = _(
         "Mean test loss of arms that fail, and of the arms that they are compared with, after the usual steps and "
-        "after twice as many, in {unit}.",
+        "after twice as many, in {unit}, on the part of the test split that is measured while training.",
         unit=_(result.study.unit),
     )
     return Table(caption, (_("arm"), _("seeds"), _("usual steps"), _("twice as many")), tuple(rows))

@@ -1,14 +1,16 @@
 """The views of a study's probes: each with its family of comparisons, judged, as sections of the study's page."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vitral.core.language import _, retold
+from vitral.core.language import N_, _, retold
+from vitral.figures.forest import ForestRow, forest_plot
 from vitral.figures.sections import Details, Heading, Listing, Section, Table
-from vitral.figures.text import p_text
+from vitral.figures.text import p_text, signed
 from vitral.reports.folder import ReportFolder
 from vitral.reports.study_figures import added
-from vitral.studies.claims import Claim, Judged, Note, judge
+from vitral.studies.claims import Claim, Judged, Note, Quantity, digits_for, judge
 from vitral.studies.losses import difference_text
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View
 from vitral.studies.probes import probe_named
@@ -16,6 +18,15 @@ from vitral.studies.results import StudyResult
 
 MOST_SENTENCES = 8
 """Decided comparisons of a probe that the verdict says as sentences."""
+LEAST_ROWS, MOST_FORESTS = 3, 3
+"""Comparisons of one quantity that make a figure, and figures of one probe; the table has all comparisons."""
+MOST_DOTS = 12
+"""Of a row: the difference of each seed or prompt."""
+PAIRED = N_(
+    "Paired differences to the one above each group. The line is the simultaneous 95% interval, for the {n} "
+    "comparisons of this probe together; small dots are the single differences. A triangle that points down is lower, "
+    "one that points up higher, an empty circle undecided; an arrow at the edge is a difference beyond the axis."
+)
 
 
 @dataclass(frozen=True)
@@ -25,10 +36,12 @@ class JudgedView:
     Attributes:
         view: of the probe.
         claims: one for each of the view's comparisons.
+        name: of the probe.
     """
 
     view: View
     claims: tuple[Claim, ...]
+    name: str = ""
 
     @property
     def all(self) -> tuple[Judged, ...]:
@@ -62,7 +75,8 @@ def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
             views.append(probe.view(result, arms) if arms else View())
         else:
             views.append(View() if found is None else probe.view(result, found))
-    return tuple(JudgedView(view, judge(view.comparisons)) for view in views)
+    named = zip(views, result.study.probes, strict=True)
+    return tuple(JudgedView(view, judge(view.comparisons), name) for view, name in named)
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
@@ -86,9 +100,48 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return Table(caption, columns, rows, prose=(1, 2, 5))
 
 
+def paired_forests(judged: JudgedView) -> tuple[Plot, ...]:
+    """For each quantity of enough tested comparisons their differences with simultaneous intervals, in order."""
+    by_quantity: dict[Quantity, list[Claim]] = {}
+    for claim in judged.claims:
+        if claim.p is not None and math.isfinite(claim.difference):
+            by_quantity.setdefault(claim.comparison.quantity, []).append(claim)
+    drawn = [(quantity, claims) for quantity, claims in by_quantity.items() if len(claims) >= LEAST_ROWS]
+    return tuple(
+        _paired_forest(f"{judged.name}-differences{f'-{number}' if number > 1 else ''}", quantity, claims)
+        for number, (quantity, claims) in enumerate(drawn[:MOST_FORESTS], start=1)
+    )
+
+
+def _paired_forest(name: str, quantity: Quantity, claims: Sequence[Claim]) -> Plot:
+    rows = []
+    for claim in claims:
+        one, dots = claim.comparison, claim.comparison.differences
+        dots = dots if len(dots) <= MOST_DOTS else []
+        # Better may be higher or lower: the marker says the side, the text at the right the verdict.
+        side = "undecided" if not claim.shown else "higher" if claim.difference > 0 else "lower"
+        told = _(claim.verdict)
+        rows.append(ForestRow(one.subject, one.against, claim.difference, claim.low, claim.high, dots, side, told))
+    least = quantity.digits
+    digits = min(least + 2, digits_for((claim.difference for claim in claims), least))
+    title = _("Difference of: {quantity}", quantity=quantity.told)
+    figure = forest_plot(rows, x_label=_("difference: {quantity}", quantity=quantity.label), title=title, digits=digits)
+    largest = max(claims, key=lambda claim: abs(claim.difference))
+    alt = _(
+        "{quantity}: {decided} of {n} differences are decided; the largest is that of {arm}, {difference}.",
+        quantity=quantity.label,
+        decided=sum(bool(claim.shown) for claim in claims),
+        n=len(claims),
+        arm=largest.comparison.subject,
+        difference=signed(largest.difference, digits),
+    )
+    return Plot(figure, name, _(PAIRED, n=claims[0].family), alt)
+
+
 def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
     """A view as sections of a page, its figures added to the report."""
     sections = [added(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
+    sections += [added(plot, report) for plot in paired_forests(judged)]
     if judged.claims:
         table = claims_table(judged.claims)
         sections.append(Details(_("Every comparison of this probe ({n})", n=len(table.rows)), (table,)))

@@ -227,6 +227,11 @@ class Failures:
     others: int
 
     @property
+    def alone(self) -> bool:
+        """Whether the arm fails from every seed, and its baseline arm does not."""
+        return self.failed == self.seeds and self.others_failed < self.others
+
+    @property
     def p(self) -> float:
         """Fisher's exact test, two-sided (Fisher 1935)."""
         from scipy import stats
@@ -243,11 +248,11 @@ class Claim:
         comparison: that was judged.
         seeds: shared by both series.
         difference: mean of the paired differences, of losses the difference of geometric means; NaN without shared
-            seeds.
+            seeds, and of an arm that fails.
         low: lower end of the simultaneous interval; None without a test.
         high: upper end, or None.
         p: the p value after correction; None without a test.
-        family: comparisons that were corrected for together.
+        family: comparisons that were corrected for together; of an arm that fails, all contrasts of the study.
         why: reason why there was no test; empty where there was one.
         margin: differences of up to this share of the baseline arm's loss count as equivalent; None: no margin.
         detectable: the share of the baseline arm's loss that this design finds with a probability of about 0.8.
@@ -374,11 +379,18 @@ class Claim:
                 **given,
                 why=self.why,
             )
+        given["p"] = p_clause(self.p)
+        if self.family == 1:
+            return _(
+                "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
+                "{others} ({p}, Fisher's exact test).",
+                **given,
+            )
         return _(
             "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-            "{others} ({p}, Fisher's exact test).",
+            "{others} ({p}, Fisher's exact test, corrected for the {contrasts} contrasts of the study).",
             **given,
-            p=p_clause(self.p),
+            contrasts=self.family,
         )
 
 
@@ -457,8 +469,9 @@ def judge_losses(
     Args:
         comparisons: arms and their rivals; every value is positive and finite, or its arm fails.
         margin: share of the rival's loss within which arms count as equivalent.
-        failures: by arm, of the arms that fail: these are tested by Fisher's exact test with Bonferroni's correction,
-            and their losses stay out of the estimator.
+        failures: by arm, of the arms that fail: these are tested by Fisher's exact test with Bonferroni's correction
+            for all comparisons, and their losses stay out of the estimator. Whether there are enough seeds for a test
+            depends on the number of all comparisons too.
     """
     failing = dict(failures or {})
     tested = [one for one in comparisons if one.arm not in failing and not one.excluded]
@@ -466,7 +479,8 @@ def judge_losses(
     for one in tested:
         series |= {one.arm: one.values, one.rival: one.others}
     seeds = sorted(set.intersection(*(set(values) for values in series.values()))) if series else []
-    whys = {one.arm: _too_few(len(seeds), len(tested)) for one in tested}
+    # The number that was designed: how many arms fail is seen only afterwards.
+    whys = {one.arm: _too_few(len(seeds), len(comparisons)) for one in tested}
     found: dict[str, estimator.Difference] = {}
     if tested and not any(whys.values()):
         rows = list(series)
@@ -525,7 +539,7 @@ def _estimated(plain: Claim, found: estimator.Difference) -> Claim:
 
 def _failed(one: Comparison, found: Failures, family: int, margin: float) -> Claim:
     shared = [seed for seed in one.values if seed in one.others]
-    claim = Claim(one, len(shared), _ratio_difference(one, shared), family=family, margin=margin, failures=found)
+    claim = Claim(one, len(shared), math.nan, family=family, margin=margin, failures=found)
     if one.excluded:
         return replace(claim, why=one.excluded)
     return replace(claim, p=min(1.0, family * found.p))

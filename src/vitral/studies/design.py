@@ -4,6 +4,7 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -327,7 +328,7 @@ class ResolvedArm:
 
     def seeded(self, seed: int) -> RunConfig:
         """The whole configuration of its run from a seed."""
-        drawn = {"corpus": {"draw": seed}} if self.draws_text else {}
+        drawn = {"corpus": {"draw": seed}} if self.draws_text and self.config.corpus.is_drawn else {}
         return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
 
     @property
@@ -499,7 +500,8 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal
     Raises:
         UsageError: the width changes nothing, or none of WIDEST units or less reaches the target.
     """
-    unit = 1 if key == "d_ff" else model.num_heads * (2 if model.positions == "rotary" else 1)
+    pairs = 1 if model.rotary is None else math.ceil(2 / model.rotary.fraction)
+    unit = 1 if key == "d_ff" or "d_head" in model.plain() else model.num_heads * pairs
 
     def count(width: int) -> int:
         return count_parameters(ModelConfig.parse(model.plain() | {key: unit * width}), vocab_size)

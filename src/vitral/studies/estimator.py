@@ -9,6 +9,8 @@ seed has on all arms alike, plus noise whose variance may differ from arm to arm
 2. The pool is the mean of the variances that are at most four times their median. An arm below the pool gets the pool's
    variance. An arm above it keeps its own; with six seeds or more, one within the four medians is first moved half-way
    to the pool (Smyth 2004). An arm is never treated as quieter than the pool.
+   Of three arms, the variances of two cannot be told apart beside a third that is wild, as those of two arms cannot:
+   with six seeds or more both get half the variance of their difference, the third its own.
 3. Each contrast has the degrees of freedom of Welch and Satterthwaite.
 4. All contrasts of the family share one level: the 5 % quantile of the smallest p value of all contrasts, simulated
    under the null hypothesis with these variances, degrees of freedom and correlations (Dunnett 1955, Westfall and Young
@@ -35,7 +37,8 @@ FEW_SEEDS, FEW_CONTRASTS = 3, 2
 WILD = 4.0
 """Times the median variance above which an arm is not in the pool."""
 SHRINKING_SEEDS, SHRINKING = 6, 5.0
-"""From so many seeds on, a variance above the pool is averaged with it, which counts as so many degrees of freedom."""
+"""From so many seeds on, a variance above the pool is averaged with it, which counts as so many degrees of freedom; and
+of three arms a wild one is told from the other two."""
 DRAWS = 99_999
 """Of the null hypothesis, for a family's common level."""
 SAME = 1e-10
@@ -72,7 +75,7 @@ class Variances:
         used: of each arm, for the contrasts.
         alone: arms that do not use the pool.
         freedom: degrees of freedom of one arm's variance; the pool's is `pooled` times as many.
-        pooled: arms in the pool.
+        pooled: the pool has the degrees of freedom of so many arms.
     """
 
     own: Float[np.ndarray, " arms"]
@@ -113,10 +116,29 @@ def variances(values: Float[np.ndarray, "arms seeds"]) -> Variances:
     tame = own <= WILD * median
     pool = float(own[tame].mean())
     alone = own > pool * (1 + 1e-9)
+    beside_wild = _beside_a_wild_arm(values) if arms == 3 and seeds >= SHRINKING_SEEDS else None
+    if beside_wild is not None:
+        return beside_wild
     freedom = (seeds - 1) * (1 - 1 / arms)
     weight = freedom / (freedom + SHRINKING) if seeds >= SHRINKING_SEEDS else 1.0
     shrunk = np.where(tame, weight * own + (1 - weight) * pool, own)
     return Variances(own, pool, np.where(alone, shrunk, pool), alone, freedom, int(tame.sum()))
+
+
+def _beside_a_wild_arm(values: Float[np.ndarray, "3 seeds"]) -> Variances | None:
+    """The variances of three arms of which one is wild; None where none is.
+
+    The two quiet ones are those whose difference varies least. As this choice is made by the values, one degree of
+    freedom is taken off.
+    """
+    apart = [float(np.var(values[one] - values[other], ddof=1)) for one, other in ((1, 2), (0, 2), (0, 1))]
+    wild = int(np.argmin(apart))
+    quiet, alone = apart[wild] / 2, np.arange(3) == wild
+    rest = (math.fsum(apart) - apart[wild]) / 2 - quiet
+    if rest <= WILD * quiet:
+        return None
+    own = np.where(alone, rest, quiet)
+    return Variances(own, quiet, own, alone, values.shape[1] - 2, 1)
 
 
 def differences(

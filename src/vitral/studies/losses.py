@@ -6,7 +6,7 @@ where it fails, nothing is compared. A failure of any other arm is a result.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -39,6 +39,8 @@ ONE_TOKEN = "one-token-floor"
 """The probe that measures what a position can know that sees one token and its place."""
 IN_ATTENTION = ("rotary", "alibi", "relative", "none")
 """Positions that a model without attention does not see; others are embedded."""
+ONE_WORK = "one-work"
+"""The split whose parts come from one work, drawn by the seed where seeds draw the text."""
 _NGRAMS = {1: N_("unigrams"), 2: N_("bigrams"), 3: N_("trigrams")}
 
 
@@ -172,13 +174,15 @@ def loss_claims(result: StudyResult) -> LossClaims:
 def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
     """The claims for a hurried reader.
 
-    The base's rank; the first floor, or else the largest contrast that was shown, an arm that fails before all others;
-    of the probes the decided comparison of least p value, or else the first decided check.
+    The base's rank; every arm that fails from every seed, unless its baseline arm does too; the first floor, or else
+    the largest contrast that was shown, an arm that fails before all others; of the probes the decided comparison of
+    least p value, or else the first decided check.
     """
-    shown = sorted((claim for claim in losses.contrasts if claim.shown), key=_size)
+    dead = [claim for claim in losses.contrasts if claim.failures is not None and claim.failures.alone]
+    shown = sorted((claim for claim in losses.contrasts if claim.shown and claim not in dead), key=_size)
     compared = sorted((one for one in probes if isinstance(one, Claim) and one.shown), key=lambda one: one.p or 0.0)
     decided = compared or [one for one in probes if one.shown is not None and not isinstance(one, Claim)]
-    return (losses.rank, *(losses.floors or shown)[:1], *decided[:1])
+    return (losses.rank, *dead, *(losses.floors or shown)[:1], *decided[:1])
 
 
 def _size(claim: Claim) -> tuple[bool, float]:
@@ -223,12 +227,24 @@ def failed_seeds(result: StudyResult, arm: ArmResult) -> tuple[int, ...]:
     An arm that sees one token cannot be below the bigram baseline, and a loss of another task is not compared with it.
     """
     comparable = arm.arm.compared and not arm.sees_one_token and is_causal_lm(arm.config)
-    line = result.baseline(BIGRAM) if comparable else math.inf
     return tuple(
         run.seed
         for run in arm.runs
-        if run.stopped is not None or (run.seed in arm.losses and arm.losses[run.seed] >= line)
+        if run.stopped is not None
+        or (comparable and run.seed in arm.losses and arm.losses[run.seed] >= bigram_baseline(result, run.seed))
     )
+
+
+def bigram_baseline(result: StudyResult, seed: int) -> float:
+    """The bigram baseline of a seed's own text, in the study's unit.
+
+    Where seeds draw the text it is the base's loss from this seed minus their difference. Where that was not measured,
+    since the text is too short or too long or the base did not finish, it is the mean over the seeds.
+    """
+    base, blocks = result.arms[0], result.beside_ngrams.get(BIGRAM, {}).get(seed)
+    if not result.study.draws_text or not blocks or seed not in base.losses:
+        return result.baseline(BIGRAM)
+    return base.losses[seed] - fmean(blocks) * base.factor
 
 
 def _failures(result: StudyResult) -> dict[str, Failures]:
@@ -247,13 +263,29 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     failed = failed_seeds(result, base)
     if not failed:
         return ""
-    return _(
-        "{arm} fails in {failed} of {n} seeds: its loss is not below the bigram baseline ({loss}); train for longer",
-        arm=base.arm.title,
-        failed=len(failed),
-        n=len(base.runs),
-        loss=nats(result.baseline(BIGRAM)),
-    )
+    runs = [run for run in base.runs if run.seed in failed]
+    told = [*_not_below(result, base, runs), *(_stopped(run) for run in runs if run.stopped is not None)]
+    given = {"arm": base.arm.title, "failed": len(failed), "n": len(base.runs), "losses": "; ".join(told)}
+    if any(run.stopped is None for run in runs):
+        return _("{arm} fails in {failed} of {n} seeds ({losses}); train for longer", **given)
+    return _("{arm} fails in {failed} of {n} seeds ({losses})", **given)
+
+
+def _stopped(run: RunResult) -> str:
+    return _("seed {seed}: {why}", seed=run.seed, why=retold(run.stopped or ""))
+
+
+def _not_below(result: StudyResult, arm: ArmResult, runs: Sequence[RunResult]) -> list[str]:
+    """The losses that are not below a bigram baseline, by baseline; there is one, unless seeds draw the text."""
+    by_line: dict[str, list[str]] = {}
+    for run in runs:
+        if run.stopped is None:
+            told = _("{loss} from seed {seed}", loss=nats(arm.losses[run.seed]), seed=run.seed)
+            by_line.setdefault(nats(bigram_baseline(result, run.seed)), []).append(told)
+    return [
+        _("not below the bigram baseline of {bigram}: {losses}", bigram=line, losses=", ".join(losses))
+        for line, losses in by_line.items()
+    ]
 
 
 def mean_loss(arm: ArmResult) -> Interval | None:
@@ -278,11 +310,24 @@ def _rank(result: StudyResult) -> Note:
 
 
 def _beside(result: StudyResult, order: int) -> str:
-    """The base beside one n-gram baseline, with the uncertainty of the seeds and that of the test text."""
+    """The base beside one n-gram baseline, with the uncertainty of the seeds and that of the test text.
+
+    Where every seed has a test text of its own, the seeds' interval contains the choice of the text.
+    """
     base, by_seed = result.arms[0], result.beside_ngrams[order]
+    seeds = mean_interval([fmean(one) * base.factor for one in by_seed.values()])
+    given = {"ngram": baseline_name(order), "difference": signed(seeds.mean, 3), "unit": _(result.study.unit)}
+    if _draws_test_text(result):
+        if seeds.low is None or seeds.high is None:
+            return _("Against the {ngram} baseline {difference} {unit}.", **given)
+        given |= {"low": signed(seeds.low, 3), "high": signed(seeds.high, 3)}
+        return _(
+            "Against the {ngram} baseline {difference} {unit} (95% interval over seeds, each with its own test text, "
+            "{low} to {high}).",
+            **given,
+        )
     blocks = [fmean(one) * base.factor for one in zip(*by_seed.values(), strict=True)]
-    text, seeds = bootstrap_interval(blocks), mean_interval([fmean(one) * base.factor for one in by_seed.values()])
-    given = {"ngram": baseline_name(order), "difference": signed(text.mean, 3), "unit": _(result.study.unit)}
+    text = bootstrap_interval(blocks)
     given |= {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3), "n": len(blocks)}
     if seeds.low is None or seeds.high is None:
         return _(
@@ -297,6 +342,11 @@ def _beside(result: StudyResult, order: int) -> str:
         least=signed(seeds.low, 3),
         most=signed(seeds.high, 3),
     )
+
+
+def _draws_test_text(result: StudyResult) -> bool:
+    """Whether the test text depends on the seed."""
+    return result.study.draws_text and result.base["corpus"]["split"] == ONE_WORK
 
 
 def _floors(result: StudyResult) -> tuple[Check, ...]:
@@ -330,7 +380,8 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
 def _floor_of(result: StudyResult, arm: ArmResult) -> list[tuple[float, str]]:
     """The floor in the study's unit, and what it is; none where the study has not measured it."""
     factor = result.arms[0].factor
-    if arm.config["model"]["positions"] in IN_ATTENTION:
+    positions = arm.config["model"]["positions"]
+    if (positions["name"] if isinstance(positions, Mapping) else positions) in IN_ATTENTION:
         meaning = _("the bigram entropy of the test text, since each position sees one token")
         return [(result.baselines.test_bigram_entropy * factor, meaning)]
     measured = result.measured.get(ONE_TOKEN)
@@ -374,12 +425,11 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
 
 
 def _has_longer(result: StudyResult, claim: Claim) -> bool:
-    return bool(_last(result.longer.get(claim.comparison.arm, ()))) and bool(
-        _last(result.longer.get(claim.comparison.rival, ()))
-    )
+    named = (claim.comparison.arm, claim.comparison.rival)
+    return claim.failures is not None and all(result.longer.get(name) for name in named)
 
 
-def _last(runs: Sequence[RunResult]) -> dict[int, float]:
+def last_losses(runs: Sequence[RunResult]) -> dict[int, float]:
     """By seed, the last test loss measured while training, in nats per token."""
     return {run.seed: run.curve[-1][1] for run in runs if run.curve and run.stopped is None}
 
@@ -387,13 +437,16 @@ def _last(runs: Sequence[RunResult]) -> dict[int, float]:
 def _closing(result: StudyResult, claim: Claim) -> str:
     """Whether the gap between an arm that fails and its baseline arm closes with a second budget."""
     arm, rival = result.arm(claim.comparison.arm), result.arm(claim.comparison.rival)
-    longer = [_last(result.longer[name]) for name in (claim.comparison.arm, claim.comparison.rival)]
-    usual = [_last(one.runs) for one in (arm, rival)]
+    longer = [last_losses(result.longer[one.arm.name]) for one in (arm, rival)]
+    usual = [last_losses(one.runs) for one in (arm, rival)]
+    steps = [arm.config["training"]["steps"] * times for times in (1, LONGER_STEPS)]
+    for one, finished in zip((arm, rival), longer, strict=True):
+        if not finished:
+            return _("{arm} finishes from no seed after {more:,} steps.", arm=capital(one.arm.title), more=steps[1])
     seeds = sorted(set.intersection(*map(set, (*longer, *usual))))
     if not seeds:
-        return _("{arm} does not finish with a second budget either.", arm=capital(arm.arm.title))
+        return _new_gap(arm, rival, longer, steps)
     gaps = [fmean(one[seed] - other[seed] for seed in seeds) for one, other in (usual, longer)]
-    steps = [arm.config["training"]["steps"] * times for times in (1, LONGER_STEPS)]
     return ngettext(
         "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
         "steps ({n} seed).",
@@ -406,6 +459,29 @@ def _closing(result: StudyResult, claim: Claim) -> str:
         after=signed(gaps[1], 3),
         steps=steps[0],
         more=steps[1],
+        n=len(seeds),
+    )
+
+
+def _new_gap(arm: ArmResult, rival: ArmResult, longer: Sequence[dict[int, float]], steps: Sequence[int]) -> str:
+    """The gap with a second budget, of an arm that has none with the first."""
+    given = {"arm": capital(arm.arm.title), "rival": rival.arm.title, "steps": steps[0], "more": steps[1]}
+    own, other = longer
+    seeds = sorted(set(own) & set(other))
+    if not seeds:
+        return _(
+            "{arm} against {rival}: no seed finishes in both, neither after {steps:,} nor after {more:,} steps.",
+            **given,
+        )
+    gap = signed(fmean(own[seed] - other[seed] for seed in seeds), 3)
+    return ngettext(
+        "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
+        "{gap} nats per token ({n} seed).",
+        "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
+        "{gap} nats per token ({n} seeds).",
+        len(seeds),
+        **given,
+        gap=gap,
         n=len(seeds),
     )
 
@@ -425,7 +501,7 @@ def _seen(detectable: Sequence[float]) -> str:
 
 def difference_text(claim: Claim | None, *, percent: bool = True) -> str:
     """A contrast in a table: `+0.770 (+0.751 to +0.789), +43.7%`; a dash where there is none."""
-    if claim is None or not claim.seeds:
+    if claim is None or not math.isfinite(claim.difference):
         return "\N{EN DASH}"
     digits = claim.comparison.quantity.digits
     span = f" ({unbroken(claim.span)})" if claim.span else ""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TypeVar
 
 from vitral.core.errors import UsageError
@@ -21,7 +22,7 @@ from vitral.core.language import N_, _, in_language
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
-from vitral.evaluation import evaluate_split, ngram_differences
+from vitral.evaluation import NgramBaselines, evaluate_split, ngram_differences
 from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, RunProbe, Setting, Trained, is_causal_lm
@@ -81,6 +82,9 @@ def measure(result: StudyResult, base: RunConfig, datasets: Datasets, callback: 
 def final_losses(result: StudyResult, datasets: Datasets, callback: Callback) -> StudyResult:
     """The result with every run's loss on the whole test split, where only some of it was measured while training.
 
+    The baselines beside the curves become those of all seeds, where each has a text of its own.
+
+
     Of a test split of more than FINAL_TOKENS, FINAL_TOKENS evenly spread tokens are measured.
     """
     arms = []
@@ -88,7 +92,19 @@ def final_losses(result: StudyResult, datasets: Datasets, callback: Callback) ->
         texts = {run.seed: datasets[arm.arm.name, run.seed] for run in arm.runs}
         runs = tuple(_final(arm, run, texts[run.seed], result.folder, callback) for run in arm.runs)
         arms.append(replace(arm, runs=runs))
-    return replace(result, arms=tuple(arms))
+    return replace(result, arms=tuple(arms), curve_baselines=_curve_baselines(result))
+
+
+def _curve_baselines(result: StudyResult) -> NgramBaselines:
+    """The n-gram baselines beside the curves: where seeds draw the text, the mean of the base's runs."""
+    if not result.study.draws_text:
+        return result.curve_baselines
+    kept = [enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs]
+    found = [NgramBaselines.from_plain(one) for one in kept if one]
+    if len(found) < len(kept):
+        return result.curve_baselines
+    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
+    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
 
 
 def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callback: Callback) -> RunResult:

@@ -3,6 +3,7 @@
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.continuation import continue_run
 from vitral.training.events import Callback, Event, all_of, silent
-from vitral.training.run import resume, train
+from vitral.training.resumption import resume
+from vitral.training.run import train
 
 __all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "continue_run", "resume", "silent", "train"]

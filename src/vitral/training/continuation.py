@@ -16,7 +16,8 @@ from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
 from vitral.training.parts import require_same_parts
-from vitral.training.run import begin, complete, identity_of, keep, last_checkpoint, resolved_plan, restored
+from vitral.training.resumption import identity_of, last_checkpoint, restored
+from vitral.training.run import begin, complete, keep, resolved_plan
 from vitral.training.trainer import Trainer, chain_from_anchor
 
 WARMUP = 0.05

@@ -1,7 +1,7 @@
-"""Start a run, and resume one."""
+"""Start a run."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +10,31 @@ import torch
 from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
-from vitral.core.machine import cores
-from vitral.core.process import only_training, too_few_cores, using_threads
-from vitral.data import Dataset, prepare, prepare_recorded
+from vitral.core.language import N_
+from vitral.core.process import only_training, using_threads
+from vitral.data import Dataset, prepare
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
-from vitral.runs import Checkpoint, Identity, LoadedRun, Parent, RunConfig, RunFolder, SealedRun, enter, load_run
+from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, load_run
 from vitral.runs.checkpoint import FORMAT
-from vitral.runs.environment import describe_environment, environment_differences
+from vitral.runs.environment import describe_environment
 from vitral.runs.folder import refuse_existing
-from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash, new_identity
-from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
-from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
-from vitral.training.parts import accepted_changes, require_same_parts
+from vitral.training.optimizers import build_optimizer
+from vitral.training.parts import require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
-from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
+from vitral.training.trainer import Planner, Trainer, TrainerState
 
 MOST_EXCESS = 0.5
 """A fresh model whose loss on random tokens is larger than ln V by more than this is noted."""
-
-
-class FinishedRun(UsageError):
-    """A run that is asked to go on, and has finished."""
 
 
 @checked(first=True)
@@ -155,11 +148,11 @@ def begin(
         trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, first)
         with only_writer(out):
             if parent is None:
-                _note_excess(trainer)
-            return _start(trainer)
+                note_excess(trainer)
+            return run_to_the_end(trainer)
 
 
-def _note_excess(trainer: Trainer) -> None:
+def note_excess(trainer: Trainer) -> None:
     """Note that a fresh model begins with a loss far from ln V."""
     excess, vocab_size = fresh_excess(trainer.model), trainer.model.vocab_size
     if excess <= MOST_EXCESS:
@@ -207,73 +200,6 @@ def _parent(source: LoadedRun | None) -> Parent | None:
     return Parent(run=source.sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
 
 
-@checked(first=True)
-def resume(
-    path: Path,
-    *,
-    callback: Callback = silent,
-    corpus: str | None = None,
-    strict: bool = False,
-    changed_parts: bool = False,
-    planner: Planner | None = None,
-    frame: TimeFrame | None = None,
-) -> RunFolder:
-    """Resume a run from its last checkpoint, bit for bit as if it had never stopped.
-
-    The arithmetic uses the recorded number of threads. Nothing is downloaded. A run with minutes gets the rest of them.
-
-    Args:
-        path: the run's folder.
-        callback: receives every event (`vitral.training.events`).
-        corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
-        strict: whether to refuse another processor or PyTorch than before, with which other bits may result.
-        changed_parts: whether to go on although the source of an own part has changed; the new one is recorded.
-        planner: as for `train`; decisions that the run has taken already are taken again without it.
-        frame: as for `train`.
-
-    Raises:
-        UsageError: not a run, already finished, in use by another process, or its text, configuration or batches have
-            changed.
-        TrainingStopped: a number was not finite.
-        StorageError: a file could not be written.
-    """
-
-    def warn(line: str) -> None:
-        callback({"event": "note", "text": line})
-
-    frame = frame or TimeFrame()
-    RunFolder.open(path)
-    with only_writer(path), only_training():
-        RunFolder.open(path).sweep()
-        sealed = enter(path, warn)
-        sealed.require_text()
-        _refuse_changes(sealed)
-        _compare_machines(sealed, warn, strict=strict)
-        sources = accepted_changes(sealed.config, str(path), accept=changed_parts)
-        checkpoint = None
-        if sealed.newest is None:
-            warn(N_("stopped before its first checkpoint: starting again at step 0, with the same random numbers"))
-        else:
-            checkpoint = last_checkpoint(sealed, warn)
-        with using_threads(identity_of(sealed, checkpoint).current_threads):
-            trainer = restored(sealed, checkpoint, callback, corpus)
-            trainer.planner, trainer.began = planner, frame.began
-            if (minutes := _minutes(sealed)) is not None:
-                history = {} if checkpoint is None else checkpoint.history
-                deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
-                keep(deadline, trainer, None, may_change_threads=False)
-            return _continue(trainer, sealed, checkpoint, warn, sources)
-
-
-def _minutes(sealed: SealedRun) -> float | None:
-    """The minutes of a run; None without."""
-    try:
-        minutes = sealed.document("environment").get("minutes")
-    except UsageError:
-        return None  # the gate has said that it is damaged
-    return float(minutes) if isinstance(minutes, int | float) and not isinstance(minutes, bool) else None
-
-
 def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
     """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
     trainer.spent = deadline.used
@@ -282,183 +208,9 @@ def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_ch
         trainer.planner = deadline
 
 
-def _continue(
-    trainer: Trainer,
-    sealed: SealedRun,
-    checkpoint: Checkpoint | None,
-    warn: Callable[[str], object],
-    sources: Mapping[str, str],
-) -> RunFolder:
-    """Rewind the folder to the checkpoint and train on, with other sources of own parts if there are any."""
-    where = trainer.folder.path
-    if checkpoint is not None:
-        _refuse_finished(trainer, checkpoint)
-    if chain_from_anchor(trainer) != trainer.state.chain:
-        began = trainer.state.anchor_step
-        raise UsageError(
-            "{where}: the batches of steps {began} to {step} differ from those the run was trained "
-            "on; its text or the version of Vitral has changed",
-            where=where,
-            began=began + 1,
-            step=trainer.state.step,
-        )
-    with stop_on_signals() as trainer.request:
-        torn = trainer.folder.rewind(checkpoint)
-        if torn:
-            warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
-        _adopt(trainer, sealed)
-        if sources:
-            trainer.decide({"parts": dict(sources)})
-        if checkpoint is None:
-            _note_excess(trainer)
-        return _start(trainer)
-
-
-def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, strict: bool) -> None:
-    """Say in one line that other bits may result here than where the run began.
-
-    Raises:
-        UsageError: `strict`, and this machine differs.
-    """
-    threads = sealed.identity.current_threads
-    if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
-        warn(slower)
-    try:
-        recorded = sealed.document("environment")
-    except UsageError:
-        return  # the gate has said that it is damaged
-    found = environment_differences(recorded, describe_environment(), sealed.config.training.device)
-    if found and strict:
-        raise UsageError(
-            "{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found="; ".join(found)
-        )
-    if found:
-        differences = "; ".join(found)
-        warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=differences))
-
-
-def _refuse_changes(sealed: SealedRun) -> None:
-    """Refuse a configuration that differs from the sealed one in a key that affects the numbers."""
-    where = sealed.folder.path
-    if sealed.changed:
-        raise UsageError(
-            "{where}/config.toml: changed since the run began ({changed}); vitral doctor --repair "
-            "{where} restores it, vitral train --init-from {where} starts another run",
-            where=where,
-            changed="; ".join(sealed.changed),
-        )
-
-
-def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
-    """The newest intact checkpoint.
-
-    Raises:
-        UsageError: every checkpoint is damaged, or the log differs from the checkpoint's seal.
-    """
-    where = sealed.folder.path
-    checkpoint = load_checkpoint_of(sealed, "last", with_optimizer=True, warn=warn)
-    missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
-    if missing:
-        raise UsageError(
-            "{where}: {key} is missing in state.json of step {step}",
-            where=where,
-            key=missing[0],
-            step=checkpoint.step,
-        )
-    seal = checkpoint.history.get("metrics")
-    if seal is not None and (complaint := sealed.folder.log.complaint(seal)):
-        raise UsageError(
-            "{where}/metrics.jsonl: {complaint}; vitral doctor --repair {where} cuts it",
-            where=where,
-            complaint=complaint,
-        )
-    return checkpoint
-
-
-def identity_of(sealed: SealedRun, checkpoint: Checkpoint | None) -> Identity:
-    """The identity at a checkpoint: decisions later than it have not affected it, and are taken again."""
-    if checkpoint is None or checkpoint.format == 1:
-        return sealed.identity
-    return Identity.parse(identity_in(checkpoint.state), f"{sealed.folder.path}: step {checkpoint.step}")
-
-
-def restored(
-    sealed: SealedRun, checkpoint: Checkpoint | None, callback: Callback, corpus: str | None = None
-) -> Trainer:
-    """A trainer restored from the checkpoint, or at step 0 without one.
-
-    Args:
-        sealed: the run.
-        checkpoint: with the optimizer's tensors.
-        callback: receives every event.
-        corpus: the run's text, if it is no longer where it was.
-
-    Raises:
-        UsageError: the text is not that of the run, or the checkpoint belongs to another model.
-    """
-    folder, where = sealed.folder, str(sealed.folder.path)
-    identity = identity_of(sealed, checkpoint)
-    config = sealed.with_free_keys(identity.current)
-    require_training_memory(config, sealed.tokenizer.vocab_size, where)
-    dataset = prepare_recorded(
-        config.corpus, sealed.document("corpus"), tokenizer=sealed.tokenizer, run_folder=folder.path, corpus=corpus
-    )
-    known = folder.ngrams(identity.plain() if sealed.format > 1 else {})
-    model = build_model(config, dataset.tokenizer.vocab_size)
-    optimizer = build_optimizer(model, config.training.optimizer)
-    baselines = None if known is None else NgramBaselines.from_plain(known)
-    trainer = Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset), baselines)
-    trainer.identity, trainer.environment = identity, _environment_hash(folder, checkpoint)
-    if checkpoint is None:
-        return trainer
-    if checkpoint.state["corpus"] != dataset.fingerprint:
-        raise UsageError(
-            "{where}: the text {source!r} is not the one of step {step}",
-            where=where,
-            source=config.corpus.source,
-            step=checkpoint.step,
-        )
-    load_weights(model, dict(checkpoint.model), where)
-    load_optimizer_tensors(model, trainer.optimizer, checkpoint.optimizer, where)
-    remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
-    trainer.state = TrainerState(step=checkpoint.step, **remembered)
-    trainer.saved = checkpoint.step
-    return trainer
-
-
-def _environment_hash(folder: RunFolder, checkpoint: Checkpoint | None) -> str:
-    """The sealed hash of environment.json, so that damage to the file is not sealed again."""
-    if checkpoint is not None and "environment" in checkpoint.history:
-        return str(checkpoint.history["environment"])
-    return document_hash(folder.document("environment", {}))
-
-
-def _adopt(trainer: Trainer, sealed: SealedRun) -> None:
-    """Give a run of format 1 the files of format 2; its next checkpoint seals them."""
-    if sealed.format > 1:
-        return
-    if trainer.baselines is not None:
-        trainer.folder.write_document("ngrams", trainer.baselines.plain())
-        trainer.seal_document("ngrams", trainer.baselines.plain())
-    trainer.folder.write_document("run", {"format": FORMAT, **trainer.identity.plain()})
-
-
 def initial_state(dataset: Dataset) -> TrainerState:
     """The state at step 0; the batch chain starts from the text's fingerprint."""
     return TrainerState(chain=dataset.fingerprint, anchor=dataset.fingerprint)
-
-
-def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Refuse a finished run; a run killed after its last checkpoint is resumed, to finish it properly."""
-    done = checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]
-    if done and any(event["finished"] for event in trainer.folder.metrics("end")):
-        trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
-        where = trainer.folder.path
-        raise FinishedRun(
-            "{where}: finished at step {step}; to train it for longer: vitral continue {where} --minutes 10",
-            where=where,
-            step=checkpoint.step,
-        )
 
 
 def build_model(config: RunConfig, vocab_size: int) -> Transformer:
@@ -482,7 +234,8 @@ def complete(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"model": model, "training": training})
 
 
-def _start(trainer: Trainer) -> RunFolder:
+def run_to_the_end(trainer: Trainer) -> RunFolder:
+    """Train from the trainer's step to the last one, after an event with the sizes of the run."""
     config = trainer.config
     trainer.tell(
         {

@@ -10,5 +10,7 @@ from vitral.data.tasks.repeats import RepeatedStrings
 from vitral.data.tasks.task import Task, task_text
 
 TaskConfig = Annotated[RepeatedStrings | MarkovChains | KeyValueRecall, Field(discriminator="name")]
+TASKS = ("repeats", "markov", "recall")
+"""The names of the tasks."""
 
-__all__ = ["KeyValueRecall", "MarkovChains", "RepeatedStrings", "Task", "TaskConfig", "task_text"]
+__all__ = ["TASKS", "KeyValueRecall", "MarkovChains", "RepeatedStrings", "Task", "TaskConfig", "task_text"]

@@ -15,6 +15,7 @@ from torch import Tensor
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.expressions import Call, nodes
 from vitral.explanation.operations import Linear, Operation, Output, Project, Scale, Score, Softmax, Weigh
+from vitral.explanation.operations.attention import MOST_EXPONENT
 from vitral.explanation.operations.expression import Compute
 from vitral.explanation.sheet import SheetQuantity, Values
 
@@ -22,8 +23,6 @@ TOLERANCE = 0.55
 """Units between a printed number and the habit's: half of the last digit, and a little for rounding twice."""
 EXACTLY = 1e-6
 """Units that floating point may differ by."""
-MOST_EXPONENT = 20.0
-"""If an exponent is larger, the largest of its row is subtracted first."""
 FEW = (2, 3, 1, 4)
 """Decimals to which roots and exponentials may be rounded."""
 BOTH = tuple((roots, False, powers) for roots in (2, 3) for powers in (2, 3, 4))

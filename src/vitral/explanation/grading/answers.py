@@ -12,7 +12,8 @@ from vitral.core.language import _
 from vitral.explanation.examples.claims import part_of
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.example import AuthorClaim, Example
-from vitral.explanation.examples.file import Keys, file_entries, read_example
+from vitral.explanation.examples.file import read_example
+from vitral.explanation.examples.given import Keys, file_entries
 from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.grading.key import AnswerKey
 

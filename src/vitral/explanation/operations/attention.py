@@ -36,10 +36,9 @@ from vitral.explanation.operations.base import (
     spread,
 )
 from vitral.model.positions import pairs
-from vitral.model.settings import LinearScaling, Llama3Scaling, RotaryConfig
+from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
 
 EXP = Name("e")
-ROTARY = RotaryConfig()
 MOST_EXPONENT = 20.0
 """If an exponent is larger, the largest of its row is subtracted first: e^20 is already 485,165,195."""
 LEAST_EXPONENT = -5.0

@@ -4,6 +4,7 @@ Kinds are counted within a layer: the claim that heads attend to different thing
 Over its layers a model of one head has several kinds too.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -11,12 +12,13 @@ from vitral.core.language import N_, _, number
 from vitral.data import Batches
 from vitral.figures.grid import head_grid
 from vitral.figures.sections import Heading, Listing, Paragraph
+from vitral.figures.text import capital
 from vitral.inspection import KINDS, NAMED_FROM, head_ablations, head_patterns
 from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
 from vitral.studies import probe
-from vitral.studies.claims import Check, Plain, Quantity, at
+from vitral.studies.claims import Check, Claim, Note, Plain, Quantity, at, judge
 from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
 from vitral.studies.results import StudyResult
 
@@ -136,7 +138,28 @@ def view(result: StudyResult, arms: Arms) -> View:
         for arm in several
     )
     apart = (*probe.within(matched, OWN, MATCHED), *probe.within(matched, DISTINCT, KINDS_APART))
-    return View(sections, (*apart, *largest, *probe.within(several, TOGETHER, ADDED)), checks)
+    comparisons = (*apart, *largest, *probe.within(several, TOGETHER, ADDED))
+    beside = [claim for claim in judge(comparisons) if claim.comparison.quantity is OWN]
+    return View(sections, comparisons, checks, _like_chance(matched, beside))
+
+
+def _like_chance(arms: Arms, claims: Sequence[Claim]) -> tuple[Note, ...]:
+    """Notes about the arms whose overlap is not told from that of matched heads of other seeds, in the same order."""
+    return tuple(
+        Note(
+            _(
+                "{arm}: the heads of a layer overlap as much as heads of other seeds with the same entropy ({own} and "
+                "{matched}, difference {span}): nothing shows that they divide the work or repeat one another.",
+                arm=capital(arm.title),
+                own=OWN.show(arm.mean(OWN)),
+                matched=MATCHED.show(arm.mean(MATCHED)),
+                span=claim.span,
+            ),
+            arm.name,
+        )
+        for arm, claim in zip(arms, claims, strict=True)
+        if claim.shown is False
+    )
 
 
 def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:

@@ -26,6 +26,7 @@ COMPARED = {
     "repeated": Quantity(N_("share of tokens in repeated {n}-grams").format(n=REPEATED), at("repeated")),
     "in-a-loop": Quantity(N_("share of tokens in the longest loop"), at("looping")),
     "distinct-pairs-of-words": Quantity(N_("distinct pairs of words"), at("words", 1)),
+    "word-length": Quantity(N_("mean length of a word"), at("letters"), "characters", digits=2),
     "longest-copy": Quantity(N_("longest copy of the training text"), at("copied"), "characters", digits=1),
     "under-the-model": MODEL,
     f"under-the-{ORDER}-gram": NGRAM,
@@ -88,7 +89,7 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
         "the models of {seeds} seed(s). A number of a prompt is its mean over the models. Intervals are over prompts: "
         "they are for other prompts with these models; the range over models is in a table of its own. The last "
         "comparisons are of distances from the text itself: every other strategy against the nearest one. A text "
-        "without words or without pairs of words has a diversity of 0.",
+        "without words or without pairs of words has a diversity of 0, and words of length 0.",
         prompts=len(prompts),
         tokens=arm.first["length"],
         seeds=len(arm.runs),
