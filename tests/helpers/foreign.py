@@ -10,7 +10,7 @@ import safetensors.torch
 from torch import Tensor
 
 from vitral.data import ByteTokenizer, Tokenizer
-from vitral.interop import forms
+from vitral.interop import all_forms
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.tokenizers import written
@@ -46,7 +46,7 @@ def write_source(
     folder: Path, form: str, model: Transformer, tokenizer: Tokenizer | None = None, **changes: Any
 ) -> dict[str, Tensor]:
     """Write a model as transformers would; `changes` are keys of config.json. Returns the tensors."""
-    kind = forms()[form]
+    kind = all_forms()[form]
     said = kind.said(Weighted(model.config, model.state_dict()))
     tensors = exported(kind.rules(said.config), said.weights)
     config = {

@@ -9,7 +9,7 @@ from foreign import OF_FORM, of_form
 from variants import VARIANTS, made
 
 from vitral.core.errors import UsageError
-from vitral.interop import forms
+from vitral.interop import all_forms
 from vitral.interop.registry import chosen
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported, imported
@@ -37,7 +37,7 @@ def distance(one: Transformer, other: Transformer) -> float:
 
 @pytest.mark.parametrize("name", OF_FORM)
 def test_a_map_names_every_tensor_once_and_is_its_own_inverse(name: str) -> None:
-    model, form = of_form(name), forms()[name]
+    model, form = of_form(name), all_forms()[name]
     said = form.said(weighted(model))
     rules = form.rules(said.config)
     ours = [one for rule in rules for one in rule.ours]
@@ -54,7 +54,7 @@ def test_a_map_names_every_tensor_once_and_is_its_own_inverse(name: str) -> None
 
 @pytest.mark.parametrize("name", OF_FORM)
 def test_a_model_that_a_form_says_as_it_is_stays_as_it_is(name: str) -> None:
-    model, form = of_form(name), forms()[name]
+    model, form = of_form(name), all_forms()[name]
     said = form.said(weighted(model))
     assert all(said.weights[key].equal(tensor) for key, tensor in model.state_dict().items())
     config = {"tie_word_embeddings": said.config.tie_head, **form.write(said.config)}
@@ -63,7 +63,7 @@ def test_a_model_that_a_form_says_as_it_is_stays_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", OF_FORM)
 def test_gaps_and_leftovers_are_errors_with_the_names(name: str) -> None:
-    form = forms()[name]
+    form = all_forms()[name]
     said = form.said(weighted(of_form(name)))
     rules = form.rules(said.config)
     there = exported(rules, said.weights)
@@ -81,14 +81,14 @@ def test_every_variant_is_the_same_function_in_a_form_or_refused_with_the_reason
     model = made(variant)
     reason = ""
     try:
-        said = forms()[name].said(weighted(model))
+        said = all_forms()[name].said(weighted(model))
     except UsageError as error:
         said, reason = None, str(error)
     if said is None:
         assert name in reason
         return
     assert distance(model, rebuilt(said, model.vocab_size)) < 1e-5
-    rules = forms()[name].rules(said.config)
+    rules = all_forms()[name].rules(said.config)
     assert {one for rule in rules for one in rule.ours} == said.weights.keys()
 
 
@@ -124,7 +124,7 @@ def test_the_first_form_that_can_say_a_model_is_chosen(variant: str, form: str |
 def test_every_scale_that_is_a_number_is_folded_into_the_queries(scale: str | float, into: str) -> None:
     config: dict[str, Any] = {"attention": {"scale": scale}, "bias": {"qkv": False}}
     model = made(config)
-    said = forms()[into].said(weighted(model))
+    said = all_forms()[into].said(weighted(model))
     attention = said.config.attention
     assert attention != "none"
     assert attention.scale == ("none" if into == "gpt-neo" else "sqrt")
@@ -134,15 +134,15 @@ def test_every_scale_that_is_a_number_is_folded_into_the_queries(scale: str | fl
 def test_heads_that_are_no_power_of_two_have_other_slopes_in_mpt() -> None:
     three = Weighted(ModelConfig(d_model=15, num_heads=3, positions="alibi", bias=False), {})
     with pytest.raises(UsageError, match="num_heads"):
-        forms()["mpt"].said(three)
+        all_forms()["mpt"].said(three)
 
 
 def test_biases_that_are_zero_are_no_biases_and_others_are_refused() -> None:
     model = Transformer(ModelConfig(d_model=16, num_heads=2, positions="alibi", num_layers=1, d_ff=64), 9).eval()
     zero = {name: tensor * 0 if name.endswith("bias") else tensor for name, tensor in model.state_dict().items()}
     model.load_state_dict(zero)
-    assert distance(model, rebuilt(forms()["mpt"].said(weighted(model)), 9)) < 1e-5
+    assert distance(model, rebuilt(all_forms()["mpt"].said(weighted(model)), 9)) < 1e-5
     with torch.no_grad():
         model.get_parameter("blocks.0.mlp.up.bias").add_(0.5)
     with pytest.raises(UsageError, match=r"bias\.feed_forward"):
-        forms()["mpt"].said(weighted(model))
+        all_forms()["mpt"].said(weighted(model))

@@ -14,7 +14,7 @@ from variants import TOKENIZER, VARIANTS, made
 
 from vitral.core.errors import UsageError
 from vitral.data import BPETokenizer, ByteTokenizer, CharTokenizer, DeclaringTokenizer, Tokenizer
-from vitral.interop import export_run, forms, import_model
+from vitral.interop import all_forms, export_run, import_model
 from vitral.interop.importing import Imported, write_run
 from vitral.interop.tokenizers import read_tokenizer, settings_of, written
 from vitral.model import Transformer
@@ -47,7 +47,7 @@ def test_an_export_is_proved_and_what_the_library_writes_again_is_the_same_run(n
     assert made_export.proof.equal_text
     assert json.loads((tmp_path / "out" / "PROOF.json").read_text())["equal_greedy_text"] is True
     theirs: Any = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
-    assert type(theirs).__name__ == forms()[name].architecture
+    assert type(theirs).__name__ == all_forms()[name].architecture
     tokens = torch.arange(14)[None] * 7 % 256
     with torch.inference_mode():
         assert theirs.generate(tokens[:, :5], do_sample=False, pad_token_id=0).shape[1] <= 16  # ends at the context
@@ -67,7 +67,7 @@ def test_an_export_is_proved_and_what_the_library_writes_again_is_the_same_run(n
 def test_every_variant_that_a_form_says_has_the_same_logits_in_the_library(variant: str, tmp_path: Path) -> None:
     run = load_run(run_of(made(variant), tmp_path / "run", TOKENIZER))
     refused, reason = 0, ""
-    for name in forms():
+    for name in all_forms():
         try:
             proof = export_run(run, tmp_path / name, to=name).proof
         except UsageError as error:
@@ -78,7 +78,7 @@ def test_every_variant_that_a_form_says_has_the_same_logits_in_the_library(varia
             refused += 1
             continue
         assert proof.relative_difference < 1e-5
-    assert refused == len(forms()) - len(list(tmp_path.iterdir())) + 1
+    assert refused == len(all_forms()) - len(list(tmp_path.iterdir())) + 1
 
 
 TEXT = "  two  spaces , and ' s don't \n\n\n end .\t<PAD> <|endoftext|> x  é"

@@ -15,7 +15,7 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            metavar="FORM",
+            metavar="NAME",
             help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; or hf, the first of them that can say the model.",
         ),
     ] = "hf",

@@ -13,9 +13,9 @@ def import_model(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FOLDER|hf:OWNER/NAME",
-            help="A folder of transformers with config.json and safetensors, or a model of the Hugging Face hub, with "
-            "@REVISION if another than the newest is meant.",
+            metavar="FOLDER|hf:NAME",
+            help="A folder of transformers with config.json and safetensors, or a model of the Hugging Face hub, as in "
+            "hf:distilbert/distilgpt2 or hf:distilbert/distilgpt2@main.",
         ),
     ],
     out: RunFolderOption = None,

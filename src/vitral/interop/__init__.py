@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from vitral.interop.exporting import Export, export_run
     from vitral.interop.importing import import_model
     from vitral.interop.proof import Proof
-    from vitral.interop.registry import forms
+    from vitral.interop.registry import all_forms
 
-__all__ = ["Export", "Proof", "export_run", "forms", "import_model"]
+__all__ = ["Export", "Proof", "all_forms", "export_run", "import_model"]
 
 __getattr__ = lazily(
     __name__,
@@ -18,7 +18,7 @@ __getattr__ = lazily(
         "Export": "exporting",
         "Proof": "proof",
         "export_run": "exporting",
-        "forms": "registry",
+        "all_forms": "registry",
         "import_model": "importing",
     },
 )

@@ -55,8 +55,8 @@ def read_foreign(folder: Path) -> Foreign:
     """The model in a folder with `config.json` and safetensors.
 
     Raises:
-        UsageError: a file is missing, damaged or a pickle; the model is of no known form, or is more or less than it
-            says.
+        UsageError: a file is missing, damaged or may hold a program; the model is of no known form, or is more or less
+            than it says.
     """
     where = str(folder)
     if not folder.is_dir():

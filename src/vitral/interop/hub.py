@@ -18,7 +18,7 @@ WANTED = (
     "vocab.json",
     "merges.txt",
 )
-"""Files that are downloaded; no code and no pickle is among them."""
+"""Files that are downloaded; nothing that may hold a program is among them."""
 
 
 def is_hub(source: str) -> bool:

@@ -17,7 +17,7 @@ ANY = "hf"
 
 
 @checked
-def forms() -> dict[str, Form]:
+def all_forms() -> dict[str, Form]:
     """The forms of transformers, in the order in which they are tried."""
     return {form.name: form for form in (GPT2, LLAMA, MISTRAL, NEOX, OPT, GPT_NEO, MPT)}
 
@@ -28,7 +28,7 @@ def form_of_type(model_type: object, where: str) -> Form:
     Raises:
         UsageError: there is none.
     """
-    known = {form.model_type: form for form in forms().values()}
+    known = {form.model_type: form for form in all_forms().values()}
     if not isinstance(model_type, str) or model_type not in known:
         raise UsageError(
             "{where}: models of the type {model_type!a:.60} are not known; known are {known}",
@@ -45,7 +45,7 @@ def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
     Raises:
         UsageError: the name is unknown, or the form cannot say the model.
     """
-    known = forms()
+    known = all_forms()
     if name in known:
         return known[name], known[name].said(model)
     if name != ANY:
