@@ -87,9 +87,9 @@ def configs(draw: st.DrawFn) -> ModelConfig:
         "tie_head": draw(st.booleans()),
     }
     names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm")
+    if not chosen["tie_head"]:
+        names += ("head",)
     chosen["bias"] = draw(st.one_of(st.booleans(), st.fixed_dictionaries(dict.fromkeys(names, st.booleans()))))
-    if not chosen["tie_head"] and isinstance(chosen["bias"], dict):
-        chosen["bias"]["head"] = draw(st.booleans())
     if norm != "none":
         chosen |= {"norm_epsilon": draw(st.sampled_from([1e-5, 0.03])), "final_norm": draw(st.booleans())}
     if norm != "post":
