@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from browser import needs_node, run_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -97,7 +98,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
     return ModelConfig.parse(chosen)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(configs())
 def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(chosen: ModelConfig) -> None:
     model, ids = made(chosen), tokens()
@@ -117,7 +118,7 @@ def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(ch
         assert torch.equal(model(changed)[:, :6], fused[:, :6])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(configs())
 def test_the_counts_are_the_models_and_the_configuration_is_its_plain_data(chosen: ModelConfig) -> None:
     model, rows = made(chosen), parameter_table(chosen, VOCAB)
@@ -155,6 +156,16 @@ def test_the_graph_is_the_model(name: str) -> None:
     graph = graph_of(lambda inputs, tap: model(inputs["tokens"], tap=tap), {"tokens": ids})
     assert {node[0] for node in graph["nodes"]} <= OPERATIONS
     assert set(graph["outputs"]) == set(model.activation_names)
+
+
+@needs_node
+def test_the_script_of_pages_computes_the_models() -> None:
+    models, ids = [made(config(**chosen)) for chosen in SEVERAL.values()], tokens()
+    graphs = [graph_of(lambda inputs, tap, m=model: m(inputs["tokens"], tap=tap), {"tokens": ids}) for model in models]
+    found = run_graphs([{"graph": graph, "inputs": {"tokens": ids}} for graph in graphs])
+    for model, values in zip(models, found, strict=True):
+        for name, value in model.trace(ids).items():
+            torch.testing.assert_close(values[name], value, rtol=0, atol=1e-10, msg=name)
 
 
 def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:
