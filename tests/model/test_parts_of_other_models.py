@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser import needs_node, run_graphs
+from browser import NODE, run_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -149,23 +149,14 @@ SEVERAL: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_graph_is_the_model(name: str) -> None:
-    model, ids = made(config(**SEVERAL[name])), tokens()
-    exported = torch.export.export(model, (ids,), strict=False).module()
-    with torch.inference_mode():
-        torch.testing.assert_close(exported(ids), model(ids), rtol=0, atol=1e-10)
+    model, ids = made(config(**SEVERAL[name], num_layers=2)), tokens()
     graph = graph_of(lambda inputs, tap: model(inputs["tokens"], tap=tap), {"tokens": ids})
     assert {node[0] for node in graph["nodes"]} <= OPERATIONS
     assert set(graph["outputs"]) == set(model.activation_names)
-
-
-@needs_node
-def test_the_script_of_pages_computes_the_models() -> None:
-    models, ids = [made(config(**chosen)) for chosen in SEVERAL.values()], tokens()
-    graphs = [graph_of(lambda inputs, tap, m=model: m(inputs["tokens"], tap=tap), {"tokens": ids}) for model in models]
-    found = run_graphs([{"graph": graph, "inputs": {"tokens": ids}} for graph in graphs])
-    for model, values in zip(models, found, strict=True):
-        for name, value in model.trace(ids).items():
-            torch.testing.assert_close(values[name], value, rtol=0, atol=1e-10, msg=name)
+    if NODE is not None:  # the script of pages computes it
+        [found] = run_graphs([{"graph": graph, "inputs": {"tokens": ids}}])
+        for activation, value in model.trace(ids).items():
+            torch.testing.assert_close(found[activation], value, rtol=0, atol=1e-10, msg=activation)
 
 
 def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:
