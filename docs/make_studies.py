@@ -17,7 +17,7 @@ DATA = {name: name for name in ("results.json", "comparisons.csv", "tuning.csv")
 INDEX = """# Studies
 
 The effect of each part of a Transformer, measured on Shakespeare's complete works. Each page is the report of
-`vitral study NAME`: numbers, figures and claims. One rule judges all claims (`src/vitral/studies/claims.py`). The
+`vitral study NAME`: numbers, figures and claims. One rule judges all claims (`src/vitral/studies/judging.py`). The
 models are small and the trainings short; the results hold at this size. Two to five studies ran at a time on 2 cores,
 one thread each, so FLOPs are more informative than seconds. To make a page again:
 `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then `python docs/make_studies.py studies/NAME-BUDGET`.

@@ -312,6 +312,7 @@ def test_an_unseen_character_is_written_as_it_was_typed(vitral, trained: Path) -
 
 def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_cost, "time_pace", lambda config, build: Pace(0.08, 1e-5))
+    monkeypatch.setattr(study_cost.Paces, "threads", lambda paces, base: 1)
     listed = json.loads(vitral("list", "--format", "json").out)
     names = {kind: [entry["name"] for entry in entries] for kind, entries in listed.items()}
     assert names["examples"] == list(gallery())
@@ -461,6 +462,7 @@ def test_a_study_in_small(vitral, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "verdict" in told.out
     assert (tmp_path / "s" / "report" / "study.html").is_file()
     monkeypatch.setattr(study_cost, "time_pace", lambda config, build: Pace(0.08, 1e-5))
+    monkeypatch.setattr(study_cost.Paces, "threads", lambda paces, base: 1)
     assert "no-attention" in vitral("study", "list").out
 
 

@@ -7,8 +7,9 @@ from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig
 from vitral.evaluation import NgramBaselines
 from vitral.studies import ArmResult, RunResult, StudyResult
-from vitral.studies.design import Study, resolve
+from vitral.studies.design import Study
 from vitral.studies.probe import ArmMeasures, RunProbe, View
+from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
 
 SEEDS = (1, 2, 3)

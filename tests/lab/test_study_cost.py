@@ -9,6 +9,7 @@ from vitral.model import Transformer
 from vitral.studies import Study, study_names
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import step_flops
+from vitral.training.plans import ResolvedPlan
 from vitral.training.trials import Pace, time_pace
 
 MINE = Study.parse(
@@ -59,7 +60,25 @@ def test_the_time_of_a_study_by_hand(timed: list[RunConfig], monkeypatch: pytest
     assert [config.model.num_layers for config in timed] == [2, 3]  # "still" takes as long as the base
 
 
-def test_costs_grow_with_the_budget(timed: list[RunConfig]) -> None:
+def test_threads_are_timed_only_where_other_bases_leave_them_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bases of width 64 and less get one thread, wider ones four; the choice grows with the length of a step."""
+    seen: list[int] = []
+
+    def fake(base: RunConfig, build: object, num_tokens: int) -> ResolvedPlan:
+        seen.append(base.model.d_model)
+        threads = 1 if base.model.d_model <= 64 else 4
+        training = base.training.model_copy(update={"threads": threads})
+        return ResolvedPlan(base.model_copy(update={"training": training}), ())
+
+    monkeypatch.setattr(study_cost, "resolve_plan", fake)
+    paces = Paces()
+    widths = [64, 128, 32, 64, 256, 96, 48]
+    found = [paces.threads(configure("study", overrides=[{"model": {"d_model": width}}])) for width in widths]
+    assert found == [1, 4, 1, 1, 4, 4, 1]
+    assert seen == [64, 128, 96]
+
+
+def test_costs_grow_with_the_budget_and_tell_where_there_are_no_verdicts(timed: list[RunConfig]) -> None:
     costs = study_costs()
     for name in study_names():
         flops = [cost.flops for cost in costs if cost.name == name]
@@ -68,6 +87,9 @@ def test_costs_grow_with_the_budget(timed: list[RunConfig]) -> None:
         assert flops[0] > 0
     assert all(cost.minutes > 0 for cost in costs)
     assert len(timed) < len(costs) * 3
+    verdicts = {(cost.name, cost.budget): cost.verdicts for cost in costs}
+    assert verdicts["attention-sinks", "quick"] is False  # three contrasts from three seeds
+    assert verdicts["attention-sinks", "standard"] is verdicts["attention-sinks", "full"] is True
 
 
 def test_a_model_too_large_to_be_timed_is_scaled(timed: list[RunConfig]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from browser import NODE, run_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -87,9 +88,9 @@ def configs(draw: st.DrawFn) -> ModelConfig:
         "tie_head": draw(st.booleans()),
     }
     names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm")
+    if not chosen["tie_head"]:
+        names += ("head",)
     chosen["bias"] = draw(st.one_of(st.booleans(), st.fixed_dictionaries(dict.fromkeys(names, st.booleans()))))
-    if not chosen["tie_head"] and isinstance(chosen["bias"], dict):
-        chosen["bias"]["head"] = draw(st.booleans())
     if norm != "none":
         chosen |= {"norm_epsilon": draw(st.sampled_from([1e-5, 0.03])), "final_norm": draw(st.booleans())}
     if norm != "post":
@@ -97,7 +98,7 @@ def configs(draw: st.DrawFn) -> ModelConfig:
     return ModelConfig.parse(chosen)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(configs())
 def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(chosen: ModelConfig) -> None:
     model, ids = made(chosen), tokens()
@@ -117,7 +118,7 @@ def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(ch
         assert torch.equal(model(changed)[:, :6], fused[:, :6])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(configs())
 def test_the_counts_are_the_models_and_the_configuration_is_its_plain_data(chosen: ModelConfig) -> None:
     model, rows = made(chosen), parameter_table(chosen, VOCAB)
@@ -148,13 +149,14 @@ SEVERAL: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_the_graph_is_the_model(name: str) -> None:
-    model, ids = made(config(**SEVERAL[name])), tokens()
-    exported = torch.export.export(model, (ids,), strict=False).module()
-    with torch.inference_mode():
-        torch.testing.assert_close(exported(ids), model(ids), rtol=0, atol=1e-10)
+    model, ids = made(config(**SEVERAL[name], num_layers=2)), tokens()
     graph = graph_of(lambda inputs, tap: model(inputs["tokens"], tap=tap), {"tokens": ids})
     assert {node[0] for node in graph["nodes"]} <= OPERATIONS
     assert set(graph["outputs"]) == set(model.activation_names)
+    if NODE is not None:  # the script of pages computes it
+        [found] = run_graphs([{"graph": graph, "inputs": {"tokens": ids}}])
+        for activation, value in model.trace(ids).items():
+            torch.testing.assert_close(found[activation], value, rtol=0, atol=1e-10, msg=activation)
 
 
 def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from vitral.evaluation import NgramBaselines
 from vitral.studies import ArmResult, RunResult, StudyResult, run_study, study_named
-from vitral.studies.design import resolve
+from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 

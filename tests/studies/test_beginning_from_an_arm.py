@@ -10,7 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.lab.study_health import examine_study
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
-from vitral.studies.design import resolve
+from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -78,6 +78,28 @@ def test_operations_contain_those_of_every_training_before(base, result) -> None
     *_, found = resolve(study, RunConfig.parse(merge(base.plain(), longer["changes"])), 256)
     assert found.config.training.steps == 18
     assert found.all_flops == found.flops * 20 // 18
+
+
+@pytest.mark.parametrize("steps", [6, 7])
+def test_a_match_that_leaves_hardly_a_step_is_refused(base, steps) -> None:
+    """All of the base's operations, or all but a step's, are spent by the first training."""
+    first = {"name": "first", "title": "f", "changes": {"training": {"steps": 6, "log_every": 2}}}
+    matched = {"name": "matched", "title": "m", "init_from": "first", "match": "flops"}
+    short = RunConfig.parse(merge(base.plain(), {"training": {"steps": steps}}))
+    study = Study.parse(PLAIN | {"arms": [{"name": "base", "title": "b"}, first, matched]})
+    with pytest.raises(UsageError, match="arm matched: match") as refused:
+        resolve(study, short, 256)
+    assert "\n" not in str(refused.value)
+    enough = RunConfig.parse(merge(base.plain(), {"training": {"steps": 8}}))
+    assert resolve(study, enough, 256)[-1].config.training.steps == 2
+
+
+def test_operations_before_a_tuned_arm_are_those_of_its_tuned_parent(base, tmp_path) -> None:
+    arms = [ARMS[0], ARMS[1] | {"tune": {"training.steps": [2.0, 3.0]}}, ARMS[3]]
+    found = run_study(Study.parse(PLAIN | {"arms": arms}), base, tmp_path / "s", seeds=[1])
+    first, then = found.arm("first"), found.arm("only")
+    assert first.config["training"]["steps"] > base.training.steps
+    assert then.flops == first.flops + then.num_tokens * then.flops_per_token + 6 * then.optimizer_flops
 
 
 def test_what_is_interrupted_goes_on_to_the_same_numbers(base, result, tmp_path) -> None:

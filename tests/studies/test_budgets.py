@@ -10,8 +10,9 @@ from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.lab import plan_study
 from vitral.lab.configuration import configure
 from vitral.studies import Study, run_study, study_named, study_names
-from vitral.studies.design import BUDGETS, resolve
+from vitral.studies.design import BUDGETS
 from vitral.studies.probes import PROBES, probe_named
+from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
 
 SMALL = {"model": {"d_model": 14, "num_heads": 7, "num_layers": 3, "context_length": 11}}

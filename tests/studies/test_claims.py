@@ -10,18 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitral.core.errors import UsageError
-from vitral.studies.claims import (
-    LEVEL,
-    Check,
-    Claim,
-    Comparison,
-    Quantity,
-    at,
-    digits_for,
-    judge,
-    mean_interval,
-    to_fixed,
-)
+from vitral.studies.claims import LEVEL, Check, Claim, Comparison, Quantity, at, digits_for, to_fixed
+from vitral.studies.intervals import mean_interval
+from vitral.studies.judging import judge
 
 LOSS = Quantity("test loss", at("loss"), "nats", "lower")
 

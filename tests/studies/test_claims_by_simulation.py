@@ -13,7 +13,8 @@ import pytest
 from jaxtyping import Float
 from scipy import stats
 
-from vitral.studies.claims import LEVEL, Comparison, Quantity, judge
+from vitral.studies.claims import LEVEL, Comparison, Quantity
+from vitral.studies.judging import judge
 
 STUDIES, SEEDS, ARMS = 2000, 5, 5
 PLANTED = 2 * math.sqrt(2.0)

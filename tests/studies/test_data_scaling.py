@@ -14,7 +14,7 @@ from vitral.figures.sections import Table
 from vitral.model import cost
 from vitral.runs import load_run
 from vitral.studies import StudyResult, study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import Plot, Trained, View
 from vitral.studies.probes.data_scaling import AMOUNTS
 from vitral.studies.probes.scaling_fit import SCALING_FIT

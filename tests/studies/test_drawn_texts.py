@@ -14,9 +14,9 @@ from vitral.reports.study import write_report
 from vitral.reports.study_method import how_it_was_run
 from vitral.runs import RunFolder
 from vitral.studies import Study, run_study
-from vitral.studies.design import resolve
 from vitral.studies.losses import bigram_baseline, loss_claims
 from vitral.studies.measures import _curve_baselines
+from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 

@@ -17,9 +17,9 @@ from vitral.figures.sections import Table
 from vitral.model.counts import parameter_table
 from vitral.studies import ArmResult, RunResult, StudyResult, study_named
 from vitral.studies.claims import Check, Note
-from vitral.studies.design import resolve
 from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.scaling_fit import SCALING_FIT
+from vitral.studies.resolution import resolve
 from vitral.studies.scaling import Estimate, contrast, cost_law, fit_law, optimal_exponents, optimum
 from vitral.studies.scaling_grid import PRODUCT, SUM, Point, constants, front, joint_laws, lack_of_fit, same_places
 from vitral.training import RunConfig

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.studies import Study, read_study, study_named, study_names
-from vitral.studies.design import check_seeds, first_difference, matched_width, resolve
+from vitral.studies.design import check_seeds
+from vitral.studies.resolution import first_difference, matched_width, resolve
 from vitral.training import RunConfig
 
 VOCAB = 31

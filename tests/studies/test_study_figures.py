@@ -16,8 +16,9 @@ from vitral.reports.study import write_report
 from vitral.reports.study_tables import contrasts_section, tuning_section
 from vitral.reports.study_views import JudgedView, paired_forests
 from vitral.studies import StudyResult, loss_claims, study_named
-from vitral.studies.claims import Comparison, Quantity, at, judge
+from vitral.studies.claims import Comparison, Quantity, at
 from vitral.studies.design import Budget
+from vitral.studies.judging import judge
 from vitral.studies.probe import View
 from vitral.studies.results import RunResult
 from vitral.studies.tuning import Trial, Tuned

@@ -14,7 +14,8 @@ from vitral.core.language import in_language
 from vitral.reports.study import StudyPage, write_report
 from vitral.studies import StudyResult, loss_claims, run_study, study_named, study_names
 from vitral.studies.catalogue import TEXTS, told
-from vitral.studies.claims import Check, Claim, Comparison, Quantity, judge
+from vitral.studies.claims import Check, Claim, Comparison, Quantity
+from vitral.studies.judging import judge
 from vitral.studies.study_file import parse_study
 from vitral.training import RunConfig
 

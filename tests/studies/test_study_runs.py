@@ -14,12 +14,14 @@ import pytest
 
 from tests.studies.conftest import FOUR
 from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.core.process import using_threads
 from vitral.data.batches import Batches
 from vitral.lab.run_health import examine_run
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study
+from vitral.studies.record import read_record, seeds_of
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -270,3 +272,20 @@ def test_a_run_killed_after_its_last_checkpoint_is_tidied(
     (run / "best").unlink()
     run_study(trained.study, tiny, out, seeds=trained.seeds)
     assert examine_run(run, replay=False).healthy
+
+
+def test_a_study_of_another_default_keeps_the_seeds_of_its_record(tiny: RunConfig, tmp_path: Path) -> None:
+    """A study of three seeds by an earlier Vitral does not grow; one whose file names its seeds follows the file."""
+    out = tmp_path / "s"
+    whole = Study.parse(PAIR.plain() | {"budgets": {"quick": {}}}).at("quick")
+    unnamed = Study.parse({key: value for key, value in whole.plain().items() if key != "seeds"})
+    run_study(unnamed, tiny, out, seeds=[1, 2])
+    assert run_study(unnamed.at("quick"), tiny, out).seeds == (1, 2)
+    found = read_record(GuardedFolder(out), lambda line: None)
+    assert seeds_of(unnamed, None, found) == (1, 2)
+    assert seeds_of(unnamed, None, None) == (1, 2, 3, 4, 5, 6)
+    assert seeds_of(unnamed, [3, 1, 2], found) == (3, 1, 2)
+    named = Study.parse(unnamed.plain() | {"seeds": [1, 2, 3]})
+    assert seeds_of(named, None, found) == (1, 2, 3)
+    budget = Study.parse(PAIR.plain() | {"budgets": {"quick": {"seeds": [1, 2, 4]}}}).at("quick")
+    assert seeds_of(budget, None, found) == (1, 2, 4)

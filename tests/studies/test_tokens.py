@@ -8,7 +8,7 @@ from text_studies import made, resolved, shown, vocabulary
 from vitral.data import CorpusConfig
 from vitral.figures.sections import Table
 from vitral.studies import StudyResult, study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import Plot, View
 from vitral.studies.probes.text_units import TEXT_UNITS
 

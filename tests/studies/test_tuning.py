@@ -1,21 +1,26 @@
 """Tuning: trials by hand, and a study that tunes, really trained."""
 
 import math
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.studies.test_study_runs import Log
+from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
-from vitral.studies import StudyResult, run_study
-from vitral.studies.design import TUNING_SEED, Arm, ResolvedArm, Study, resolve
-from vitral.studies.execution import Job, _with_second_budget
+from vitral.studies import StudyResult, execution, run_study, texts
+from vitral.studies.design import TUNING_SEED, Arm, Study
+from vitral.studies.execution import Job, _can_be_tried, _with_second_budget
 from vitral.studies.losses import loss_claims
+from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
-from vitral.studies.tuning import Trial, chosen, further, rows, scaled, tuned, tuned_as_recorded
+from vitral.studies.texts import Texts
+from vitral.studies.tuning import Trial, chosen, further, rows, scaled, trial_name, tuned, tuned_as_recorded
 from vitral.training import RunConfig
 
 RATE = "training.optimizer.learning_rate"
@@ -39,6 +44,17 @@ STUDY = Study.parse(
 def an_arm(**training: object) -> ResolvedArm:
     """A base arm with this training."""
     return resolve(STUDY, RunConfig.parse({"training": training}), 31)[0]
+
+
+def read_with_losses(losses: Mapping[float, float | None], seen: list[float]):
+    """A function that makes a trial with one of these losses, and notes its factor."""
+
+    def run(row) -> Trial:
+        factor = next(iter(row.values()))
+        seen.append(factor)
+        return Trial(factor, {}, losses[factor])
+
+    return run
 
 
 def trials(losses: dict[float, float | None]) -> dict[float, tuple[dict[str, float], Trial]]:
@@ -66,6 +82,114 @@ def test_a_key_of_another_optimizer_is_left_out_and_none_at_all_refused() -> Non
 def test_whole_numbers_stay_whole() -> None:
     assert scaled(an_arm(steps=7), {"training.steps": 0.5}).config.training.steps == 4
     assert scaled(an_arm(steps=1), {"training.steps": 0.1}).config.training.steps == 1
+    assert scaled(an_arm(), {"training.schedule.warmup_steps": 2.0}).config.training.schedule.warmup_steps == 0
+
+
+def test_whole_numbers_that_come_out_equal_are_tried_once() -> None:
+    key = "training.batch_size"
+    assert rows({key: (0.4, 0.5, 1.0, 1.2, 2.0)}, an_arm(batch_size=2).config) == ({key: 0.4}, {key: 1.0}, {key: 2.0})
+    assert rows({key: (0.5, 1.0, 1.2, 2.0)}, an_arm(batch_size=2).config) == ({key: 0.5}, {key: 1.0}, {key: 2.0})
+    seen: list[float] = []
+    losses = {0.5: 1.0, 1.0: 1.1, 2.0: 1.2}
+    found = tuned(an_arm(batch_size=2), {key: (0.5, 1.0, 2.0)}, read_with_losses(losses, seen))
+    assert seen == [0.5, 1.0, 2.0]  # 0.25 times 2 would be 1 again
+    assert found is not None
+    assert (found[1].chosen, found[1].at_edge) == (0.5, True)
+
+
+def test_no_trial_beyond_the_edge_where_it_makes_no_configuration_or_may_not_be_made(tiny: RunConfig) -> None:
+    """Twice a momentum of 0.4 is one, four times is none; the edge stays, and its flag."""
+    key, losses = "training.optimizer.momentum", {1.0: 1.1, 2.0: 1.0, 4.0: 0.9}
+    arm = an_arm(optimizer={"name": "sgd", "momentum": 0.4})
+    with pytest.raises(UsageError, match="momentum"):
+        scaled(arm, {key: 4.0})
+    prepared, asked = Texts(), list[float]()
+
+    def may(row) -> bool:
+        asked.append(row[key])
+        config = RunConfig.parse(merge(arm.config.plain(), {"corpus": tiny.corpus.plain()}))
+        return _can_be_tried(STUDY, arm.with_config(config), row, [arm.with_config(config)], prepared)
+
+    seen: list[float] = []
+    found = tuned(arm, {key: (1.0, 2.0)}, read_with_losses(losses, seen), may)
+    assert (seen, asked) == ([1.0, 2.0], [4.0])
+    assert found is not None
+    assert (found[1].chosen, found[1].at_edge) == (2.0, True)
+    assert found[0].config.plain()["training"]["optimizer"]["momentum"] == pytest.approx(0.8)
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which batches of more than six do not fit."""
+
+    def refuse(config: RunConfig, vocab_size: int, where: str) -> None:
+        if config.training.batch_size > 6:
+            raise UsageError("{where}: not enough memory", where=where)
+
+    monkeypatch.setattr(texts, "require_training_memory", refuse)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_trial_beyond_the_edge_that_does_not_fit_into_memory_is_not_made(tiny: RunConfig) -> None:
+    key, arm = "training.batch_size", resolve(STUDY, tiny, 31)[0]
+    assert _can_be_tried(STUDY, arm, {key: 2.0}, [arm], Texts())
+    assert not _can_be_tried(STUDY, arm, {key: 4.0}, [arm], Texts())
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"), [({0.25: 2.0}, 0.25), ({0.25: None}, 1.0)], ids=["finite below", "none below"]
+)
+def test_where_every_trial_diverges_one_lower_is_tried_and_flagged(losses: dict, best: float) -> None:
+    seen: list[float] = []
+    run = read_with_losses({0.5: None, 1.0: None, 2.0: None, **losses}, seen)
+    found = tuned(an_arm(), {RATE: (0.5, 1.0, 2.0)}, run)
+    assert seen == [0.5, 1.0, 2.0, 0.25]
+    assert found is not None
+    assert (found[1].chosen, found[1].at_edge) == (best, True)
+
+
+def test_factors_that_differ_have_folders_that_differ() -> None:
+    names = [trial_name("a", {RATE: factor}) for factor in (1.0000001, 1.0000002, 123456.7, 123457.0)]
+    assert len(set(names)) == 4
+    assert trial_name("a", {RATE: 0.2**2 / 0.5}) == "tuning/a/x0.08"  # as runs are called that are there already
+    assert [trial_name("a", {RATE: factor}) for factor in (0.25, 1.0)] == ["tuning/a/x0.25", "tuning/a/x1"]
+    with pytest.raises(UsageError, match="increase"):
+        Study.parse(STUDY.plain() | {"tune": {RATE: [1.0, math.nextafter(1.0, 2)]}}, "test")
+
+
+def test_a_tuned_arm_is_counted_again() -> None:
+    arm = an_arm(steps=8, batch_size=4)
+    more = scaled(arm, {"training.batch_size": 2.0, "training.steps": 0.5})
+    assert more.flops == 4 * (arm.flops // 8 * 2) - 4 * arm.optimizer_flops
+    assert more.num_tokens == arm.num_tokens
+    wide = arm.with_config(RunConfig.parse(merge(arm.config.plain(), {"model": {"d_model": 2 * 128}})))
+    assert wide.num_parameters > 2 * arm.num_parameters
+    assert wide.flops_per_token > 2 * arm.flops_per_token
+
+
+@pytest.mark.parametrize("match", ["parameters", "flops"])
+def test_what_undoes_a_match_is_not_tuned(match: str) -> None:
+    """Neither by the arm, nor by the base to which it is matched."""
+    plain, tune = STUDY.plain(), {"training.batch_size": [0.5, 1.0]}
+    matched = {"name": "matched", "title": "m", "match": match, "changes": {"model": {"num_layers": 1}}}
+    base, other = plain["arms"][:2]
+    Study.parse(plain | {"arms": [base, other, matched]}, "test")
+    Study.parse(plain | {"arms": [base | {"tune": tune}, other]}, "test")
+    for arms in ([base, matched | {"tune": tune}], [base | {"tune": tune}, matched]):
+        with pytest.raises(UsageError, match="match"):
+            Study.parse(plain | {"arms": arms}, "test")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["seed", "corpus.share", "corpus.draw", "model.d_model", "model.context_length", "training.evaluation_tokens",
+     "training.threads", "training.evaluate_every", "training.objective.rate"],
+)  # fmt: skip
+def test_only_knobs_of_the_training_are_tuned(key: str) -> None:
+    with pytest.raises(UsageError, match="cannot be tuned"):
+        Study.parse(STUDY.plain() | {"tune": {key: [0.5, 1.0]}}, "test")
+    for knob in ("training.schedule.warmup_steps", "model.dropout.residual", "training.optimizer.weight_decay"):
+        assert Arm.parse({"name": "a", "title": "a", "tune": {knob: [0.5, 1.0]}}, "test").tune
 
 
 @pytest.mark.parametrize(
@@ -225,6 +349,89 @@ def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
     told = [note.text for note in loss_claims(longer).notes if note.arm == "no-feed-forward"]
     assert any("+1.385" in text and "+1.300" in text for text in told)  # (3.15 - 1.765) and (3.0 - 1.7)
     assert not _with_second_budget(made({"full": [1.7, 1.8, 1.9]}), arms, GuardedFolder(result.folder), run).longer
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_every_trial_must_fit_before_anything_is_trained(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
+    """Into memory and on the disk."""
+    arms = [one.plain() for one in STUDY.arms]
+    arms[1] |= {"tune": {"training.batch_size": [1.0, 3.0]}}
+    with pytest.raises(UsageError, match="arm post: not enough memory"):
+        run_study(Study.parse(STUDY.plain() | {"arms": arms}, "test"), tiny, tmp_path / "study", seeds=[5])
+    assert not (tmp_path / "study").exists()
+    asked: list[Job] = []
+
+    def room(out: Path, jobs: list[Job]) -> None:
+        asked.extend(jobs)
+        raise UsageError("no room")
+
+    monkeypatch.setattr(execution, "require_room", room)
+    with pytest.raises(UsageError, match="no room"):
+        run_study(STUDY, tiny, tmp_path / "study", seeds=[5])
+    assert [job.path.name for job in asked] == ["x0.5", "x1", "x2", "x0.5", "x1", "x2", "seed-5", "seed-5", "seed-5"]
+
+
+class Stopped(Log):
+    """A reporter that stops the program before the run of this number, counted from 1."""
+
+    def __init__(self, number: int) -> None:
+        """Stop there."""
+        super().__init__()
+        self.number = number
+
+    def __call__(self, event) -> None:
+        """Note the run, or stop."""
+        super().__call__(event)
+        if event["event"] == "run" and event["state"] == "train" and len(self.states) == self.number:
+            raise KeyboardInterrupt
+
+
+def test_a_study_killed_while_it_tunes_may_have_other_seeds(tiny: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_study(STUDY, tiny, tmp_path / "study", seeds=[5, 7], callback=Stopped(2))
+    found = run_study(STUDY, tiny, tmp_path / "study", seeds=[11])
+    assert (found.seeds, found.first_seeds) == ((11,), (11,))
+    with pytest.raises(UsageError, match="seeds not asked for here"):
+        run_study(STUDY, tiny, tmp_path / "study", seeds=[5])
+
+
+def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
+    studied: StudyResult, tiny: RunConfig, tmp_path: Path
+) -> None:
+    other = RunConfig.parse(merge(tiny.plain(), {"training": {"batch_size": 4, "steps": 2, "evaluate_every": 2}}))
+    there = run_study(STUDY, other, tmp_path / "other", seeds=[5]).folder
+    for name in ("arms/post/seed-5", "longer/post/seed-5"):
+        out = tmp_path / name.partition("/")[0]
+        shutil.copytree(there / "arms/post/seed-5", out / name)
+        (out / "arms").mkdir(exist_ok=True)
+        log = Log()
+        with pytest.raises(UsageError, match=r"is not the run of this arm: training\.batch_size"):
+            run_study(STUDY, tiny, out, seeds=[5], callback=log)
+        assert not log.states
+    # A run of this design, with values that are not known before its trials, is accepted.
+    out = tmp_path / "own"
+    shutil.copytree(studied.folder / "arms", out / "arms")
+    assert run_study(STUDY, tiny, out, seeds=[5]).arm("post").losses == studied.arm("post").losses
+
+
+def test_the_second_budget_does_not_depend_on_the_order_of_seeds(made, tiny: RunConfig) -> None:
+    result = made({"full": [1.76] * 3, "no-feed-forward": [3.1] * 3})
+    study = result.study.model_copy(update={"tune": {RATE: (0.5, 1.0, 2.0)}})
+    arms = [one for one in resolve(study, tiny, 31) if one.arm.name in ("full", "no-feed-forward")]
+    for seeds, first, expected in (
+        ((3, 2, 1), (3, 2, 1), [1, 2]),
+        ((2, 3, 1), (2, 3), [2, 3]),
+        ((1, 3), (3,), [3, 1]),
+    ):
+        asked: list[int] = []
+
+        def run(job: Job, asked: list[int] = asked) -> RunResult:
+            asked.append(job.seed)
+            return RunResult(job.seed, job.path, ((12, 3.0),), None, 3.0, 3.0, 1.0)
+
+        given = replace(result, study=study, seeds=seeds, first_seeds=first)
+        _with_second_budget(given, arms, GuardedFolder(result.folder), run)
+        assert list(dict.fromkeys(asked)) == expected
 
 
 def test_trials_have_a_seed_of_their_own(studied: StudyResult) -> None:

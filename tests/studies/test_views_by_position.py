@@ -14,7 +14,8 @@ from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.figures.sections import Table
 from vitral.runs import load_run
-from vitral.studies.claims import Claim, judge
+from vitral.studies.claims import Claim
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes import by_position
 from vitral.training import RunConfig, train

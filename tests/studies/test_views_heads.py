@@ -18,7 +18,8 @@ from vitral.inspection.attention import BROAD
 from vitral.inspection.head_overlap import STEPS
 from vitral.model import ModelConfig, Transformer
 from vitral.studies import study_named
-from vitral.studies.claims import Claim, judge
+from vitral.studies.claims import Claim
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes.head_patterns import HEAD_PATTERNS
 from vitral.training import RunConfig

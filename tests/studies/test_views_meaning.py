@@ -10,7 +10,8 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.figures.sections import Table
 from vitral.studies import StudyResult, study_named
-from vitral.studies.claims import Claim, judge
+from vitral.studies.claims import Claim
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes import probe_named
 from vitral.studies.probes.meaning import CORRELATION, GAIN, RIGHT, view

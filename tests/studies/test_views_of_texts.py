@@ -11,7 +11,7 @@ from vitral.evaluation import evaluate_split
 from vitral.figures.sections import Table
 from vitral.model import Transformer
 from vitral.studies import study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import Plot, Trained, View
 from vitral.studies.probes.forgetting import FORGETTING
 from vitral.studies.probes.passes import PASSES

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
 from vitral.studies.probes.coordinate_check import COORDINATE_CHECK, configured, exponent
 from vitral.studies.probes.rates import RATES, best_rate

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
 from vitral.studies.probes.context import CONTEXT
 from vitral.studies.probes.recall import RECALL

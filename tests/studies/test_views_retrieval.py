@@ -6,7 +6,7 @@ from vitral.figures.sections import Table
 from vitral.inspection.mask_recall import BINS
 from vitral.inspection.retrieval import MASKS
 from vitral.studies import StudyResult
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import Plot, View
 from vitral.studies.probes.retrieval import RETRIEVAL, view
 

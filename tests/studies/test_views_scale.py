@@ -16,11 +16,12 @@ from vitral.inspection.windows import scored_windows
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
 from vitral.studies import study_named
-from vitral.studies.claims import Claim, Note, judge
-from vitral.studies.design import resolve
+from vitral.studies.claims import Claim, Note
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes.saturation import SATURATION, WINDOWS
 from vitral.studies.probes.scores import SCORE_STATISTICS, SIZES
+from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
 from vitral.training.run import train
 

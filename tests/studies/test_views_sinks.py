@@ -8,7 +8,7 @@ from vitral.data import prepare
 from vitral.figures.sections import Details, Table
 from vitral.model import ModelConfig, Transformer
 from vitral.studies import study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes.attention_sinks import ATTENTION_SINKS
 from vitral.training import RunConfig

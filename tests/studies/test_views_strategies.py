@@ -9,7 +9,8 @@ import pytest
 
 from vitral.figures.sections import Columns, Details, Table
 from vitral.inspection.texts import TRUTH
-from vitral.studies.claims import Claim, judge
+from vitral.studies.claims import Claim
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.strategies import COMPARED, NGRAM, by_prompt, view
 

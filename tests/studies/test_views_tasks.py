@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.figures.sections import Table
+from vitral.model import Transformer
 from vitral.runs import load_run, trajectory
 from vitral.studies import study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, Trained, View
 from vitral.studies.probes.few_shot import FEW_SHOT
 from vitral.studies.probes.in_context import IN_CONTEXT
@@ -54,6 +56,21 @@ def test_a_trajectory_is_every_checkpoint_in_order(tmp_path: Path) -> None:
     looked = along_training(run, lambda model: {"sum": float(model.get_parameter("head.weight").detach().sum())})
     assert [one["step"] for one in looked] == [0, 2, 4]
     assert len({one["sum"] for one in looked}) == 3
+
+
+def test_a_trajectory_begins_at_the_weights_the_run_began_from(tmp_path: Path) -> None:
+    first = trained(tmp_path / "first", {"task": TASKS["markov"]})
+    config = RunConfig.parse({**first.run.config, "training": {**first.run.config["training"], "steps": 2}})
+    train(config, tmp_path / "then", dataset=first.dataset, init_from=load_run(first.run.folder.path, "last"))
+    then = replace(first, run=load_run(tmp_path / "then", "last"), parent=first.run.folder.path)
+
+    def look(model: Transformer) -> dict[str, float]:
+        return {"sum": float(model.get_parameter("head.weight").detach().sum())}
+
+    begun, *_others, last = along_training(then, look)
+    assert begun == {"step": 0, **look(first.run.model)}
+    assert last == {"step": 2, **look(then.run.model)}
+    assert begun["sum"] != along_training(replace(then, parent=None), look)[0]["sum"]
 
 
 @pytest.mark.parametrize("probe", [INDUCTION, IN_CONTEXT], ids=lambda probe: probe.name)

@@ -14,7 +14,7 @@ from vitral.data import prepare
 from vitral.figures.sections import Table
 from vitral.runs import load_run
 from vitral.studies import study_named
-from vitral.studies.claims import judge
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes import uses
 from vitral.training import RunConfig, train

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vitral.model import Transformer, cost, count_parameters
 from vitral.runs.config import RunConfig
 from vitral.studies import Study
-from vitral.studies.design import resolve
+from vitral.studies.resolution import resolve
 from vitral.training.optimizer_cost import optimizer_flops, orthogonalisation_flops, step_flops
 from vitral.training.optimizers import build_optimizer, orthogonalise
 

@@ -34,6 +34,8 @@ TITLES = {
     Kind.studies: N_("Studies"),
     Kind.examples: N_("Examples"),
 }
+NO_VERDICT = "*"
+"""Behind the time of a study at a budget with too few seeds for a verdict."""
 USED_BY = {
     Kind.presets: N_("vitral train NAME"),
     Kind.texts: N_("vitral corpus NAME, vitral train NAME"),
@@ -168,6 +170,13 @@ def print_studies() -> None:
             max(cost.threads for cost in costs.values()),
         )
     )
+    if any(cost.verdicts is False for cost in costs.values()):
+        say(
+            _(
+                "{mark}: too few seeds for a verdict on its contrasts of losses; a larger budget has one.",
+                mark=NO_VERDICT,
+            )
+        )
     say(_("vitral study NAME --budget standard"))
 
 
@@ -175,5 +184,5 @@ def _minutes(cost: "StudyCost | None") -> str:
     """A time in one short phrase; a dash for a budget that the study does not have."""
     if cost is None:
         return "\N{EN DASH}"
-    minutes = cost.minutes
-    return f"{max(1, round(minutes))} min" if minutes < 100 else f"{number(minutes / 60, '.1f')} h"
+    minutes, mark = cost.minutes, NO_VERDICT if cost.verdicts is False else ""
+    return (f"{max(1, round(minutes))} min" if minutes < 100 else f"{number(minutes / 60, '.1f')} h") + mark

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator, ScalarFormatter
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
@@ -221,7 +221,8 @@ def _padded(span: tuple[float, float], y: Axis) -> tuple[float, float]:
         # Two decades at least, so that small changes look small.
         space = max(0.06 * math.log10(high / low), (2 - math.log10(high / low)) / 2)
         return low / 10**space, high * 10**space
-    space = 0.06 * (high - low) or 0.5 * abs(high) or 0.5
+    # Changes of less than a hundredth look small.
+    space = max(0.06 * (high - low), (0.01 * max(abs(low), abs(high)) - (high - low)) / 2) or 0.5
     return low - space, high + space
 
 
@@ -278,6 +279,7 @@ def _scale(axes: Axes, frame: _Frame, span: tuple[float, float]) -> None:
             axis.set_minor_formatter(NullFormatter())
         else:
             axis.set_major_locator(MaxNLocator(4))
+            axis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
 def _dress(axes: Axes, panel: Panel, *, own: bool, first: bool, last: bool) -> None:

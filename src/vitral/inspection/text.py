@@ -71,7 +71,7 @@ def inspect_text(
             "norm": config.norm,
             "residual": config.residual,
             "positions": plain["positions"],
-            "mask": None if config.attention == "none" else config.attention.mask.model_dump(),
+            "mask": None if config.attention == "none" else config.attention.mask.plain(),
         },
         "tokens": [{"id": token, "label": tokenizer.label(token)} for token in tokens[0].tolist()],
         "measured_on": {"what": "text" if drawn is None else "windows", "rows": len(read), "length": read.shape[1]},

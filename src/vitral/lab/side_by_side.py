@@ -30,7 +30,8 @@ from vitral.reports.side_by_side import RunComparison
 from vitral.runs import RunSummary, is_run, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.summary import readable_path
-from vitral.studies.claims import LEVEL, mean_interval
+from vitral.studies.claims import LEVEL
+from vitral.studies.intervals import mean_interval
 from vitral.studies.measures import final_split
 from vitral.training.objectives import masking_of
 

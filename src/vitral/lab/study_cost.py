@@ -10,10 +10,12 @@ from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
 from vitral.lab.configuration import configure
 from vitral.model import Transformer
 from vitral.studies import Study, study_named, study_names
-from vitral.studies.design import BudgetName, ResolvedArm, resolve
+from vitral.studies.design import BudgetName
+from vitral.studies.estimator import enough
 from vitral.studies.measures import FINAL_TOKENS
 from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
+from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.tuning import rows
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import step_flops
@@ -53,6 +55,8 @@ class StudyCost:
         flops: of all training.
         minutes: estimate for this machine when nothing else runs.
         threads: of the processor, of each training.
+        verdicts: whether the contrasts of losses are tested: not with fewer than three seeds, nor with three and many
+            contrasts; None for a study without contrasts of losses.
     """
 
     name: str
@@ -62,6 +66,7 @@ class StudyCost:
     flops: int
     minutes: float
     threads: int
+    verdicts: bool | None = None
 
 
 class Paces:
@@ -70,16 +75,25 @@ class Paces:
     def __init__(self) -> None:
         """Nothing is timed yet."""
         self._known: dict[str, Pace] = {}
-        self._threads: dict[str, int] = {}
+        self._threads: dict[int, int] = {}
         self._largest: tuple[int, Pace] | None = None
 
     def threads(self, base: RunConfig) -> int:
-        """The threads that a study with this base chooses."""
-        key = self._key(base, 0)
-        if key not in self._threads:
-            chosen = resolve_plan(base, _model, 10**9).config.training.threads
-            self._threads[key] = chosen or torch.get_num_threads()
-        return self._threads[key]
+        """The threads that a study with this base chooses.
+
+        The longer a step, the more threads are worth: a base is timed only where those timed before, with a shorter and
+        a longer step, have different numbers of threads.
+        """
+        flops = step_flops(base, vocabulary(base.corpus))
+        below = max((known for known in self._threads if known <= flops), default=None)
+        above = min((known for known in self._threads if known >= flops), default=None)
+        if above is not None and self._threads[above] == 1:
+            return 1
+        if below is not None and self._threads[below] > 1:
+            return self._threads[below]
+        chosen = resolve_plan(base, _model, 10**9).config.training.threads
+        self._threads[flops] = chosen or torch.get_num_threads()
+        return self._threads[flops]
 
     def of(self, config: RunConfig, threads: int) -> Pace:
         """The pace of a configuration with these threads."""
@@ -136,7 +150,14 @@ def _cost(study: Study, budget: BudgetName, paces: Paces) -> StudyCost:
         probe = probe_named(name)
         times = len(arms) * len(chosen.seeds) if isinstance(probe, RunProbe) else 1
         seconds += times * probe.seconds.get(budget, SECONDS_OF_A_PROBE) * slower
-    return StudyCost(study.name, study.question, budget, round(runs), flops, seconds / 60, threads)
+    minutes, verdicts = seconds / 60, _has_verdicts(chosen)
+    return StudyCost(study.name, study.question, budget, round(runs), flops, minutes, threads, verdicts)
+
+
+def _has_verdicts(study: Study) -> bool | None:
+    """Whether the family of the study's contrasts of losses is tested; None where there are none."""
+    contrasts = sum(arm.compared and arm.contrast for arm in study.arms[1:])
+    return enough(len(study.seeds), contrasts) if contrasts else None
 
 
 def _trials(study: Study, arm: ResolvedArm) -> float:

@@ -12,9 +12,10 @@ from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.lab.run_health import examine_run
 from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import RunConfig, SealedRun, enter
-from vitral.studies.design import Study, resolve
+from vitral.studies.design import Study
 from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
+from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
 from vitral.studies.tuning import tuned_as_recorded
 

@@ -10,12 +10,14 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.core.parts import imported_files
 from vitral.lab.configuration import configure
 from vitral.reports.study import StudyPage, write_report
 from vitral.studies import Study, read_study, run_study, study_named
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.probes import probe_named
+from vitral.studies.record import read_record, seeds_of
 from vitral.training import Callback, RunConfig, silent
 
 
@@ -61,7 +63,7 @@ def plan_study(
             changes of its budget.
         budget: "quick", "standard" or "full"; the smallest that the study has if None.
         corpus: the text, instead of the configuration's.
-        seeds: the study's own if None.
+        seeds: if None, the study's own, or those of the folder's record where the study leaves them to the default.
         overrides: plain nested data laid over the base, later over earlier.
         out: the folder; if None, `studies/NAME-BUDGET`, or `studies/NAME` for a study without budgets.
 
@@ -75,13 +77,14 @@ def plan_study(
     study = whole if chosen is None else whole.at(chosen)
     changes = [whole.budgets[chosen].changes] if chosen is not None and start is None else []
     base = configure(start or whole.base, corpus=corpus, overrides=[*changes, *overrides])
-    numbers = tuple(study.seeds if seeds is None else seeds)
     listed = None if seeds is None else ",".join(map(str, seeds))
     options = [("--base", start), ("--budget", budget), ("--corpus", corpus), ("--seeds", listed)]
     options += [("--set", setting) for setting in settings_of(merge(*overrides))]
     options += [("--parts", path) for path in imported_files()]
     words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
     folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
+    recorded = read_record(GuardedFolder(folder), lambda line: None) if seeds is None else None
+    numbers = seeds_of(study, seeds, recorded)
     return StudyPlan(study, base, numbers, folder, shlex.join(map(str, words)), chosen)
 
 

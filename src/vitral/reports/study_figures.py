@@ -110,7 +110,8 @@ def _row(claim: Claim) -> ForestRow:
     shared = [seed for seed in sorted(one.values) if seed in one.others]
     dots = [100 * (one.values[seed] / one.others[seed] - 1) for seed in shared]
     word = "" if claim.why else claim.verdict
-    return ForestRow(one.subject, one.against, claim.percent, low, high, dots, word, _(word) if word else "")
+    told = _(word) if word else _("no verdict")
+    return ForestRow(one.subject, one.against, claim.percent, low, high, dots, word, told)
 
 
 def _finding(claims: Sequence[Claim]) -> str:

@@ -10,7 +10,8 @@ from vitral.figures.sections import Details, Heading, Listing, Section, Table
 from vitral.figures.text import p_text, signed
 from vitral.reports.folder import ReportFolder
 from vitral.reports.study_figures import added
-from vitral.studies.claims import Claim, Judged, Note, Quantity, digits_for, judge
+from vitral.studies.claims import Claim, Judged, Note, Quantity, digits_for
+from vitral.studies.judging import judge
 from vitral.studies.losses import difference_text
 from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View
 from vitral.studies.probes import probe_named

@@ -1,37 +1,23 @@
-"""Claims: every comparison of a study, collected, tested, corrected and worded in one place.
+"""Claims: comparisons, checks and notes of a study, and their words.
 
 A `Comparison` is two series of one number per seed, paired by seed: an arm against its baseline arm, or two numbers of
-the same runs, or a number against a fixed value. A `Claim` is a comparison that was judged.
-
-`judge_losses` judges the contrasts of a study's losses, one family, by the estimator of arms and seeds
-(`vitral.studies.estimator`). Its words are *better* and *worse* ("by less than the margin" where the whole interval
-lies within the margin), *equivalent* (the interval lies within the margin and contains zero), *undecided*, and *fails*:
-an arm that fails has no mean to compare, so its failures are counted and tested by Fisher's exact test.
-
-`judge` judges the comparisons of a probe, a family of its own, marked exploratory. The rule is the paired t test
-(Student 1908) with Bonferroni's correction: with m comparisons in the family, each interval has the confidence
-1 - 0.05 / m and each p value is multiplied by m. Under either rule p is below 0.05 exactly where the interval excludes
-zero, so the two cannot contradict each other.
+the same runs, or a number against a fixed value. A `Claim` is a comparison that was judged
+(`vitral.studies.judging`).
 
 A `Check` compares a measured number with an expected range that theory states in advance; it needs no seeds.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 from typing import Any, Literal
 
-import numpy as np
-
-from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, number, retold
 from vitral.figures.text import capital, minus, p_clause, signed
 from vitral.studies import estimator
 from vitral.studies.estimator import LEVEL
 
-RESAMPLES = 9999
-"""Of a bootstrap."""
 ENOUGH_SEEDS = estimator.LEAST_SEEDS
 """Seeds without which there is no verdict."""
 
@@ -77,25 +63,6 @@ SAMPLES = {
     },
 }
 """By paired units: why there is no comparison, and why there is no test."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and its confidence interval.
-
-    Attributes:
-        mean: of the values.
-        low: lower end; None where there is no estimate of spread (a single value).
-        high: upper end, or None.
-        num: number of values.
-        confidence: share of such intervals that contain the true mean.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    num: int
-    confidence: float = 1 - LEVEL
 
 
 def _read_nothing(run: Any) -> None:
@@ -405,172 +372,6 @@ def digits_for(values: Iterable[float], least: int) -> int:
         while digits < 12 and value and round(value, digits) == 0:
             digits += 1
     return digits
-
-
-def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Interval:
-    """The mean and its Student interval, mean ± t · s / √n with n - 1 degrees of freedom (Student 1908).
-
-    Args:
-        values: at least one, all finite.
-        confidence: between 0 and 1.
-
-    Raises:
-        UsageError: no value, a value that is not finite, or a confidence outside (0, 1).
-    """
-    if not values:
-        raise UsageError("an interval needs at least one value")
-    if not all(math.isfinite(value) for value in values):
-        raise UsageError("an interval needs finite values")
-    if not 0 < confidence < 1:
-        raise UsageError("confidence must lie between 0 and 1, not {confidence}", confidence=confidence)
-    mean, num = math.fsum(values) / len(values), len(values)
-    if num == 1:
-        return Interval(mean, None, None, 1, confidence)
-    from scipy import stats
-
-    half = float(stats.t.ppf((1 + confidence) / 2, num - 1)) * _standard_error(values, mean)
-    return Interval(mean, mean - half, mean + half, num, confidence)
-
-
-def bootstrap_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Interval:
-    """The mean and its percentile bootstrap interval (Efron 1979), from `RESAMPLES` draws that are always the same.
-
-    Args:
-        values: such as one difference for each block of a text; at least two, all finite.
-        confidence: between 0 and 1.
-    """
-    found = np.asarray(values)
-    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.quantile(found[drawn].mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(found.mean()), float(low), float(high), len(found), confidence)
-
-
-def _standard_error(values: Sequence[float], mean: float) -> float:
-    """S / √n of at least two values."""
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
-
-
-def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
-    """One claim for each comparison of a family, in order; see the module for the rule.
-
-    A comparison has no test, and does not count in the family, with fewer than `ENOUGH_SEEDS` shared seeds, where every
-    seed has the same difference, so that nothing is known of its spread, or where it names a reason to be excluded.
-    """
-    whys = [_why_untested(one) for one in comparisons]
-    family = max(1, whys.count(""))
-    return tuple(_judged(one, family, why) for one, why in zip(comparisons, whys, strict=True))
-
-
-def judge_losses(
-    comparisons: Sequence[Comparison], *, margin: float, failures: Mapping[str, Failures] | None = None
-) -> tuple[Claim, ...]:
-    """One claim for each contrast of losses, in order: one family, judged on the log scale by arms and seeds.
-
-    Args:
-        comparisons: arms and their rivals; every value is positive and finite, or its arm fails.
-        margin: share of the rival's loss within which arms count as equivalent.
-        failures: by arm, of the arms that fail: these are tested by Fisher's exact test with Bonferroni's correction
-            for all comparisons, and their losses stay out of the estimator. Whether there are enough seeds for a test
-            depends on the number of all comparisons too.
-    """
-    failing = dict(failures or {})
-    tested = [one for one in comparisons if one.arm not in failing and not one.excluded]
-    series: dict[str, Mapping[int, float]] = {}
-    for one in tested:
-        series |= {one.arm: one.values, one.rival: one.others}
-    seeds = sorted(set.intersection(*(set(values) for values in series.values()))) if series else []
-    # The number that was designed: how many arms fail is seen only afterwards.
-    whys = {one.arm: _too_few(len(seeds), len(comparisons)) for one in tested}
-    found: dict[str, estimator.Difference] = {}
-    if tested and not any(whys.values()):
-        rows = list(series)
-        logs = np.log([[series[row][seed] for seed in seeds] for row in rows])
-        try:
-            estimates = estimator.differences(logs, [(rows.index(one.arm), rows.index(one.rival)) for one in tested])
-            found = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
-        except ZeroDivisionError:
-            whys = dict.fromkeys(whys, _(SAMPLES["seeds"]["same"]))
-    claims = []
-    for one in comparisons:
-        if one.arm in failing:
-            claims.append(_failed(one, failing[one.arm], len(comparisons), margin))
-            continue
-        shared = [seed for seed in one.values if seed in one.others]
-        plain = Claim(one, len(shared), _ratio_difference(one, shared), family=len(tested), margin=margin)
-        if one.arm in found:
-            plain = _estimated(plain, found[one.arm])
-        else:
-            plain = replace(plain, why=one.excluded or whys.get(one.arm, ""))
-        claims.append(plain)
-    return tuple(claims)
-
-
-def _too_few(seeds: int, contrasts: int) -> str:
-    """The reason why a family of contrasts is not tested; empty where it is."""
-    if estimator.enough(seeds, contrasts):
-        return ""
-    if seeds >= ENOUGH_SEEDS:
-        return _(
-            "a test of {contrasts} contrasts needs {least} seeds and there are {n}",
-            contrasts=contrasts,
-            least=estimator.FEW_SEEDS + 1,
-            n=seeds,
-        )
-    if not seeds:
-        return _(SAMPLES["seeds"]["none"])
-    return _(SAMPLES["seeds"]["one" if seeds == 1 else "few"], least=ENOUGH_SEEDS, n=seeds)
-
-
-def _ratio_difference(one: Comparison, shared: Sequence[int]) -> float:
-    """The difference of the two geometric means over the shared seeds."""
-    if not shared:
-        return math.nan
-    return geometric_mean([one.values[seed] for seed in shared]) - geometric_mean([one.others[seed] for seed in shared])
-
-
-def _estimated(plain: Claim, found: estimator.Difference) -> Claim:
-    """The claim in the unit of the losses: the rival's geometric mean times the ratio, less that mean."""
-    loss = plain.reference
-    difference, low, high = (
-        loss * math.expm1(end) for end in (found.log_ratio, found.log_ratio - found.half, found.log_ratio + found.half)
-    )
-    return replace(plain, difference=difference, low=low, high=high, p=found.p, detectable=math.expm1(found.detectable))
-
-
-def _failed(one: Comparison, found: Failures, family: int, margin: float) -> Claim:
-    shared = [seed for seed in one.values if seed in one.others]
-    claim = Claim(one, len(shared), math.nan, family=family, margin=margin, failures=found)
-    if one.excluded:
-        return replace(claim, why=one.excluded)
-    return replace(claim, p=min(1.0, family * found.p))
-
-
-def _why_untested(one: Comparison) -> str:
-    """The reason why there is no test; empty where there is one."""
-    differences, num = one.differences, len(one.differences)
-    if not num:
-        return _(SAMPLES[one.sample]["none"])
-    if one.excluded:
-        return one.excluded
-    if num < ENOUGH_SEEDS:
-        return _(SAMPLES[one.sample]["one" if num == 1 else "few"], least=ENOUGH_SEEDS, n=num)
-    # Shares of counts, such as 0.9 - 0.5 and 0.85 - 0.45, differ by rounding alone.
-    if math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12):
-        return _(SAMPLES[one.sample]["same"])
-    return ""
-
-
-def _judged(one: Comparison, family: int, why: str) -> Claim:
-    differences, num = one.differences, len(one.differences)
-    if why:
-        return Claim(one, num, math.fsum(differences) / num if num else math.nan, family=family, why=why)
-    from scipy import stats
-
-    interval = mean_interval(differences, 1 - LEVEL / family)
-    error = _standard_error(differences, interval.mean)
-    statistic = abs(interval.mean) / error if error else math.inf
-    p = min(1.0, family * 2 * float(stats.t.sf(statistic, num - 1)))
-    return Claim(one, num, interval.mean, interval.low, interval.high, p, family)
 
 
 @dataclass(frozen=True)

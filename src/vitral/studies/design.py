@@ -3,34 +3,29 @@
 The first arm is the base. Every other arm lists its changes and nothing else; the rest is the base's, batches included.
 """
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from vitral.core.checked import checked
-from vitral.core.config import Config, differences, merge
+from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.data.config import BPEConfig, CorpusConfig
-from vitral.model import ModelConfig, cost, count_parameters
-from vitral.training import RunConfig
-from vitral.training.optimizer_cost import optimizer_flops, step_flops
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
-SAME_TEST_TEXT = ("source", "task", "split", "works", "newlines", "separator", "encoding", "field", "glob")
-"""Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
-WIDEST = 2**24
 BudgetName = Literal["quick", "standard", "full"]
 BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
 Unit = Literal["nats per token", "bits per character"]
 
 TUNING_SEED = 0
 """Seed of the runs in which values are tried; no seed of a study that tunes."""
+
+AMOUNTS = ("training.steps", "training.batch_size", "training.accumulation")
+"""Keys that may be tuned and change the operations of a run, so that no arm of a study that matches tunes them."""
+KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "model.dropout", *AMOUNTS)
+"""Keys, or how they begin, that may be tuned. Sizes are not among them: a larger model mostly has the lower loss."""
 
 LONGER_STEPS, LONGER_SEEDS = 2, 2
 """The second budget of an arm that fails: times the steps, and from how many seeds."""
@@ -58,7 +53,7 @@ class Arm(Config):
         contrast: whether its difference to its baseline arm is one of the study's claims.
         tune: factors of configuration values that are tried on validation before the arm is run, for example
             {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
-            if empty.
+            if empty. Only values of the training and of the dropout can be tuned (`KNOBS`).
     """
 
     name: Name
@@ -121,7 +116,8 @@ class Study(Config):
         draws_text: whether `corpus.draw` of a run is its seed: what `share`, `num_works` and `one-work` leave of a text
             is then drawn anew from each seed, and differences between seeds contain it.
         margin: differences of up to this share of the loss count as equivalent.
-        tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`.
+        tune: of every arm whose loss is in a contrast, unless the arm has its own; see `Arm`. An arm that only probes
+            measure is not tuned by it.
     """
 
     name: Name
@@ -160,6 +156,7 @@ class Study(Config):
                 )
         check_seeds(self.seeds)
         check_tune(self.tune)
+        self._check_matched()
         if self.tunes and any(TUNING_SEED in seeds for seeds in (self.seeds, *self._budget_seeds())):
             raise ValueError(_("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED))
         return self
@@ -183,6 +180,21 @@ class Study(Config):
                 raise ValueError(
                     _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
                 )
+
+    def _check_matched(self) -> None:
+        matched = next((arm for arm in self.arms if arm.match), None)
+        for arm in self.arms if matched else ():
+            for key in self.tuned(arm):
+                if matched and key in AMOUNTS:
+                    raise ValueError(
+                        _(
+                            "tune: {key} of {name!r} would undo the match of {matched!r}; tune other values, or leave "
+                            "match out",
+                            key=key,
+                            name=arm.name,
+                            matched=matched.name,
+                        )
+                    )
 
     def _budget_seeds(self) -> list[tuple[int, ...]]:
         return [budget.seeds for budget in self.budgets.values() if budget.seeds is not None]
@@ -268,24 +280,44 @@ class Study(Config):
             )
         reached = BUDGETS.index(budget)
         arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
-        update: dict[str, Any] = {"arms": arms, "seeds": self.budgets[budget].seeds or self.seeds}
+        update: dict[str, Any] = {"arms": arms}
+        if (seeds := self.budgets[budget].seeds) is not None:
+            update["seeds"] = seeds
         if not self.budgets[budget].tuned:
             update |= {"tune": {}, "arms": tuple(arm.model_copy(update={"tune": None}) for arm in arms)}
         return self.model_copy(update=update)
 
 
 def check_tune(tune: Tune) -> None:
-    """Refuse factors that cannot be tried in order: lists of unequal length, or not increasing.
+    """Refuse keys that are no knobs of the training, and factors that cannot be tried in order.
 
     Raises:
-        ValueError: says which.
+        ValueError: says which key, or that lists are of unequal length, or not increasing.
     """
+    for key in tune:
+        if not key.startswith(KNOBS):
+            raise ValueError(
+                _(
+                    "tune: {key} cannot be tuned; these can: {knobs}",
+                    key=key,
+                    knobs=", ".join(f"{knob}*" if knob.endswith(".") else knob for knob in KNOBS),
+                )
+            )
     lengths = {len(factors) for factors in tune.values()}
     if len(lengths) > 1:
         raise ValueError(_("tune: values that move together need as many factors each"))
     for key, factors in tune.items():
-        if list(factors) != sorted(set(factors)):
+        if list(factors) != sorted(set(factors)) or len(set(map(factor_name, factors))) < len(factors):
             raise ValueError(_("tune: the factors of {key} must increase", key=key))
+
+
+def factor_name(factor: float) -> str:
+    """A factor as part of a folder's name: all its digits but the last, which rounding may change.
+
+    >>> factor_name(0.2**2 / 0.5), factor_name(1.0), factor_name(1.0000001)
+    ('0.08', '1', '1.0000001')
+    """
+    return f"{factor:.15g}"
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -302,237 +334,6 @@ def check_seeds(seeds: Sequence[int]) -> None:
         raise UsageError("seeds: {seeds} is too large; seeds are below 2^63", seeds=max(seeds))
     if len(set(seeds)) < len(seeds):
         raise UsageError("seeds: {seeds} is there twice; a repeated run is no further run", seeds=_repeated(seeds))
-
-
-@dataclass(frozen=True)
-class ResolvedArm:
-    """An arm with its whole configuration.
-
-    Attributes:
-        arm: as designed.
-        config: its whole configuration; each run replaces the seed (`seeded`).
-        num_parameters: learned numbers.
-        flops_per_token: floating-point operations of one training step, per token, forward and backward.
-        optimizer_flops: floating-point operations of the optimizer in one training step.
-        draws_text: whether the seed draws the text too.
-        inherited_flops: floating-point operations of the trainings whose weights a run begins from.
-    """
-
-    arm: Arm
-    config: RunConfig
-    num_parameters: int
-    flops_per_token: int
-    optimizer_flops: int
-    draws_text: bool = False
-    inherited_flops: int = 0
-
-    def seeded(self, seed: int) -> RunConfig:
-        """The whole configuration of its run from a seed."""
-        drawn = {"corpus": {"draw": seed}} if self.draws_text and self.config.corpus.is_drawn else {}
-        return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens a run of this arm is trained on."""
-        return self.config.training.steps * self.config.tokens_per_step
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of a run's own training, the optimizer's included."""
-        return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
-
-    @property
-    def all_flops(self) -> int:
-        """Floating-point operations of a run's training and of those whose weights it begins from."""
-        return self.inherited_flops + self.flops
-
-
-def tokens_trained(config: Mapping[str, Any]) -> int:
-    """Tokens that a run of this configuration, as plain data, is trained on."""
-    training, time = config["training"], config["model"]["context_length"]
-    return training["steps"] * training["batch_size"] * training["accumulation"] * time
-
-
-VocabOf = Callable[[CorpusConfig], int]
-
-
-def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[ResolvedArm, ...]:
-    """Every arm's whole configuration, widths or steps chosen where an arm asks to be matched.
-
-    Args:
-        study: the design.
-        base: configuration of the base arm.
-        vocab_size: of the tokenizer, or a function of the text's configuration that returns it.
-
-    Raises:
-        UsageError: an arm's changes do not make a configuration, do not differ from the base, or make two arms the
-            same.
-    """
-    vocab_of = vocab_size if callable(vocab_size) else lambda _: vocab_size
-    target = count_parameters(base.model, vocab_of(base.corpus))
-    resolved: list[ResolvedArm] = []
-    for arm in study.arms:
-        where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
-        config = RunConfig.parse(merge(base.plain(), arm.changes), where)
-        _require_same_test(study, arm, base, config)
-        _require_same_tokens(study, arm, config)
-        vocab = vocab_of(config.corpus)
-        if config.training.plan != "as-written" or config.training.minutes is not None:
-            raise UsageError(
-                "study {study}, arm {arm}: training.plan and minutes are the base's, for all arms",
-                study=study.name,
-                arm=arm.name,
-            )
-        if arm.match == "parameters":
-            model = config.model
-            mixes = model.attention != "none" or model.recurrence is not None
-            key = "d_model" if model.feed_forward == "none" and mixes else "d_ff"
-            width = matched_width(model, target, vocab, key)
-            config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
-        parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
-        inherited = _inherited_flops(study, arm, config, parent)
-        if arm.match == "flops":
-            config = matched_steps(config, resolved[0].flops - inherited, vocab)
-        for other in resolved:
-            if config == other.config and arm.init_from == other.arm.init_from:
-                raise UsageError(
-                    "study {study}: arms {one!r} and {other!r} have the same configuration",
-                    study=study.name,
-                    one=other.arm.name,
-                    other=arm.name,
-                )
-        size = count_parameters(config.model, vocab), _flops(config, vocab), optimizer_flops(config, vocab)
-        resolved.append(ResolvedArm(arm, config, *size, study.draws_text, inherited))
-    return tuple(resolved)
-
-
-def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfig) -> None:
-    """Refuse a compared arm with another test text than the base's or, per token, another tokenizer.
-
-    Raises:
-        UsageError: names the key that differs.
-    """
-    if not arm.compared:
-        return
-    one, other = base.corpus.plain(), config.corpus.plain()
-    for key in (*SAME_TEST_TEXT, *(("tokenizer",) if study.unit == "nats per token" else ())):
-        if one.get(key) != other.get(key):
-            advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
-            raise UsageError(
-                "study {study}, arm {arm}: corpus.{key} is not the base's, so losses cannot be compared "
-                "in {unit}; set {advice}",
-                study=study.name,
-                arm=arm.name,
-                key=key,
-                unit=_(study.unit),
-                advice=advice,
-            )
-
-
-def _require_same_tokens(study: Study, arm: Arm, config: RunConfig) -> None:
-    """Refuse tokens that would depend on the draw of the text.
-
-    Raises:
-        UsageError: the tokens are byte pairs, learned from the training text.
-    """
-    if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
-        raise UsageError(
-            "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs would "
-            'learn other tokens; set corpus.tokenizer = "byte"',
-            study=study.name,
-            arm=arm.name,
-        )
-
-
-def _inherited_flops(study: Study, arm: Arm, config: RunConfig, parent: ResolvedArm | None) -> int:
-    """Operations of the trainings whose weights an arm begins from.
-
-    Raises:
-        UsageError: its model is not that of the arm it begins from.
-    """
-    if parent is None:
-        return 0
-    free = ("dropout", "initialisation")
-    own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, parent.config))
-    if difference := first_difference(other, own, "model."):
-        raise UsageError(
-            "study {study}, arm {arm}: begins from the weights of {parent}, which is another model: {difference}",
-            study=study.name,
-            arm=arm.name,
-            parent=parent.arm.name,
-            difference=difference,
-        )
-    return parent.all_flops
-
-
-def _flops(config: RunConfig, vocab_size: int) -> int:
-    costs = cost(config.model, vocab_size)
-    return costs.forward_flops + costs.backward_flops
-
-
-def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:
-    """The arm trained for so many times its steps, evaluated as often."""
-    training = arm.config.training
-    changes = {"steps": times * training.steps, "evaluate_every": times * training.evaluate_every}
-    where = _("arm {arm}, longer", arm=arm.arm.name)
-    return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), {"training": changes}), where))
-
-
-def matched_steps(config: RunConfig, flops: int, vocab_size: int) -> RunConfig:
-    """The configuration with the number of steps, at least one, whose operations are nearest to `flops`.
-
-    The interval between evaluations stays the same share of the steps.
-    """
-    before = config.training.steps
-    steps = max(1, round(flops / step_flops(config, vocab_size)))
-    every = max(1, round(config.training.evaluate_every * steps / before))
-    return RunConfig.parse(
-        merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), _("matched steps")
-    )
-
-
-def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal["d_ff", "d_model"] = "d_ff") -> int:
-    """The width with which the model's number of parameters is nearest to `target`; the smaller of two as near.
-
-    The number of parameters increases with the width, so bisection finds it. A d_model is a multiple of what the heads
-    allow.
-
-    Raises:
-        UsageError: the width changes nothing, or none of WIDEST units or less reaches the target.
-    """
-    pairs = 1 if model.rotary is None else math.ceil(2 / model.rotary.fraction)
-    unit = 1 if key == "d_ff" or "d_head" in model.plain() else model.num_heads * pairs
-
-    def count(width: int) -> int:
-        return count_parameters(ModelConfig.parse(model.plain() | {key: unit * width}), vocab_size)
-
-    if count(1) == count(2):
-        raise UsageError("an arm without a feed-forward has no width to match the base's parameters with")
-    low, high = 1, 2
-    while count(high) < target:
-        if high >= WIDEST:
-            raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
-        low, high = high, min(2 * high, WIDEST)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) < target else (low, middle)
-    return unit * min((low, high), key=lambda width: (abs(count(width) - target), width))
-
-
-def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path: str = "") -> str:
-    """The first difference of two nested plain structures, in words; empty if there is none.
-
-    >>> first_difference({"model": {"d_ff": 5}}, {"model": {"d_ff": 7}})
-    'model.d_ff is 5 there and 7 here'
-    """
-    for where, one, other in differences(recorded, given, path):
-        return _("{key} is {one} there and {other} here", key=where, one=_shown(one), other=_shown(other))
-    return ""
-
-
-def _shown(value: Any) -> str:
-    text = _("not set") if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _repeated(items: Sequence) -> Any:

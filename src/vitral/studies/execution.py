@@ -20,22 +20,13 @@ from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter, load_run
 from vitral.runs.lock import LOCK, only_writer
-from vitral.studies.design import (
-    LONGER_SEEDS,
-    LONGER_STEPS,
-    TUNING_SEED,
-    BudgetName,
-    ResolvedArm,
-    Study,
-    check_seeds,
-    resolve,
-    with_more_steps,
-)
-from vitral.studies.jobs import Job, Progress, jobs_of, require_own, require_room, trials_of, tuned_from
+from vitral.studies.design import LONGER_SEEDS, TUNING_SEED, BudgetName, Study, check_seeds
+from vitral.studies.jobs import Job, Progress, jobs_of, longer_of, require_own, require_room, trials_of, tuned_from
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import beside_ngrams, final_losses, final_split, measure
 from vitral.studies.probes import probe_named
-from vitral.studies.record import ARMS, FORMAT, LONGER, MEASURES, RECORD, REPORT, read_record, write_record
+from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, seeds_of, write_record
+from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import (
     ArmResult,
     RunResult,
@@ -44,7 +35,7 @@ from vitral.studies.results import (
     require_parent,
 )
 from vitral.studies.texts import Texts, baselines_of, require_memory, require_text
-from vitral.studies.tuning import Row, Trial, Tuned, scaled, trial_name, trial_of, tuned
+from vitral.studies.tuning import Row, Trial, Tuned, has_trial, scaled, trial_name, trial_of, tuned
 from vitral.training import Callback, RunConfig, resume, silent, train
 from vitral.training.memory import require_training_memory
 from vitral.training.plans import FIT, resolve_plan
@@ -70,7 +61,8 @@ def run_study(
         study: the design, as its budget allows it (`Study.at`).
         base: the configuration of the base arm; its seed is not used.
         out: the study's folder, new or of the same study. Each run is a run folder at `arms/ARM/seed-N`.
-        seeds: instead of the study's; a later call may add some, never leave some out.
+        seeds: instead of the study's, or of those in the record; a later call may add some, and leave out only those
+            without a run.
         budget: for probes and the record.
         callback: receives every training event with "arm", "seed", "run" and "runs" (this run's number and the
             number of runs), and "before", "during" and "in_all": floating-point operations of this call's trainings
@@ -84,21 +76,25 @@ def run_study(
         StorageError: the disk did not take a run.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
-    seeds = tuple(study.seeds if seeds is None else seeds)
-    _check_design(study, seeds)
     folder = GuardedFolder(out)
 
     def note(line: str) -> None:
         callback({"event": "note", "text": line})
 
+    if seeds is not None:
+        _check_design(study, seeds)
     found = read_record(folder, note)
+    seeds = seeds_of(study, seeds, found)
+    _check_design(study, seeds)
     texts = Texts(dataset)
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
     base = _with_plan(base, found or _lost_record(folder, study), out, texts.of(base.corpus))
     arms = resolve(study, base, texts.vocab_size)
-    require_memory(study, arms, texts)
-    require_text(study, arms, (*seeds, TUNING_SEED) if study.tunes else seeds, texts)
     trials, jobs = trials_of(study, arms, folder), jobs_of(folder, arms, seeds)
+    tried = [job.arm for job in trials]
+    require_memory(study, [*arms, *tried], texts)
+    require_text(study, arms, seeds, texts)
+    require_text(study, tried, [TUNING_SEED], texts, arms)
     require_room(out, [*trials, *jobs])
     record = {"format": FORMAT, "study": study.plain(), "base": _without_seed(base.plain()), "seeds": list(seeds)}
     record |= {"texts": {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}}
@@ -106,13 +102,15 @@ def run_study(
     folder.make()
     with only_writer(out):
         first_seeds = _begin(folder, trials, jobs, record, found)
+        require_own(trials, note)
+        require_own([*jobs, *longer_of(folder, arms, seeds)], note, study.tuned)
         progress = Progress([*trials, *jobs], callback)
 
         def run(job: Job) -> RunResult:
             require_own([job], note)
             return _run(job, texts, progress.of(job))
 
-        arms, tuning = _tune(study, arms, folder, run)
+        arms, tuning = _tune(study, arms, folder, run, texts)
         jobs = jobs_of(folder, arms, seeds)
         require_own(jobs, note)
         runs = [(job, _run(job, texts, progress.of(job))) for job in jobs]
@@ -164,19 +162,24 @@ Run = Callable[[Job], RunResult]
 
 
 def _tune(
-    study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
+    study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run, texts: Texts
 ) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
     """The arms with the values that their trials chose, and the trials; a trial begins from the chosen one."""
     found, told, parents = list[ResolvedArm](), list[Tuned](), tuned_from(study, arms)
     chosen: dict[str | None, Job] = {}
-    for arm in arms:
+    for untuned in arms:
+        before = next((other for other in found if other.arm.name == untuned.arm.init_from), None)
+        arm = untuned if before is None else replace(untuned, inherited_flops=before.all_flops)
         name, parent = arm.arm.name, chosen.get(arm.arm.init_from)
+
+        def may(row: Row, arm: ResolvedArm = arm) -> bool:
+            return has_trial(arm, row, folder) or _can_be_tried(study, arm, row, arms, texts)
 
         def trial(row: Row, arm: ResolvedArm = arm, parent: Job | None = parent) -> Trial:
             job = Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)), parent)
             return trial_of(arm, row, run(job))
 
-        tried = tuned(arm, study.tuned(arm.arm), trial) if study.tuned(arm.arm) else None
+        tried = tuned(arm, study.tuned(arm.arm), trial, may) if study.tuned(arm.arm) else None
         own, factor = (arm, 1.0) if tried is None else (tried[0], tried[1].chosen)
         found.append(own)
         told += [] if tried is None else [tried[1]]
@@ -186,12 +189,24 @@ def _tune(
     return tuple(found), tuple(told)
 
 
+def _can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[ResolvedArm], texts: Texts) -> bool:
+    """Whether a row makes a configuration that fits into memory and to its text."""
+    try:
+        made = scaled(arm, row)
+        require_memory(study, [made], texts)
+        require_text(study, [made], [TUNING_SEED], texts, arms)
+    except UsageError:
+        return False
+    return True
+
+
 def _with_second_budget(
     result: StudyResult, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
 ) -> StudyResult:
     """The result with longer runs of arms that fail and of their baseline arms, in a study that tunes.
 
-    They tell whether the gap closes: `LONGER_STEPS` times the steps, from the first `LONGER_SEEDS` seeds.
+    They tell whether the gap closes: `LONGER_STEPS` times the steps, from `LONGER_SEEDS` seeds: the smallest of those
+    that the study began with, so that neither the order of the seeds nor a seed added later changes them.
     """
     base_fails = bool(failed_seeds(result, result.arms[0]))
     if not result.study.tunes or base_fails:
@@ -199,13 +214,11 @@ def _with_second_budget(
     failing = [arm for arm in result.arms[1:] if arm.arm.compared and failed_seeds(result, arm)]
     wanted = {name for arm in failing for name in (arm.arm.name, baseline_arm(result, arm).arm.name)}
     longer: dict[str, tuple[RunResult, ...]] = {}
-    for arm in arms:
-        if arm.arm.name in wanted:
-            own = with_more_steps(arm, LONGER_STEPS)
-            name = arm.arm.name
-            usual = [job for job in jobs_of(folder, arms, result.seeds) if job.arm.arm.name == name][:LONGER_SEEDS]
-            jobs = [replace(job, arm=own, folder=folder.within(f"{LONGER}/{name}/seed-{job.seed}")) for job in usual]
-            longer[name] = tuple(map(run, jobs))
+    added = set(result.seeds) - set(result.first_seeds)
+    seeds = [*sorted(result.first_seeds), *sorted(added)][:LONGER_SEEDS]
+    for job in longer_of(folder, arms, seeds):
+        if job.arm.arm.name in wanted:
+            longer[job.arm.arm.name] = (*longer.get(job.arm.arm.name, ()), run(job))
     return replace(result, longer=longer)
 
 
@@ -295,7 +308,9 @@ def _begin(
     begun = [job for job in jobs if job.begun]
     _sweep(folder, [*(job for job in trials if job.begun), *begun])
     there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
-    first_seeds = found["first_seeds"] if found is not None else there or record["seeds"]
+    first_seeds = there or record["seeds"]
+    if found is not None and there:
+        first_seeds = [seed for seed in found["first_seeds"] if seed in record["seeds"]] or there
     write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
     return tuple(first_seeds)
 

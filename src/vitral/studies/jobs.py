@@ -1,19 +1,17 @@
 """The runs of a study: which arm from which seed in which folder, in which order, and how much work is left."""
 
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
-from vitral.studies.design import (
-    TUNING_SEED,
-    ResolvedArm,
-    Study,
-)
+from vitral.studies.design import LONGER_STEPS, TUNING_SEED, Arm, Study
+from vitral.studies.record import LONGER
+from vitral.studies.resolution import ResolvedArm, with_more_steps
 from vitral.studies.results import (
     read_run,
     require_config,
@@ -27,6 +25,9 @@ BYTES_PER_PARAMETER = 12
 MOST_CHECKPOINTS = 3
 SPARE_BYTES = 2**26
 """Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
+
+
+TunedKeys = Callable[[Arm], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,34 @@ def tuned_from(study: Study, arms: Sequence[ResolvedArm]) -> set[str]:
     return found
 
 
-def require_own(jobs: Sequence[Job], note: Callable[[str], None]) -> None:
-    """Refuse, before anything more is trained, a run in the folder that is not its arm's."""
+def longer_of(folder: GuardedFolder, arms: Sequence[ResolvedArm], seeds: Sequence[int]) -> list[Job]:
+    """Every arm from every seed with the second budget: more steps."""
+    longer = {arm.arm.name: with_more_steps(arm, LONGER_STEPS) for arm in arms}
+    jobs = jobs_of(folder, arms, seeds)
+    return [
+        replace(
+            job,
+            arm=longer[job.arm.arm.name],
+            folder=folder.within(f"{LONGER}/{job.arm.arm.name}/seed-{job.seed}"),
+        )
+        for job in jobs
+    ]
+
+
+def require_own(jobs: Sequence[Job], note: Callable[[str], None], tuned: TunedKeys = lambda arm: ()) -> None:
+    """Refuse, before anything more is trained, a run in the folder that is not its arm's.
+
+    Args:
+        jobs: the runs.
+        note: receives a line for each damage of a run that does not enter its results.
+        tuned: the keys of an arm whose values are not known yet.
+
+    Raises:
+        UsageError: a run is of another configuration; names the first key.
+    """
     for job in jobs:
         if job.begun:
-            require_config(job.path, job.config, note)
+            require_config(job.path, job.config, note, tuned(job.arm.arm))
 
 
 def require_room(out: Path, jobs: Sequence[Job]) -> None:

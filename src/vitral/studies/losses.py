@@ -1,6 +1,6 @@
 """Claims about the losses of a study: the rank of its base among the n-gram baselines, floors, and every contrast.
 
-The contrasts of losses are one family (`vitral.studies.claims.judge_losses`). A run fails when its loss is not finite,
+The contrasts of losses are one family (`vitral.studies.judging.judge_losses`). A run fails when its loss is not finite,
 or not below the bigram baseline although the model sees more than one token. Competence is asked of the base only:
 where it fails, nothing is compared. A failure of any other arm is a result.
 """
@@ -14,21 +14,10 @@ from vitral.core.checked import Count, checked
 from vitral.core.language import N_, _, ngettext, number, retold
 from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
 from vitral.figures.text import capital, nats, signed, unbroken
-from vitral.studies.claims import (
-    ENOUGH_SEEDS,
-    Check,
-    Claim,
-    Comparison,
-    Failures,
-    Interval,
-    Judged,
-    Note,
-    Quantity,
-    bootstrap_interval,
-    judge_losses,
-    mean_interval,
-)
+from vitral.studies.claims import ENOUGH_SEEDS, Check, Claim, Comparison, Failures, Judged, Note, Quantity
 from vitral.studies.design import LONGER_STEPS
+from vitral.studies.intervals import Interval, bootstrap_interval, mean_interval
+from vitral.studies.judging import judge_losses
 from vitral.studies.probe import is_causal_lm
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 

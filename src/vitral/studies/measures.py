@@ -28,7 +28,7 @@ from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, RunProbe, Setting, Trained, is_causal_lm
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
-from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name, run_path
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
 
@@ -173,8 +173,10 @@ def _of_runs(
 
             def trained(arm: ArmResult = arm, run: RunResult = run) -> Trained:
                 name, budget = arm.arm.name, result.budget or USUAL
-                first = None if arm.arm.init_from is None else datasets[arm.arm.init_from, run.seed]
-                return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget, first)
+                before, first, parent = arm.arm.init_from, None, None
+                if before is not None:
+                    first, parent = datasets[before, run.seed], run_path(result.folder, before, run.seed)
+                return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget, first, parent)
 
             file = f"{MEASURES}/{probe.name}/{name}-seed-{run.seed}.json"
             kept = Kept(GuardedFolder(result.folder), file, _of(run, arm), callback)

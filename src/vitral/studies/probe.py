@@ -2,12 +2,13 @@
 
 A probe's measurement is a call of a function of `vitral.inspection` or `vitral.evaluation`; its result is plain data,
 kept as a JSON file beside the runs. A probe's view is a function of that data alone: quantities, contrasts and at most
-one figure of its own. It decides nothing and words nothing: comparisons and checks go to `vitral.studies.claims`.
-So an interrupted study measures nothing twice, and a report is drawn again without a model.
+one figure of its own. It decides nothing and words nothing: comparisons go to `vitral.studies.judging`. So an
+interrupted study measures nothing twice, and a report is drawn again without a model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,19 +17,10 @@ from vitral.core.language import _
 from vitral.data import Dataset
 from vitral.figures.sections import Section, Table
 from vitral.runs import LoadedRun
-from vitral.studies.claims import (
-    ENOUGH_SEEDS,
-    LEVEL,
-    Check,
-    Comparison,
-    Note,
-    Plain,
-    Quantity,
-    Read,
-    mean_interval,
-    series,
-)
-from vitral.studies.design import BudgetName, tokens_trained
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Read, series
+from vitral.studies.design import BudgetName
+from vitral.studies.intervals import mean_interval
+from vitral.studies.resolution import tokens_trained
 from vitral.studies.results import StudyResult
 from vitral.training import RunConfig
 
@@ -49,6 +41,7 @@ class Trained:
         dataset: the arm's text.
         budget: of the study; a smaller one asks for fewer samples.
         first: the text of the arm whose weights it began from; None for random weights.
+        parent: the folder of the run whose last weights it began from; None for random weights.
     """
 
     arm: str
@@ -57,6 +50,7 @@ class Trained:
     dataset: Dataset
     budget: BudgetName
     first: Dataset | None = None
+    parent: Path | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -120,7 +114,7 @@ class View:
 
     Attributes:
         sections: in order, figures among them.
-        comparisons: one exploratory family, judged by `vitral.studies.claims.judge`.
+        comparisons: one exploratory family, judged by `vitral.studies.judging.judge`.
         checks: numbers beside the ranges that theory states.
         notes: facts that need no test.
     """

@@ -1,6 +1,6 @@
 """study.json: the design, configuration, texts and seeds of a study's folder, sealed with their own hash."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vitral.core.errors import UsageError
@@ -8,7 +8,8 @@ from vitral.core.guarded import GuardedFolder, NotOurs
 from vitral.core.language import _
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.runs.lock import LOCK
-from vitral.studies.design import Study, check_seeds, first_difference
+from vitral.studies.design import Study, check_seeds
+from vitral.studies.resolution import first_difference
 
 RECORD = "study.json"
 FORMAT = 2
@@ -100,7 +101,7 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
         found: the recorded one.
 
     Raises:
-        UsageError: the folder is another study's, or has seeds that are not asked for now.
+        UsageError: the folder is another study's, or has runs of seeds that are not asked for now.
         StorageError: it cannot be written.
     """
     if found is not None:
@@ -111,7 +112,9 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
                 path=folder.path,
                 difference=difference,
             )
-        left_out = [seed for seed in found["seeds"] if seed not in given["seeds"]]
+        left_out = [
+            seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found["study"], seed)
+        ]
         if left_out:
             kept = ", ".join(map(str, left_out))
             raise UsageError(
@@ -122,6 +125,26 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
     content = sealed_json(given)
     if found is None or folder.read(RECORD, MOST_RECORD) != content:
         folder.write(RECORD, content)
+
+
+def _has_runs(folder: GuardedFolder, study: Mapping[str, Any], seed: int) -> bool:
+    """Whether an arm's run from this seed has begun; trials of tuning have a seed of their own."""
+    return any(folder.kind(f"{ARMS}/{arm['name']}/seed-{seed}/config.toml") for arm in study["arms"])
+
+
+def seeds_of(study: Study, given: Sequence[int] | None, found: Mapping[str, Any] | None) -> tuple[int, ...]:
+    """The seeds of a call.
+
+    A study that leaves its seeds to the default keeps those of its record, should the default have changed since.
+
+    Args:
+        study: as its budget allows it.
+        given: with the command.
+        found: the record of the folder, if there is one.
+    """
+    if given is not None:
+        return tuple(given)
+    return study.seeds if found is None or "seeds" in study.model_fields_set else tuple(found["seeds"])
 
 
 def _essence(record: Mapping[str, Any]) -> Found:

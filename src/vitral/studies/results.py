@@ -1,7 +1,7 @@
 """The results of a study, as plain data read back from its run folders."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from vitral.evaluation import NgramBaselines
 from vitral.runs import LoadedRun, Parent, enter, load_run
 from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
-from vitral.studies.design import Arm, BudgetName, ResolvedArm, Study, tokens_trained
+from vitral.studies.design import Arm, BudgetName, Study
 from vitral.studies.record import ARMS
+from vitral.studies.resolution import ResolvedArm, tokens_trained
 
 CURVE_POINTS = 20
 
@@ -215,7 +216,7 @@ def run_path(out: Path, arm: str, seed: int) -> Path:
     return out / run_name(arm, seed)
 
 
-def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object]) -> None:
+def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object], free: Collection[str] = ()) -> None:
     """Refuse a run of another configuration than its arm's.
 
     Keys that the study leaves open (not set, or "auto") may have any value: the run has filled them in.
@@ -224,13 +225,14 @@ def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object])
         path: the run's folder.
         wanted: the arm's configuration with the run's seed.
         warn: receives a line for each damage of the run that does not enter its results.
+        free: keys that may differ.
 
     Raises:
         UsageError: the configurations differ; names the first key.
     """
     run = enter(path, warn).config
     for key, one, other in differences(comparable(wanted), comparable(run)):
-        if one not in (None, "auto") and key != "corpus.source":
+        if one not in (None, "auto") and key not in ("corpus.source", *free):
             raise UsageError(
                 "{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the "
                 "study; put the right run there, or move this one away",

@@ -10,11 +10,9 @@ from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.studies.design import (
-    ResolvedArm,
-    Study,
-)
+from vitral.studies.design import Study
 from vitral.studies.measures import final_split
+from vitral.studies.resolution import ResolvedArm
 from vitral.training import RunConfig
 from vitral.training.memory import require_training_memory
 from vitral.training.objectives import masking_of
@@ -59,12 +57,26 @@ def require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> N
         require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
 
 
-def require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> None:
+def require_text(
+    study: Study,
+    arms: Sequence[ResolvedArm],
+    seeds: Sequence[int],
+    texts: Texts,
+    designed: Sequence[ResolvedArm] | None = None,
+) -> None:
     """Refuse, before anything is trained, a text that is too short for an arm.
+
+    Args:
+        study: the design.
+        arms: as they run, tuned or not.
+        seeds: from which they run.
+        texts: of the arms.
+        designed: all arms of the study, the base first; `arms` if None.
 
     Raises:
         UsageError: names the arm and the reason.
     """
+    designed = arms if designed is None else designed
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
         data = texts.of(config.corpus)
         length = config.model.context_length
@@ -80,8 +92,8 @@ def require_text(study: Study, arms: Sequence[ResolvedArm], seeds: Sequence[int]
                 arm=arm.arm.name,
                 error=error,
             ) from None
-        _require_parents_tokens(study, arm, data, arms, texts)
-        same = data.tokenizer.plain() == texts.of(arms[0].config.corpus).tokenizer.plain()
+        _require_parents_tokens(study, arm, data, designed, texts)
+        same = data.tokenizer.plain() == texts.of(designed[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
                 "study {study}, arm {arm}: its text makes other tokens than the base's, so losses per "

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 from jaxtyping import Int
@@ -15,7 +16,7 @@ from vitral.figures.lines import Axis
 from vitral.inspection import untrained
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer
-from vitral.runs import trajectory
+from vitral.runs import load_run, trajectory
 from vitral.studies.claims import Plain, Quantity, Read
 from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, mean_lines
 
@@ -46,11 +47,20 @@ def task_rows(trained: Trained, kind: type[TaskKind], most: int) -> tuple[TaskKi
 def along_training(trained: Trained, look: Callable[[Transformer], Plain]) -> list[Plain]:
     """What a function finds in the model before training and at every checkpoint that the run has kept.
 
-    Each has the `step` besides.
+    Each has the `step` besides. Before training, a run that began from another's weights has those.
+
+    Raises:
+        UsageError: a checkpoint, or the run with the first weights, cannot be loaded.
     """
-    seed = trained.run.config["seed"]
-    fresh = {"step": 0, **look(untrained(trained.run.model, seed))}
-    return [fresh, *({"step": step, **look(model)} for step, model in trajectory(trained.run) if step)]
+    model = trained.run.model
+    begun = untrained(model, trained.run.config["seed"]) if trained.parent is None else _last_of(trained.parent, model)
+    first = {"step": 0, **look(begun)}
+    return [first, *({"step": step, **look(model)} for step, model in trajectory(trained.run) if step)]
+
+
+def _last_of(path: Path, like: Transformer) -> Transformer:
+    """The model of a finished run, on the device and in the precision of another."""
+    return load_run(path, "last").model.to(like.token_embedding.weight).eval()
 
 
 def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float | None:

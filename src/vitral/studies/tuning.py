@@ -3,21 +3,22 @@
 A design names factors of configuration values, such as `{"training.optimizer.learning_rate": [0.5, 1, 2]}`. Each row of
 factors is one trial: a run of the arm with its values times the factors, from `TUNING_SEED`, which no tested run has.
 The trial with the lowest validation loss gives the arm its values. If it is the first or the last, one more trial
-follows beyond it, at the same ratio; if that one is best, the arm is flagged: its best value may lie further out. The
-test part plays no role.
+follows beyond it, at the same ratio; if that one is best, the arm is flagged: its best value may lie further out. If no
+trial has a finite loss, one more follows below the first. A trial beyond that would be no configuration, or would not
+fit into memory, is left out, and the flag stays. The test part plays no role.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
-from vitral.studies.design import TUNING_SEED, ResolvedArm, Tune
+from vitral.studies.design import TUNING_SEED, Tune, factor_name
 from vitral.studies.record import TUNING
+from vitral.studies.resolution import ResolvedArm
 from vitral.studies.results import RunResult, Trial, Tuned, read_run
 from vitral.training import RunConfig
 
@@ -30,6 +31,8 @@ AS_IT_IS: Row = {"": 1.0}
 def rows(tune: Tune, config: RunConfig) -> tuple[Row, ...]:
     """The factors of each trial; keys that the configuration lacks, such as those of another optimizer, are left out.
 
+    Of rows that make the same values, as those of whole numbers may, the first stays.
+
     Raises:
         UsageError: the configuration has none of the keys, or a value is not a number.
     """
@@ -38,7 +41,11 @@ def rows(tune: Tune, config: RunConfig) -> tuple[Row, ...]:
         raise UsageError(
             "tune: the configuration has no {keys}; give the arm its own tune, or tune = {{}}", keys=", ".join(tune)
         )
-    return tuple(dict(zip(found, factors, strict=True)) for factors in zip(*found.values(), strict=True))
+    made = dict[tuple[float, ...], Row]()
+    for factors in zip(*found.values(), strict=True):
+        row = dict(zip(found, factors, strict=True))
+        made.setdefault(tuple(_values(config, row).values()), row)
+    return tuple(made.values())
 
 
 def further(tried: Sequence[Row], best: int) -> Row | None:
@@ -50,29 +57,31 @@ def further(tried: Sequence[Row], best: int) -> Row | None:
 
 
 def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
-    """The arm with its values times the factors."""
-    config = arm.config
-    for key, factor in row.items():
-        value = _value(config, key)
-        assert value is not None
-        new = value * factor
-        nested: Any = max(1, round(new)) if isinstance(value, int) else new
+    """The arm with its values times the factors, its operations counted again.
+
+    Raises:
+        UsageError: the values make no configuration.
+    """
+    plain = arm.config.plain()
+    for key, value in _values(arm.config, row).items():
+        nested: Any = value
         for part in reversed(key.split(".")):
             nested = {part: nested}
-        config = RunConfig.parse(merge(config.plain(), nested), _("arm {arm}, tuned", arm=arm.arm.name))
-    return replace(arm, config=config)
+        plain = merge(plain, nested)
+    return arm.with_config(RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
 
 
 def trial_name(arm: str, row: Row) -> str:
     """The run folder of a trial, relative to the study's folder."""
-    return f"{TUNING}/{arm}/x{next(iter(row.values())):g}"
+    return f"{TUNING}/{arm}/x{factor_name(next(iter(row.values())))}"
 
 
 def trial_of(arm: ResolvedArm, row: Row, run: RunResult) -> Trial:
     """The trial that this run is."""
     loss = run.validation_loss if run.stopped is None else None
-    values = {key: value for key in row if (value := _value(scaled(arm, row).config, key)) is not None}
-    return Trial(next(iter(row.values())), values, loss if loss is not None and math.isfinite(loss) else None)
+    return Trial(
+        next(iter(row.values())), _values(arm.config, row), loss if loss is not None and math.isfinite(loss) else None
+    )
 
 
 def chosen(arm: ResolvedArm, trials: Mapping[float, tuple[Row, Trial]]) -> tuple[Row, Tuned]:
@@ -88,17 +97,23 @@ def tuned_as_recorded(arm: ResolvedArm, tune: Tune, folder: GuardedFolder) -> Re
     """The arm with the values that the trials in a study's folder chose; None where a trial is missing."""
     if not tune:
         return arm
-    found = tuned(arm, tune, lambda row: read_trial(arm, row, folder))
+    found = tuned(arm, tune, lambda row: read_trial(arm, row, folder), lambda row: has_trial(arm, row, folder))
     return None if found is None else found[0]
 
 
-def tuned(arm: ResolvedArm, tune: Tune, run: Callable[[Row], Trial | None]) -> tuple[ResolvedArm, Tuned] | None:
+def tuned(
+    arm: ResolvedArm, tune: Tune, run: Callable[[Row], Trial | None], may: Callable[[Row], bool] = lambda row: True
+) -> tuple[ResolvedArm, Tuned] | None:
     """Try every row, and one beyond the best if it is at an edge; None as soon as a trial is missing.
 
     Args:
         arm: untuned.
         tune: the factors; not empty.
         run: makes the trial of a row, or reads it.
+        may: whether the trial beyond the edge can be made; asked only where its row makes other values than the others.
+
+    Raises:
+        UsageError: a planned row makes no configuration.
     """
     planned, trials = rows(tune, arm.config), dict[float, tuple[Row, Trial]]()
     for row in planned:
@@ -106,8 +121,10 @@ def tuned(arm: ResolvedArm, tune: Tune, run: Callable[[Row], Trial | None]) -> t
         if trial is None:
             return None
         trials[trial.factor] = (row, trial)
-    beyond = further(planned, sorted(trials).index(chosen(arm, trials)[1].chosen))
-    if beyond is not None:
+    best = chosen(arm, trials)[1].chosen if any(trial.loss is not None for _row, trial in trials.values()) else None
+    beyond = further(planned, 0 if best is None else sorted(trials).index(best))
+    known = [_values(arm.config, row) for row in planned]
+    if beyond is not None and _values(arm.config, beyond) not in known and may(beyond):
         trial = run(beyond)
         if trial is None:
             return None
@@ -118,11 +135,26 @@ def tuned(arm: ResolvedArm, tune: Tune, run: Callable[[Row], Trial | None]) -> t
 
 def read_trial(arm: ResolvedArm, row: Row, folder: GuardedFolder) -> Trial | None:
     """The trial in a study's folder; None where it is missing or has not ended."""
-    name = trial_name(arm.arm.name, row)
-    if folder.kind(name) != "folder" or folder.within(name).kind("config.toml") != "file":
+    if not has_trial(arm, row, folder):
         return None
-    run = read_run(folder.within(name).path, TUNING_SEED, scaled(arm, row))
+    run = read_run(folder.within(trial_name(arm.arm.name, row)).path, TUNING_SEED, scaled(arm, row))
     return trial_of(arm, row, run) if run.ended else None
+
+
+def has_trial(arm: ResolvedArm, row: Row, folder: GuardedFolder) -> bool:
+    """Whether the trial has begun in a study's folder."""
+    name = trial_name(arm.arm.name, row)
+    return folder.kind(name) == "folder" and folder.within(name).kind("config.toml") == "file"
+
+
+def _values(config: RunConfig, row: Row) -> dict[str, float]:
+    """The configuration's values times the factors; a whole number stays whole, and at least 1 unless it is 0."""
+    found = {key: (_value(config, key), factor) for key, factor in row.items()}
+    return {
+        key: max(min(value, 1), round(value * factor)) if isinstance(value, int) else value * factor
+        for key, (value, factor) in found.items()
+        if value is not None
+    }
 
 
 def _value(config: RunConfig, key: str) -> float | int | None:

@@ -18,7 +18,8 @@ from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
 from vitral.studies import probe
-from vitral.studies.claims import Check, Claim, Note, Plain, Quantity, at, judge
+from vitral.studies.claims import Check, Claim, Note, Plain, Quantity, at
+from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
 from vitral.studies.results import StudyResult
 

@@ -18,7 +18,8 @@ from vitral.inspection.word_lists import word_lists
 from vitral.inspection.word_references import ORDER, context_separations, counted_pairs
 from vitral.inspection.words import CHANCE, item_scores, pair_scores, separations, subject_scores
 from vitral.studies import probe
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, at, mean_interval, to_fixed
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, at, to_fixed
+from vitral.studies.intervals import mean_interval
 from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
 from vitral.studies.results import StudyResult
 

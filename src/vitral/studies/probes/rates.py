@@ -9,7 +9,8 @@ from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, capital
-from vitral.studies.claims import Comparison, Note, Plain, Quantity, mean_interval
+from vitral.studies.claims import Comparison, Note, Plain, Quantity
+from vitral.studies.intervals import mean_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult
 

@@ -13,7 +13,8 @@ from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, sign
 from vitral.inspection.text_units import characters_per_token
 from vitral.model.counts import parameter_table
 from vitral.runs.config import RunConfig
-from vitral.studies.claims import LEVEL, Check, Note, Plain, mean_interval
+from vitral.studies.claims import LEVEL, Check, Note, Plain
+from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
 from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
 from vitral.studies.results import StudyResult

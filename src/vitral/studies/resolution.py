@@ -1,0 +1,278 @@
+"""Arms with their whole configurations: changes merged into the base, widths and steps matched, operations counted."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from vitral.core.config import differences, merge
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.model import ModelConfig, cost, count_parameters
+from vitral.studies.design import Arm, Study
+from vitral.training import RunConfig
+from vitral.training.optimizer_cost import optimizer_flops, step_flops
+
+SAME_TEST_TEXT = ("source", "task", "split", "works", "newlines", "separator", "encoding", "field", "glob")
+"""Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
+WIDEST = 2**24
+LEAST_FURTHER_STEPS = 2
+"""Of an arm that begins from another and is matched by operations."""
+
+
+@dataclass(frozen=True)
+class ResolvedArm:
+    """An arm with its whole configuration.
+
+    Attributes:
+        arm: as designed.
+        config: its whole configuration; each run replaces the seed (`seeded`).
+        num_parameters: learned numbers.
+        flops_per_token: floating-point operations of one training step, per token, forward and backward.
+        optimizer_flops: floating-point operations of the optimizer in one training step.
+        vocab_size: of its tokenizer.
+        draws_text: whether the seed draws the text too.
+        inherited_flops: floating-point operations of the trainings whose weights a run begins from.
+    """
+
+    arm: Arm
+    config: RunConfig
+    num_parameters: int
+    flops_per_token: int
+    optimizer_flops: int
+    vocab_size: int
+    draws_text: bool = False
+    inherited_flops: int = 0
+
+    @classmethod
+    def of(cls, arm: Arm, config: RunConfig, vocab_size: int, *, draws_text: bool, inherited_flops: int) -> Self:
+        """The arm with its configuration, counted."""
+        size = count_parameters(config.model, vocab_size), _flops(config, vocab_size)
+        steps = optimizer_flops(config, vocab_size)
+        return cls(arm, config, *size, steps, vocab_size, draws_text, inherited_flops)
+
+    def with_config(self, config: RunConfig) -> "ResolvedArm":
+        """The same arm with another configuration, counted again."""
+        kept = {"draws_text": self.draws_text, "inherited_flops": self.inherited_flops}
+        return ResolvedArm.of(self.arm, config, self.vocab_size, **kept)
+
+    def seeded(self, seed: int) -> RunConfig:
+        """The whole configuration of its run from a seed."""
+        drawn = {"corpus": {"draw": seed}} if self.draws_text and self.config.corpus.is_drawn else {}
+        return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens a run of this arm is trained on."""
+        return self.config.training.steps * self.config.tokens_per_step
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a run's own training, the optimizer's included."""
+        return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
+
+    @property
+    def all_flops(self) -> int:
+        """Floating-point operations of a run's training and of those whose weights it begins from."""
+        return self.inherited_flops + self.flops
+
+
+def tokens_trained(config: Mapping[str, Any]) -> int:
+    """Tokens that a run of this configuration, as plain data, is trained on."""
+    training, time = config["training"], config["model"]["context_length"]
+    return training["steps"] * training["batch_size"] * training["accumulation"] * time
+
+
+VocabOf = Callable[[CorpusConfig], int]
+
+
+def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[ResolvedArm, ...]:
+    """Every arm's whole configuration, widths or steps chosen where an arm asks to be matched.
+
+    Args:
+        study: the design.
+        base: configuration of the base arm.
+        vocab_size: of the tokenizer, or a function of the text's configuration that returns it.
+
+    Raises:
+        UsageError: an arm's changes do not make a configuration, do not differ from the base, or make two arms the
+            same.
+    """
+    vocab_of = vocab_size if callable(vocab_size) else lambda _: vocab_size
+    target = count_parameters(base.model, vocab_of(base.corpus))
+    resolved: list[ResolvedArm] = []
+    for arm in study.arms:
+        where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
+        config = RunConfig.parse(merge(base.plain(), arm.changes), where)
+        _require_same_test(study, arm, base, config)
+        _require_same_tokens(study, arm, config)
+        vocab = vocab_of(config.corpus)
+        if config.training.plan != "as-written" or config.training.minutes is not None:
+            raise UsageError(
+                "study {study}, arm {arm}: training.plan and minutes are the base's, for all arms",
+                study=study.name,
+                arm=arm.name,
+            )
+        if arm.match == "parameters":
+            model = config.model
+            mixes = model.attention != "none" or model.recurrence is not None
+            key = "d_model" if model.feed_forward == "none" and mixes else "d_ff"
+            width = matched_width(model, target, vocab, key)
+            config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
+        parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
+        inherited = _inherited_flops(study, arm, config, parent)
+        if arm.match == "flops":
+            config = matched_steps(config, resolved[0].flops, vocab, inherited, where)
+        for other in resolved:
+            if config == other.config and arm.init_from == other.arm.init_from:
+                raise UsageError(
+                    "study {study}: arms {one!r} and {other!r} have the same configuration",
+                    study=study.name,
+                    one=other.arm.name,
+                    other=arm.name,
+                )
+        drawn = study.draws_text
+        resolved.append(ResolvedArm.of(arm, config, vocab, draws_text=drawn, inherited_flops=inherited))
+    return tuple(resolved)
+
+
+def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfig) -> None:
+    """Refuse a compared arm with another test text than the base's or, per token, another tokenizer.
+
+    Raises:
+        UsageError: names the key that differs.
+    """
+    if not arm.compared:
+        return
+    one, other = base.corpus.plain(), config.corpus.plain()
+    for key in (*SAME_TEST_TEXT, *(("tokenizer",) if study.unit == "nats per token" else ())):
+        if one.get(key) != other.get(key):
+            advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
+            raise UsageError(
+                "study {study}, arm {arm}: corpus.{key} is not the base's, so losses cannot be compared "
+                "in {unit}; set {advice}",
+                study=study.name,
+                arm=arm.name,
+                key=key,
+                unit=_(study.unit),
+                advice=advice,
+            )
+
+
+def _require_same_tokens(study: Study, arm: Arm, config: RunConfig) -> None:
+    """Refuse tokens that would depend on the draw of the text.
+
+    Raises:
+        UsageError: the tokens are byte pairs, learned from the training text.
+    """
+    if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
+        raise UsageError(
+            "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs would "
+            'learn other tokens; set corpus.tokenizer = "byte"',
+            study=study.name,
+            arm=arm.name,
+        )
+
+
+def _inherited_flops(study: Study, arm: Arm, config: RunConfig, parent: ResolvedArm | None) -> int:
+    """Operations of the trainings whose weights an arm begins from.
+
+    Raises:
+        UsageError: its model is not that of the arm it begins from.
+    """
+    if parent is None:
+        return 0
+    free = ("dropout", "initialisation")
+    own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, parent.config))
+    if difference := first_difference(other, own, "model."):
+        raise UsageError(
+            "study {study}, arm {arm}: begins from the weights of {parent}, which is another model: {difference}",
+            study=study.name,
+            arm=arm.name,
+            parent=parent.arm.name,
+            difference=difference,
+        )
+    return parent.all_flops
+
+
+def _flops(config: RunConfig, vocab_size: int) -> int:
+    costs = cost(config.model, vocab_size)
+    return costs.forward_flops + costs.backward_flops
+
+
+def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:
+    """The arm trained for so many times its steps, evaluated as often."""
+    training = arm.config.training
+    changes = {"steps": times * training.steps, "evaluate_every": times * training.evaluate_every}
+    where = _("arm {arm}, longer", arm=arm.arm.name)
+    return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), {"training": changes}), where))
+
+
+def matched_steps(config: RunConfig, flops: int, vocab_size: int, inherited: int, where: str) -> RunConfig:
+    """The configuration with the number of steps whose operations, the inherited ones included, are nearest to `flops`.
+
+    The interval between evaluations stays the same share of the steps.
+
+    Raises:
+        UsageError: hardly a step is left; `where` names the arm.
+    """
+    before, own = config.training.steps, step_flops(config, vocab_size)
+    steps = round((flops - inherited) / own)
+    if steps < (LEAST_FURTHER_STEPS if inherited else 1):
+        raise UsageError(
+            '{where}: match = "flops" leaves it {steps} steps: the base has {flops:.2e} operations, the trainings that '
+            "it begins from {inherited:.2e}, a step of its own {own:.2e}; give the base more steps, or leave match out",
+            where=where,
+            steps=max(0, steps),
+            flops=float(flops),
+            inherited=float(inherited),
+            own=float(own),
+        )
+    every = max(1, round(config.training.evaluate_every * steps / before))
+    return RunConfig.parse(merge(config.plain(), {"training": {"steps": steps, "evaluate_every": every}}), where)
+
+
+def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal["d_ff", "d_model"] = "d_ff") -> int:
+    """The width with which the model's number of parameters is nearest to `target`; the smaller of two as near.
+
+    The number of parameters increases with the width, so bisection finds it. A d_model is a multiple of what the heads
+    allow.
+
+    Raises:
+        UsageError: the width changes nothing, or none of WIDEST units or less reaches the target.
+    """
+    pairs = 1 if model.rotary is None else math.ceil(2 / model.rotary.fraction)
+    unit = 1 if key == "d_ff" or "d_head" in model.plain() else model.num_heads * pairs
+
+    def count(width: int) -> int:
+        return count_parameters(ModelConfig.parse(model.plain() | {key: unit * width}), vocab_size)
+
+    if count(1) == count(2):
+        raise UsageError("an arm without a feed-forward has no width to match the base's parameters with")
+    low, high = 1, 2
+    while count(high) < target:
+        if high >= WIDEST:
+            raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
+        low, high = high, min(2 * high, WIDEST)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(middle) < target else (low, middle)
+    return unit * min((low, high), key=lambda width: (abs(count(width) - target), width))
+
+
+def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path: str = "") -> str:
+    """The first difference of two nested plain structures, in words; empty if there is none.
+
+    >>> first_difference({"model": {"d_ff": 5}}, {"model": {"d_ff": 7}})
+    'model.d_ff is 5 there and 7 here'
+    """
+    for where, one, other in differences(recorded, given, path):
+        return _("{key} is {one} there and {other} here", key=where, one=_shown(one), other=_shown(other))
+    return ""
+
+
+def _shown(value: Any) -> str:
+    text = _("not set") if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
